@@ -1,0 +1,31 @@
+"""The few errors that EpochZero raises on purpose.
+
+A `UserError` is one clear sentence about a mistake that the user can mend: the command line prints it and
+ends with exit code 2. Anything else that goes wrong is a failure of the machine or of us: exit code 1.
+"""
+
+from __future__ import annotations
+
+
+class UserError(ValueError):
+    """Something the user gave cannot be used. The message says what, where and what to do now."""
+
+
+class UnknownNameError(UserError):
+    """A name that no registry knows."""
+
+
+class DataError(UserError):
+    """Data that cannot be read, or does not fit the network."""
+
+
+class StoreError(UserError):
+    """A result store that cannot be opened, read or written as asked."""
+
+
+class MachineError(RuntimeError):
+    """The machine failed us: disk full, out of memory. Exit code 1, nothing lost."""
+
+
+class DegenerateError(Exception):
+    """A proxy has no value for this network. The message becomes `Score.why`."""

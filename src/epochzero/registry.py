@@ -1,0 +1,92 @@
+"""Names to things: the folder is the list, a plug-in adds an entry point, a near miss gets a hint.
+
+    from epochzero.registry import spaces
+    spaces["nb201"]            # loads the folder on first use
+    spaces["nb210"]            # UnknownNameError: ... Did you mean 'nb201'?
+
+A registry knows which package holds its members and imports every file of it when it is first asked.
+Third parties add members with an entry point in the group of the same name, e.g. `epochzero.proxies`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from epochzero.errors import UnknownNameError
+
+T = TypeVar("T")
+
+
+def near_miss(name: str, known: list[str]) -> str:
+    """` Did you mean 'naswot'?` where something known is close, else nothing."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A dictionary of named members that fills itself from a package and from plug-ins."""
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self.package = package
+        self.origins: dict[str, str] = {}
+        self._members: dict[str, T] = {}
+        self._loaded = False
+
+    def register(self, name: str, member: T, origin: str = "epochzero") -> None:
+        """Add a member. A second member of the same name is an error, never a silent replacement."""
+        if name in self._members:
+            raise ValueError(f"A {self.kind} called '{name}' is registered already (by {self.origins[name]}).")
+        self._members[name] = member
+        self.origins[name] = origin
+
+    def registers(self, name: str) -> Callable[[T], T]:
+        """`register` as a decorator."""
+
+        def decorate(member: T) -> T:
+            self.register(name, member, origin=getattr(member, "__module__", "epochzero"))
+            return member
+
+        return decorate
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self.package}.{module.name}")
+        for plugin in entry_points(group=self.package):
+            plugin.load()
+
+    def __getitem__(self, name: str) -> T:
+        self._load()
+        try:
+            return self._members[name]
+        except KeyError:
+            known = sorted(self._members)
+            raise UnknownNameError(
+                f"No {self.kind} is called '{name}'.{near_miss(name, known)} Known: {', '.join(known)}."
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(sorted(self._members))
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._members)
+
+
+proxies: Registry[Any] = Registry("proxy", "epochzero.proxies")
+spaces: Registry[Any] = Registry("space", "epochzero.spaces")
+searches: Registry[Any] = Registry("search", "epochzero.search")

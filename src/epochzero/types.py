@@ -1,0 +1,59 @@
+"""Frozen values that travel between the layers. No torch here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = tuple[int, ...]
+Arch = Hashable
+"""An architecture: a small value (often a tuple) that its space can write as text and turn into a plan."""
+
+Status = Literal["ok", "degenerate", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a proxy says of one network: a number, or the reason why there is none."""
+
+    value: float
+    """nan unless `status` is ok"""
+    status: Status = "ok"
+    """ok; degenerate: the proxy has no value for this network; failed: it could not be computed"""
+    why: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @staticmethod
+    def degenerate(why: str) -> Score:
+        return Score(math.nan, "degenerate", why)
+
+    @staticmethod
+    def failed(why: str) -> Score:
+        return Score(math.nan, "failed", why)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a network's weights come from: drawn by a scheme with a seed, or given (then named by a hash)."""
+
+    scheme: str = "default"
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.seed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Everything beside architecture and proxy that a score depends on."""
+
+    space: str
+    batch: str
+    """the id of the data batch, which covers its classes, shape and normalisation"""
+    origin: str
+    """`str(Origin)`, or the hash of the weights of a given network"""
