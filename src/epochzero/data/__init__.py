@@ -1,0 +1,71 @@
+"""Data for scoring: noise, or samples from a file, in either case as a `Batch`.
+
+    load("pink").part(0)                          # x [64, 3, 32, 32], y [64]
+    load("images.npz", size=128, seed=1).about    # which samples, how normalised, what labels
+
+A pickle can run code when it is opened, so it is refused; only the official CIFAR files, which are pickles,
+are read, by a reader that runs none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochzero.data import cifar, npz
+from epochzero.data.batch import DEFAULT_CLASSES, Batch, check_request
+from epochzero.data.noise import pink, white
+from epochzero.data.samples import draw, reading
+from epochzero.errors import DataError
+from epochzero.registry import near_miss
+from epochzero.types import Shape
+
+__all__ = ["Batch", "load", "pink", "white"]
+
+NOISE = {"pink": pink, "white": white}
+PICKLES = (".pkl", ".pickle", ".pt", ".pth")
+ARCHIVES = (".tar.gz", ".tgz", ".tar")
+ACCEPTED = "'pink', 'white', an .npz file, or a CIFAR-10 or CIFAR-100 archive or folder"
+
+
+def load(
+    source: str | Path = "pink",
+    *,
+    input_shape: Shape | None = None,
+    num_classes: int | None = None,
+    size: int = 64,
+    parts: int = 4,
+    seed: int = 0,
+) -> Batch:
+    """A batch of noise ("pink" or "white"), or of samples from an `.npz` file or an official CIFAR archive.
+
+    Left out, `input_shape` is 3x32x32 for noise and that of the file for a file, and `num_classes` is 10 for
+    noise and what the labels say for a file. `seed` draws the noise, or picks the samples of the file.
+    """
+    check_request(num_classes, size, parts, seed)
+    if source in NOISE:
+        shape = (3, 32, 32) if input_shape is None else input_shape
+        return NOISE[str(source)](shape, num_classes or DEFAULT_CLASSES, size, parts, seed)
+    path = Path(source)
+    with reading(path, "data", f"give {ACCEPTED}"):
+        folder, file = path.is_dir(), path.is_file()
+    if folder or (file and path.name.lower().endswith(ARCHIVES)):
+        samples = cifar.read(path)
+    elif file and path.suffix.lower() == ".npz":
+        samples = npz.read(path)
+    elif file and (path.suffix.lower() in PICKLES or npz.is_pickle(path)):
+        raise DataError(f"{path} {npz.PICKLE}.")
+    elif file:
+        raise DataError(f"{path} is of no kind that can be read here: give {ACCEPTED}.")
+    elif path.suffix or len(path.parts) > 1:
+        raise DataError(f"There is no file or folder {path}: give {ACCEPTED}.")
+    else:
+        hint = near_miss(str(source), list(NOISE))
+        raise DataError(f"No data are called '{source}'.{hint} Give {ACCEPTED}.")
+    return draw(
+        samples,
+        input_shape=None if input_shape is None else tuple(input_shape),
+        num_classes=num_classes,
+        size=size,
+        parts=parts,
+        seed=seed,
+    )

@@ -1,0 +1,80 @@
+"""What the engine feeds to networks: a few equally sized mini-batches under one id for the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from epochzero.errors import DataError, UserError
+from epochzero.types import Shape
+
+Part = tuple[Tensor, Tensor | None]
+"""inputs x [B, ...] float32 and labels y [B] int64, if there are any"""
+
+DEFAULT_CLASSES = 10
+"""where neither the user nor any label says how many classes there are"""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A few equally sized mini-batches ("parts") of inputs and, where there are any, labels."""
+
+    id: str
+    """a readable prefix and a hash that covers content, shape, classes, size and normalisation"""
+    about: str
+    """one sentence: the source, which samples of it, how they are normalised, what the labels are"""
+    input_shape: Shape
+    """of one sample, e.g. (3, 32, 32)"""
+    num_classes: int
+    size: int
+    """samples in one part"""
+    parts: int
+    """how many parts there are"""
+    make_part: Callable[[int], Part] = field(repr=False)
+    """makes part 0, 1, ...: a pure function, and one that can be sent to another process"""
+    _made: dict[int, Part] = field(default_factory=dict, init=False, repr=False)
+
+    def part(self, index: int) -> Part:
+        """Part `index`, counted from 0: x [B, ...] and y [B] or None, made when first asked for and kept.
+
+        Every caller gets the same tensors: do not write into them.
+        """
+        if not 0 <= index < self.parts:
+            noun = "part" if self.parts == 1 else "parts"
+            raise DataError(
+                f"This batch has {self.parts} {noun} of {self.size} samples; part {index + 1} was asked for: "
+                "give more data or a smaller batch size."
+            )
+        if index not in self._made:
+            self._made[index] = self.make_part(index)
+        return self._made[index]
+
+
+def check_request(num_classes: int | None, size: int, parts: int, seed: int) -> None:
+    """Refuse numbers that no source of data could serve."""
+    for what, value, least in (
+        ("number of classes", num_classes, 1),
+        ("batch size", size, 1),
+        ("number of batches", parts, 1),
+        ("data seed", seed, 0),
+    ):
+        if value is not None and value < least:
+            raise UserError(f"The {what} is {value}; it has to be at least {least}.")
+
+
+def digest(*content: object) -> str:
+    """A hash, 64 hexadecimal digits, of bytes and of the text of anything else: the same in every process."""
+    sha = hashlib.sha256()
+    for item in content:
+        data = item if isinstance(item, bytes) else str(item).encode()
+        sha.update(len(data).to_bytes(8, "little"))
+        sha.update(data)
+    return sha.hexdigest()
+
+
+def shape_text(shape: Shape) -> str:
+    """`3x32x32`"""
+    return "x".join(map(str, shape))

@@ -1,0 +1,99 @@
+"""Images in an `.npz` file: arrays `x_train` and `y_train`, or `x` and `y`; the labels may be missing.
+
+The images are uint8 or float, [N, H, W] (grey), [N, H, W, C] or [N, C, H, W] with 1, 3 or 4 channels. Where
+both the last and the second axis could be the channels, the reading that makes the images square holds; where
+that does not decide either, the last axis is the channels.
+
+The labels are integers from 0 up, [N] or [N, 1].
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.data.samples import Samples, reading
+from epochzero.errors import DataError
+
+PAIRS = (("x_train", "y_train"), ("x", "y"))
+NUMBERS = (np.uint8, np.float16, np.float32, np.float64)
+CHANNELS = (1, 3, 4)
+LARGEST_LABEL = 2**31 - 1
+PICKLE = "is a pickle, which can run code when it is opened; save it as .npz"
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether a file begins as pickles since protocol 2 do."""
+    with reading(path, "a file", "check that it exists and may be read"), path.open("rb") as file:
+        start = file.read(2)
+    return len(start) == 2 and start[0] == 0x80 and 2 <= start[1] <= 5
+
+
+def read(path: Path) -> Samples:
+    """The training samples of an `.npz` file. Nothing in it is ever unpickled."""
+    if is_pickle(path):
+        raise DataError(f"{path} {PICKLE}.")
+    with (
+        reading(path, "an .npz file", "save it again with numpy.savez, as plain numbers"),
+        path.open("rb") as file,
+    ):
+        if file.read(2) != b"PK":
+            raise DataError(f"{path} is not an .npz file: save the arrays x and y with numpy.savez.")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            found = list(archive.files)
+            pair = next((pair for pair in PAIRS if pair[0] in found), None)
+            if pair is None:
+                raise DataError(
+                    f"{path} has no array x_train or x (found: {', '.join(found) or 'nothing'}): "
+                    "give the images one of these names."
+                )
+            images, labels = pair
+            x = archive[images]
+            y = archive[labels] if labels in found else None
+    x = _channels_first(x, f"The array {images} of {path}")
+    y = None if y is None else _class_numbers(y, len(x), f"The array {labels} of {path}")
+    name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:24] or "npz"
+    return Samples(path, name, x, y)
+
+
+def _channels_first(x: object, where: str) -> NDArray[Any]:
+    """The images as [N, C, H, W]: a view."""
+    if not isinstance(x, np.ndarray) or x.dtype.newbyteorder("=") not in NUMBERS:
+        kind = x.dtype if isinstance(x, np.ndarray) else "raw bytes"
+        raise DataError(f"{where} is of type {kind}: images have to be uint8, or float of 16, 32 or 64 bits.")
+    if x.ndim not in (3, 4):
+        raise DataError(
+            f"{where} has the shape {list(x.shape)}: images have to be [N, H, W], [N, H, W, C] or [N, C, H, W]."
+        )
+    if x.size == 0:
+        raise DataError(f"{where} is empty (its shape is {list(x.shape)}): give at least one image.")
+    if x.ndim == 3:
+        return x[:, None]
+    _, second, third, last = x.shape
+    if last not in CHANNELS and second not in CHANNELS:
+        raise DataError(
+            f"{where} has the shape {list(x.shape)}: "
+            "its last or its second axis has to be the channels, 1, 3 or 4 of them."
+        )
+    both = last in CHANNELS and second in CHANNELS
+    if last not in CHANNELS or (both and third == last and second != third):
+        return x
+    return x.transpose(0, 3, 1, 2)
+
+
+def _class_numbers(y: object, count: int, where: str) -> NDArray[np.int64]:
+    if not isinstance(y, np.ndarray) or y.dtype.kind not in "iu":
+        kind = y.dtype if isinstance(y, np.ndarray) else "raw bytes"
+        raise DataError(f"{where} is of type {kind}: labels have to be integers, the numbers of the classes.")
+    if y.shape not in ((count,), (count, 1)):
+        raise DataError(f"{where} has the shape {list(y.shape)}: labels have to be [{count}], one for each image.")
+    if y.min() < 0:
+        raise DataError(f"{where} has the label {y.min()}: classes are numbered from 0.")
+    if y.max() > LARGEST_LABEL:
+        raise DataError(f"{where} has the label {y.max()}, too large for the number of a class.")
+    return y.reshape(count).astype(np.int64)
