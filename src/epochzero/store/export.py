@@ -1,0 +1,98 @@
+"""The scores of a store as one table in one file: CSV, or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from gzip import GzipFile
+from io import TextIOWrapper
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from epochzero.errors import MachineError, UserError
+from epochzero.store.sqlite import ScoreRow, Store
+
+ROW_GROUP = 50_000  # rows in memory at a time while Parquet is written
+
+
+def export(store: Store, path: str | Path) -> None:
+    """Write every score of `store` to `path`, in a format that follows from its suffix, row by row.
+
+    The columns are those of `ScoreRow`. In CSV a number is written so that reading it gives the same number,
+    and a missing one as nothing. The file appears under its name only when it is whole.
+    """
+    path = Path(path)
+    suffix = next((known for known in _WRITERS if path.name.lower().endswith(known)), None)
+    if suffix is None:
+        raise UserError(f"'{path}' does not say what to write: let its name end in {', '.join(_WRITERS)}.")
+    if path.is_dir() or path.resolve() == Path(store.path).resolve():
+        what = "a folder" if path.is_dir() else "the store itself"
+        raise UserError(f"The scores cannot be written to '{path}', which is {what}: choose another file.")
+    with _whole_or_not_at_all(path) as file:
+        _WRITERS[suffix](file, store.all_scores())
+
+
+def _write_csv(file: IO[bytes] | GzipFile, rows: Iterable[ScoreRow]) -> None:
+    text = TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(ScoreRow._fields)
+    writer.writerows(rows)
+    text.detach()
+
+
+def _write_csv_gz(file: IO[bytes], rows: Iterable[ScoreRow]) -> None:
+    # Without name and time, the same scores give the same bytes.
+    with GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+        _write_csv(packed, rows)
+
+
+def _write_parquet(file: IO[bytes], rows: Iterator[ScoreRow]) -> None:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(
+            "A Parquet file needs the parquet extra: pip install 'epochzero[parquet]'. CSV needs nothing."
+        ) from None
+
+    numbers = {"value", "seconds"}
+    schema = pyarrow.schema(
+        [(name, pyarrow.float64() if name in numbers else pyarrow.string()) for name in ScoreRow._fields]
+    )
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        while group := list(islice(rows, ROW_GROUP)):
+            columns = [
+                pyarrow.array(column, kind)
+                for column, kind in zip(zip(*group, strict=True), schema.types, strict=True)
+            ]
+            writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+
+
+_WRITERS = {".csv": _write_csv, ".csv.gz": _write_csv_gz, ".parquet": _write_parquet}
+
+
+@contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError as error:
+        reason = error.strerror or error
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise MachineError(
+                f"'{path}' was not written ({reason}): make room on the disk, then try again."
+            ) from error
+        raise UserError(
+            f"'{path}' cannot be written ({reason}): check its folder, or choose another file."
+        ) from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()

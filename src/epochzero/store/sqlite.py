@@ -1,0 +1,255 @@
+"""Scores and runs on disk.
+
+    with Store.open("run.db") as store:
+        run = store.begin_run("search", settings, manifest(settings))
+        known = store.scores(setting, "dextr", archs)                      # {arch: Score}
+        run.record(setting, [Evaluated(step, arch, {"dextr": (score, seconds)}), ...])
+        run.finish({"best": arch})
+
+A run that was killed is resumed by doing the same again from the start: `begin_run` finds the run, `scores`
+has what was computed already, and to `record` something a second time changes nothing.
+In the `sqlite3` shell the views `all_scores` and `all_history` show everything as plain text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, NamedTuple, TypeAlias
+
+from epochzero.errors import StoreError
+from epochzero.store.database import Database
+from epochzero.types import Score, Setting, Status
+
+JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
+
+LOOK_UP = 500  # architectures in one query: SQLite promises room for 999 parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One step of a run: an architecture, and by proxy its score with the seconds that it took."""
+
+    step: int
+    arch: str
+    scores: Mapping[str, tuple[Score, float]]
+
+
+class ScoreRow(NamedTuple):
+    """One stored score with all that it depends on, as plain text; `value` is None unless `status` is ok."""
+
+    space: str
+    arch: str
+    proxy: str
+    batch: str
+    origin: str
+    value: float | None
+    status: Status
+    why: str
+    seconds: float
+
+
+class Store:
+    """Scores on disk: SQLite in WAL mode, keyed by everything that a score depends on."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: str | Path) -> Store:
+        """Open the store at `path`, or make one if there is none; `:memory:` keeps it off the disk."""
+        return cls(Database.open(path))
+
+    @property
+    def path(self) -> str:
+        return self._database.path
+
+    def scores(self, setting: Setting, proxy: str, archs: Sequence[str]) -> dict[str, Score]:
+        """Those of `archs` that are stored already, with their scores."""
+        found: dict[str, Score] = {}
+        with self._database.reading() as db:
+            for start in range(0, len(archs), LOOK_UP):
+                some = archs[start : start + LOOK_UP]
+                rows = db.execute(
+                    "SELECT arch, value, status, why FROM scores "
+                    "WHERE setting = (SELECT id FROM settings WHERE space = ? AND batch = ? AND origin = ?) "
+                    "AND proxy = (SELECT id FROM proxies WHERE name = ?) "
+                    f"AND arch IN ({','.join('?' * len(some))})",
+                    (setting.space, setting.batch, setting.origin, proxy, *some),
+                )
+                found.update((arch, _score(value, status, why)) for arch, value, status, why in rows)
+        return found
+
+    def all_scores(self) -> Iterator[ScoreRow]:
+        """Every stored score, by space, batch, origin, proxy and architecture, without loading them all."""
+        with self._database.reading() as db:
+            rows = db.execute("SELECT * FROM all_scores ORDER BY space, batch, origin, proxy, arch")
+            yield from map(ScoreRow._make, rows)
+
+    def begin_run(self, kind: str, settings: Mapping[str, JSON], manifest: Mapping[str, JSON]) -> Run:
+        """Begin the run that `kind` and `settings` define, or resume it if it was begun before.
+
+        A resumed run keeps its first manifest; the time is noted in `resumed`.
+        """
+        identity = json.dumps([kind, dict(settings)], sort_keys=True, allow_nan=False)
+        run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        with self._database.writing() as db:
+            new = db.execute(
+                "INSERT INTO runs (id, kind, settings, manifest, resumed) VALUES (?, ?, ?, ?, '[]') "
+                "ON CONFLICT DO NOTHING",
+                (run_id, kind, _to_json(settings), _to_json(manifest)),
+            ).rowcount
+            if not new:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                db.execute("UPDATE runs SET resumed = json_insert(resumed, '$[#]', ?) WHERE id = ?", (now, run_id))
+        return next(self._runs("WHERE id = ?", run_id))
+
+    def runs(self) -> list[Run]:
+        """Every run, in the order in which they began."""
+        return list(self._runs("ORDER BY number"))
+
+    def _runs(self, which: str, *parameters: str) -> Iterator[Run]:
+        columns = "id, kind, settings, manifest, resumed, result, number"
+        with self._database.reading() as db:
+            rows = db.execute(f"SELECT {columns} FROM runs {which}", parameters).fetchall()
+        for run_id, kind, settings, manifest, resumed, result, number in rows:
+            yield Run(
+                run_id,
+                kind,
+                json.loads(settings),
+                json.loads(manifest),
+                json.loads(resumed),
+                None if result is None else json.loads(result),
+                self._database,
+                number,
+            )
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(eq=False)
+class Run:
+    """One search or benchmark: what defines it, what it has looked at so far, and its result."""
+
+    id: str
+    kind: str
+    settings: Mapping[str, JSON]
+    manifest: Mapping[str, JSON]
+    resumed: Sequence[str]
+    """when it was resumed, in UTC"""
+    result: Mapping[str, JSON] | None
+    _database: Database = field(repr=False)
+    _number: int = field(repr=False)
+
+    @property
+    def state(self) -> Literal["unfinished", "finished"]:
+        """An unfinished run is under way or was interrupted: one that is killed cannot say so."""
+        return "unfinished" if self.result is None else "finished"
+
+    def record(self, setting: Setting, results: Sequence[Evaluated]) -> None:
+        """Store a batch of steps and their new scores in one transaction.
+
+        What is stored already stays as it is: of a score that was looked up the seconds do not matter.
+        """
+        with self._database.writing() as db:
+            where = _setting_id(db, setting)
+            asked = dict.fromkeys(proxy for result in results for proxy in result.scores)
+            proxy_ids = {proxy: _proxy_id(db, proxy) for proxy in asked}
+            db.executemany(
+                "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [
+                    (where, proxy_ids[proxy], result.arch, *_columns(score), float(seconds))
+                    for result in results
+                    for proxy, (score, seconds) in result.scores.items()
+                ],
+            )
+            steps = [
+                (self._number, result.step, where, proxy_ids[proxy], result.arch)
+                for result in results
+                for proxy in result.scores
+            ]
+            new = db.executemany(
+                "INSERT INTO history VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", steps
+            ).rowcount
+            if new < len(steps):
+                self._check_replay(db, steps)
+
+    def _check_replay(self, db: sqlite3.Connection, steps: Sequence[tuple[int, int, int, int, str]]) -> None:
+        for step in steps:
+            other = db.execute(
+                "SELECT arch FROM history WHERE run = ? AND step = ? AND setting = ? AND proxy = ? AND arch <> ?",
+                step,
+            ).fetchone()
+            if other:
+                raise StoreError(
+                    f"The run {self.id} in the store '{self._database.path}' was begun by other code: step "
+                    f"{step[1]} was '{other[0]}' then and is '{step[-1]}' now. Choose another file."
+                )
+
+    def history(self) -> dict[Setting, list[Evaluated]]:
+        """What was recorded, by setting, in the order of the steps."""
+        scores: dict[tuple[Setting, int, str], dict[str, tuple[Score, float]]] = {}
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT space, batch, origin, step, arch, proxy, value, status, why, seconds "
+                "FROM all_history WHERE run = ? ORDER BY step, proxy",
+                (self.id,),
+            )
+            for space, batch, origin, step, arch, proxy, value, status, why, seconds in rows:
+                key = (Setting(space, batch, origin), step, arch)
+                scores.setdefault(key, {})[proxy] = (_score(value, status, why), seconds)
+        history: dict[Setting, list[Evaluated]] = {}
+        for (setting, step, arch), by_proxy in scores.items():
+            history.setdefault(setting, []).append(Evaluated(step, arch, by_proxy))
+        return history
+
+    def finish(self, result: Mapping[str, JSON]) -> None:
+        """Keep the result. A run that is finished already keeps its first one."""
+        with self._database.writing() as db:
+            db.execute(
+                "UPDATE runs SET result = ? WHERE number = ? AND result IS NULL",
+                (_to_json(result), self._number),
+            )
+            (kept,) = db.execute("SELECT result FROM runs WHERE number = ?", (self._number,)).fetchone()
+        self.result = json.loads(kept)
+
+
+def _setting_id(db: sqlite3.Connection, setting: Setting) -> int:
+    key = (setting.space, setting.batch, setting.origin)
+    db.execute("INSERT INTO settings (space, batch, origin) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", key)
+    row = db.execute("SELECT id FROM settings WHERE space = ? AND batch = ? AND origin = ?", key).fetchone()
+    return int(row[0])
+
+
+def _proxy_id(db: sqlite3.Connection, proxy: str) -> int:
+    db.execute("INSERT INTO proxies (name) VALUES (?) ON CONFLICT DO NOTHING", (proxy,))
+    return int(db.execute("SELECT id FROM proxies WHERE name = ?", (proxy,)).fetchone()[0])
+
+
+def _columns(score: Score) -> tuple[float | None, str, str]:
+    why = score.why.encode(errors="backslashreplace").decode()  # a message may quote bytes that are not text
+    return (float(score.value) if score.ok else None, score.status, why)
+
+
+def _score(value: float | None, status: Status, why: str) -> Score:
+    return Score(math.nan if value is None else value, status, why)
+
+
+def _to_json(mapping: Mapping[str, JSON]) -> str:
+    return json.dumps(dict(mapping), allow_nan=False)
