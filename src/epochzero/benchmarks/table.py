@@ -1,0 +1,188 @@
+"""A table of trained networks: one row each, a column with the architecture's text, columns of numbers.
+
+    table = AccuracyTable.read("nb201.csv.gz")
+    table.column("cifar10_test")[table.sample(1000, seed=0)]
+
+Files end in .csv, .csv.gz or .parquet. The architecture stands in a column `arch_str` (or `arch`). Cells are
+kept as they are read; a column is checked and made into numbers when it is asked for, so that a text or
+half-empty column does no harm to the others. Messages count rows from 1, the header not included.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.errors import DataError, UserError
+from epochzero.registry import near_miss
+
+ARCH_COLUMNS = ("arch_str", "arch")
+
+Cells = Mapping[str, Sequence[object]]
+"""column name to the cells of that column: text from CSV, values or None from Parquet"""
+
+
+class AccuracyTable:
+    """Architectures, each once, and what is known of them."""
+
+    def __init__(self, archs: Sequence[str], cells: Cells, source: str = "the table") -> None:
+        self.archs = list(archs)
+        self.source = source
+        self._cells = cells
+        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._row: dict[str, int] = {}
+        for row, arch in enumerate(self.archs):
+            first = self._row.setdefault(arch, row)
+            if first != row:
+                raise DataError(
+                    f"Architecture '{arch}' is listed twice in {source} (rows {first + 1} and {row + 1}); "
+                    f"keep one of them."
+                )
+
+    @classmethod
+    def read(cls, path: str | Path) -> AccuracyTable:
+        """The table in a .csv, .csv.gz or .parquet file."""
+        path = Path(path)
+        source = str(path)
+        cells = _read_cells(path)
+        name = next((name for name in ARCH_COLUMNS if name in cells), None)
+        if name is None:
+            raise DataError(
+                f"{source} has no column 'arch_str' or 'arch' that holds the architectures. "
+                f"Its columns: {', '.join(cells)}."
+            )
+        archs: list[str] = []
+        for row, arch in enumerate(cells[name]):
+            if not isinstance(arch, str) or not arch.strip():
+                raise DataError(f"Row {row + 1} of {source} has no architecture text in column '{name}'.")
+            archs.append(arch.strip())
+        if not archs:
+            raise DataError(f"{source} has a header but no rows.")
+        return cls(archs, {other: cells[other] for other in cells if other != name}, source)
+
+    def __len__(self) -> int:
+        return len(self.archs)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns but the architectures', whether or not they hold numbers."""
+        return list(self._cells)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """The numbers of a column, in the order of `archs` (read-only)."""
+        if name not in self._numbers:
+            self._numbers[name] = self._parse(name)
+        return self._numbers[name]
+
+    def _parse(self, name: str) -> NDArray[np.float64]:
+        if name not in self._cells:
+            raise DataError(
+                f"{self.source} has no column '{name}'.{near_miss(name, self.columns)} "
+                f"Its columns: {', '.join(self.columns)}."
+            )
+        numbers = np.array([_number(cell) for cell in self._cells[name]], np.float64)
+        if not np.isfinite(numbers).all():
+            bad = np.flatnonzero(~np.isfinite(numbers))
+            more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
+            raise DataError(
+                f"Column '{name}' of {self.source} holds {_shown(self._cells[name][bad[0]])} in row "
+                f"{bad[0] + 1}{more}, where a finite number is needed; mend or remove such rows."
+            )
+        numbers.setflags(write=False)
+        return numbers
+
+    def lookup(self, arch: str, column: str) -> float:
+        """What the table knows of one architecture."""
+        numbers = self.column(column)
+        if arch not in self._row:
+            raise DataError(f"{self.source} has no row for architecture '{arch}'.")
+        return float(numbers[self._row[arch]])
+
+    def keyed_by(self, normalise: Callable[[str], str]) -> AccuracyTable:
+        """The same table with `archs` rewritten, e.g. into a space's own text.
+
+        Where `normalise` refuses a row with a `UserError`, as a space's `parse` does with the text of another
+        space, the error names the row.
+        """
+        archs = []
+        for row, arch in enumerate(self.archs):
+            try:
+                archs.append(normalise(arch))
+            except UserError as error:
+                raise DataError(f"Row {row + 1} of {self.source} does not fit: {error}") from error
+        return AccuracyTable(archs, self._cells, self.source)
+
+    def sample(self, n: int, seed: int) -> list[int]:
+        """Indices of n distinct rows, drawn uniformly; with one seed, a small sample begins a larger one."""
+        if not 1 <= n <= len(self):
+            raise UserError(f"A sample of {self.source} has 1 to {len(self)} architectures; asked for {n}.")
+        rows: list[int] = np.random.default_rng(seed).permutation(len(self))[:n].tolist()
+        return rows
+
+
+def _number(cell: object) -> float:
+    """The cell as a number, nan where it is none."""
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(cell: object) -> str:
+    return "nothing" if cell is None or cell == "" else f"'{cell}'"
+
+
+def _read_cells(path: Path) -> Cells:
+    readers = {".csv": _read_csv, ".csv.gz": _read_csv, ".parquet": _read_parquet}
+    reader = next((readers[ending] for ending in readers if path.name.lower().endswith(ending)), None)
+    if reader is None:
+        raise DataError(f"{path} is not a table that can be read: its name must end in {', '.join(readers)}.")
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    try:
+        names, columns = reader(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise DataError(f"{path} has more than one column called '{twice[0]}'.")
+    return dict(zip(names, columns, strict=True))
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[Sequence[object]]]:
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is not a CSV table: {error}.") from error
+    if not rows:
+        raise DataError(f"{path} is empty.")
+    header, *body = rows
+    for number, row in enumerate(body, start=1):
+        if len(row) != len(header):
+            raise DataError(f"Row {number} of {path} has {len(row)} cells where the header has {len(header)}.")
+    columns: list[Sequence[object]] = list(zip(*body, strict=True)) if body else [()] * len(header)
+    return [name.strip() for name in header], columns
+
+
+def _read_parquet(path: Path) -> tuple[list[str], list[Sequence[object]]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(f"Reading {path} needs pyarrow: pip install 'epochzero[parquet]'.") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a Parquet table: {error}.") from error
+    return list(table.column_names), [column.to_pylist() for column in table.columns]
