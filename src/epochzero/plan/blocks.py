@@ -1,0 +1,153 @@
+"""The blocks of a plan: node names are dotted paths, so a plan is a tree of blocks as well as a graph.
+
+Drawings and printed code both look at one block at a time, as a small graph of its direct parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from epochzero.errors import UserError
+from epochzero.plan.plan import Plan
+from epochzero.registry import near_miss
+from epochzero.types import Shape
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+MINOR = ("norm", "activation", "")
+"""kinds of op that go without saying in the label of a block that has others"""
+
+
+class Unit(NamedTuple):
+    """A direct part of a block: one node, or a block within it."""
+
+    path: str
+    """name within the block; dotted only for the parts of a block that had to be opened"""
+    nodes: tuple[int, ...]
+    block: bool
+    sources: tuple[int, ...]
+    """nodes outside it that it reads, in the order of first use"""
+    outputs: tuple[int, ...]
+    """nodes of it that something else reads; its last node where nothing does"""
+
+
+class Size(NamedTuple):
+    """What a part of a network costs."""
+
+    params: int
+    macs: int
+
+
+def members(plan: Plan, block: str) -> tuple[int, ...]:
+    """The nodes of a block, of the whole network for an empty name; inputs belong to no block."""
+    prefix = f"{block}." if block else ""
+    found = tuple(i for i, node in enumerate(plan.nodes) if node.inputs and node.name.startswith(prefix))
+    if not found and block:
+        known = sorted({node.name[:i] for node in plan.nodes for i, c in enumerate(node.name) if c == "."})
+        some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        raise UserError(
+            f"The plan has no block called {block!r}.{near_miss(block, known)} It has {some or 'none'}."
+        )
+    return found
+
+
+def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which nodes outside these ones they read, and which of them are read outside (else the last one)."""
+    inside = set(nodes)
+    sources = dict.fromkeys(s for i in nodes for s in plan.nodes[i].inputs if s not in inside)
+    read = {s for i, node in enumerate(plan.nodes) if i not in inside for s in node.inputs}
+    read.add(len(plan.nodes) - 1)
+    outputs = tuple(i for i in nodes if i in read)
+    return tuple(sources), outputs or tuple(nodes[-1:])
+
+
+def units(plan: Plan, block: str, opens: Callable[[Unit], bool] = lambda _: False) -> tuple[Unit, ...]:
+    """The direct parts of a block in an order in which they can run.
+
+    A block within it is opened, its own parts taking its place, where `opens` says so, and where
+    it could not run in one go because it both feeds and reads another part.
+    """
+    nodes = members(plan, block)
+    opened: set[str] = set()
+    while True:
+        found = _parts(plan, nodes, f"{block}." if block else "", opened)
+        order, stuck = _sorted(found)
+        shut = {unit.path for unit in stuck} | {u.path for u in found if u.block and opens(u)}
+        if not shut:
+            return tuple(order)
+        opened |= shut
+
+
+def _parts(plan: Plan, nodes: Sequence[int], prefix: str, opened: set[str]) -> list[Unit]:
+    groups: dict[tuple[str, int], list[int]] = {}
+    for i in nodes:
+        name = plan.nodes[i].name[len(prefix) :]
+        dots = (at for at, c in enumerate(name) if c == ".")
+        path = next((name[:at] for at in dots if name[:at] not in opened), None)
+        groups.setdefault((name, i) if path is None else (path, -1), []).append(i)
+    return [Unit(path, tuple(g), node < 0, *boundary(plan, g)) for (path, node), g in groups.items()]
+
+
+def _sorted(found: list[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """The units in topological order, and the blocks that stand in the way of one."""
+    home = {i: at for at, unit in enumerate(found) for i in unit.nodes}
+    before = [{home[s] for s in unit.sources if s in home} for unit in found]
+    order: dict[int, Unit] = {}
+    while (
+        ready := next((at for at, b in enumerate(before) if at not in order and b <= order.keys()), None)
+    ) is not None:
+        order[ready] = found[ready]
+
+    def reads_itself(at: int) -> bool:
+        reached: set[int] = set()
+        waiting = set(before[at])
+        while waiting:
+            reached |= waiting
+            waiting = {b for w in waiting for b in before[w]} - reached
+        return at in reached
+
+    stuck = [unit for at, unit in enumerate(found) if at not in order and unit.block and reads_itself(at)]
+    return list(order.values()), stuck
+
+
+def alive(plan: Plan, nodes: Sequence[int]) -> set[int]:
+    """The nodes of a block on some path from its inputs to its outputs that no cut edge interrupts."""
+    sources, outputs = boundary(plan, nodes)
+    whole = [i for i in nodes if plan.nodes[i].op.kind != "zero"]
+    reached, needed = set(sources), set(outputs)
+    for i in whole:
+        if reached.intersection(plan.nodes[i].inputs):
+            reached.add(i)
+    for i in reversed(whole):
+        if i in needed:
+            needed.update(plan.nodes[i].inputs)
+    return reached & needed & set(whole)
+
+
+def size(plan: Plan, nodes: Sequence[int]) -> Size:
+    """Trainable numbers, each counted once, and multiply-accumulates of some nodes."""
+    names = dict.fromkeys(name for i in nodes for name in plan.nodes[i].params)
+    params = sum(plan.weights[name].numel for name in names if plan.weights[name].trainable)
+    return Size(params, sum(plan.nodes[i].op.macs(*input_shapes(plan, i)) for i in nodes))
+
+
+def input_shapes(plan: Plan, node: int) -> tuple[Shape, ...]:
+    return tuple(plan.nodes[s].shape for s in plan.nodes[node].inputs)
+
+
+def is_chain(plan: Plan, unit: Unit) -> bool:
+    """Each node reads the one before it and nothing else."""
+    before = (*unit.sources, *unit.nodes)
+    links = zip(unit.nodes, before, strict=False)
+    one_way = len(unit.sources) == 1 and unit.outputs == unit.nodes[-1:]
+    return one_way and all(plan.nodes[i].inputs == (source,) for i, source in links)
+
+
+def shape_text(shape: Shape, times: str = TIMES) -> str:
+    return times.join(map(str, shape)) or "1"
+
+
+def labels(plan: Plan, nodes: Sequence[int]) -> list[str]:
+    """The labels of the ops that tell what a chain does: of ReLU, convolution and norm, the convolution."""
+    ops = [plan.nodes[i].op for i in nodes]
+    return [op.label() for op in ops if op.kind not in MINOR] or [op.label() for op in ops]

@@ -1,0 +1,75 @@
+"""How weights start. A weight depends only on the scheme, the seed, its name and its shape.
+
+So a network's weights do not depend on what else is scored, on the order of work or on the device; and two
+architectures that share a named weight start from the same numbers, which makes their scores comparable.
+
+    default   U(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases: what PyTorch's layers do
+    lecun     N(0, 1/fan_in)                LeCun, Bottou, Orr, Mueller 1998
+    xavier    N(0, 2/(fan_in + fan_out))    Glorot, Bengio 2010
+    kaiming   N(0, 2/fan_in)                He, Zhang, Ren, Sun 2015
+    normal    N(0, 1)
+
+Biases are zero in all but the first. Norms start at scale 1 and shift 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from epochzero.errors import UnknownNameError
+from epochzero.plan.ops.base import Param
+from epochzero.registry import near_miss
+from epochzero.types import Origin
+
+STANDARD_DEVIATION: dict[str, Callable[[Param], float]] = {
+    "lecun": lambda p: math.sqrt(1 / p.fan_in),
+    "xavier": lambda p: math.sqrt(2 / (p.fan_in + p.fan_out)),
+    "kaiming": lambda p: math.sqrt(2 / p.fan_in),
+    "normal": lambda p: 1.0,
+}
+SCHEMES = ("default", *STANDARD_DEVIATION)
+
+
+def generator(seed: int, *path: object) -> torch.Generator:
+    """A random generator of its own for everything that has a name, on the CPU."""
+    digest = hashlib.blake2b("/".join(map(str, (seed, *path))).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def check(origin: Origin) -> None:
+    """UnknownNameError for a scheme that does not exist."""
+    if origin.scheme not in SCHEMES:
+        hint = near_miss(origin.scheme, list(SCHEMES))
+        raise UnknownNameError(
+            f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}."
+        )
+
+
+@lru_cache(maxsize=16384)
+def _drawn(origin: Origin, name: str, param: Param) -> Tensor:
+    """One weight. Cached: a population of like networks draws each weight once."""
+    match param.role:
+        case "one":
+            return torch.ones(param.shape)
+        case "zero":
+            return torch.zeros(param.shape)
+    empty = torch.empty(param.shape)
+    if origin.scheme == "default":
+        bound = 1 / math.sqrt(param.fan_in)
+        return empty.uniform_(-bound, bound, generator=generator(origin.seed, origin.scheme, name))
+    if param.role == "bias":
+        return empty.zero_()
+    std = STANDARD_DEVIATION[origin.scheme](param)
+    return empty.normal_(0, std, generator=generator(origin.seed, origin.scheme, name))
+
+
+def draw(params: Mapping[str, Param], origin: Origin) -> dict[str, Tensor]:
+    """Every parameter and buffer of a plan. The tensors are shared: read them, never write them."""
+    check(origin)
+    return {name: _drawn(origin, name, param) for name, param in params.items()}

@@ -1,0 +1,104 @@
+"""What every op is: one small frozen class that knows its shape, parameters, cost and how to run.
+
+Axes: B batch, C channels, H W space, F features. Shapes are those of one sample, without the batch axis.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from epochzero.types import Shape
+
+Role = Literal["weight", "bias", "one", "zero"]
+"""How a parameter is drawn: `weight` and `bias` by the initialisation scheme, `one` and `zero` as they say."""
+
+Kind = Literal["conv", "linear", "norm", "activation", "pool", "identity", "zero", ""]
+"""What counts as a layer. Sums, concatenations and inputs are no layers: their kind is empty."""
+
+Jet = tuple[Tensor, Tensor, Tensor]
+"""A value with its first and second derivative along a curve: f(t), f'(t), f''(t)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """The shape of one parameter or buffer, and how it starts."""
+
+    shape: Shape
+    role: Role
+    fan_in: int = 0
+    fan_out: int = 0
+    trainable: bool = True
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+
+class Op:
+    """One operation of a plan. Subclasses are frozen dataclasses whose fields are the attributes."""
+
+    kind: ClassVar[Kind] = ""
+    linear: ClassVar[bool] = False
+    """linear in its inputs, apart from an additive bias that `bias()` names"""
+
+    def shape(self, *inputs: Shape) -> Shape:
+        """The output's shape for these input shapes; ValueError where they do not fit."""
+        return inputs[0]
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        """Parameters and buffers by name, in the order in which `run` takes them."""
+        return {}
+
+    def macs(self, *inputs: Shape) -> int:
+        """Multiply-accumulates for one sample."""
+        return 0
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        """The output for the inputs `x` and the parameters `w`."""
+        raise NotImplementedError
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        """The output's value and derivatives from the inputs' (second-order Taylor mode)."""
+        if not self.linear:
+            raise NotImplementedError
+        value = self.run(tuple(jet[0] for jet in x), w)
+        flat = self.unbiased(w)
+        return value, self.run(tuple(jet[1] for jet in x), flat), self.run(tuple(jet[2] for jet in x), flat)
+
+    def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The parameters without the bias: how a linear op acts on derivatives."""
+        return w
+
+    def label(self) -> str:
+        """A few characters for a drawing."""
+        return type(self).__name__.lower()
+
+    def code(self, *inputs: Shape) -> str:
+        """The `torch.nn` constructor call that makes this op, for printed stand-alone code.
+
+        Empty where the op is an expression of its inputs: then `expression` says which.
+        """
+        return ""
+
+    def expression(self, *names: str) -> str:
+        """Python for the output where no module is needed, e.g. `a + b`."""
+        raise NotImplementedError
+
+
+def spatial(op: Op, shape: Shape) -> tuple[int, int, int]:
+    """Channels, height and width of an input that has to be an image."""
+    if len(shape) != 3:
+        raise ValueError(f"{op} needs an input of shape (C, H, W) and got {shape}")
+    return shape[0], shape[1], shape[2]
+
+
+def windowed(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
+    """How many positions a sliding window has."""
+    positions = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+    if positions < 1:
+        raise ValueError(f"a window of {kernel} does not fit into a map of size {size} with padding {padding}")
+    return positions

@@ -1,0 +1,62 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from epochzero.plan.ops.base import Op, Param, spatial, windowed
+from epochzero.types import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Op):
+    """A 2-D convolution with square kernels."""
+
+    out_channels: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    dilation: int = 1
+    groups: int = 1
+    bias: bool = False
+
+    kind = "conv"
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        c, h, w = spatial(self, inputs[0])
+        if c % self.groups or self.out_channels % self.groups:
+            raise ValueError(f"{self.groups} groups do not divide {c} and {self.out_channels} channels")
+        window = (self.kernel, self.stride, self.padding, self.dilation)
+        return self.out_channels, windowed(h, *window), windowed(w, *window)
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        per_group = inputs[0][0] // self.groups
+        fan_in, fan_out = per_group * self.kernel**2, self.out_channels // self.groups * self.kernel**2
+        weight = Param((self.out_channels, per_group, self.kernel, self.kernel), "weight", fan_in, fan_out)
+        return {"weight": weight} | (
+            {"bias": Param((self.out_channels,), "bias", fan_in, fan_out)} if self.bias else {}
+        )
+
+    def macs(self, *inputs: Shape) -> int:
+        return math.prod(self.shape(*inputs)) * (inputs[0][0] // self.groups) * self.kernel**2
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        bias = w[1] if len(w) > 1 else None
+        return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return w[:1]
+
+    def label(self) -> str:
+        return f"conv {self.kernel}×{self.kernel}" + (f" /{self.stride}" if self.stride > 1 else "")
+
+    def code(self, *inputs: Shape) -> str:
+        extras = [("stride", self.stride, 1), ("padding", self.padding, 0), ("dilation", self.dilation, 1)]
+        extras += [("groups", self.groups, 1), ("bias", self.bias, True)]
+        given = "".join(f", {name}={value}" for name, value, usual in extras if value != usual)
+        return f"nn.Conv2d({inputs[0][0]}, {self.out_channels}, {self.kernel}{given})"

@@ -1,0 +1,180 @@
+"""The network as data: nodes in topological order, with static shapes and named parameters.
+
+A space builds a plan in well under a millisecond; no tensor is made. Parameter and multiply-accumulate
+counts, drawings and printed code are read off it, and the engine runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from epochzero.plan.ops.base import Op, Param
+from epochzero.plan.ops.norm import BatchNorm, Statistics
+from epochzero.plan.ops.wiring import Identity, Input
+from epochzero.types import Origin, Shape
+
+if TYPE_CHECKING:
+    from epochzero.plan.module import PlanModule
+
+
+class Node(NamedTuple):
+    """One op at its place in the network."""
+
+    op: Op
+    inputs: tuple[int, ...]
+    """indices of earlier nodes"""
+    name: str
+    """dotted path: `cell3.edge20.conv` is the conv of block `edge20` in block `cell3`"""
+    shape: Shape
+    """of the output for one sample"""
+    params: tuple[str, ...]
+    """full names of its parameters and buffers, in the op's order; two nodes that share one name it twice"""
+
+
+class Facts(NamedTuple):
+    """What an op says of itself for given input shapes."""
+
+    shape: Shape
+    params: dict[str, Param]
+    macs: int
+
+
+@lru_cache(maxsize=65536)
+def _facts(op: Op, inputs: tuple[Shape, ...]) -> Facts:
+    return Facts(op.shape(*inputs), op.params(*inputs), op.macs(*inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A whole network, ready to be counted, drawn, printed or run."""
+
+    nodes: tuple[Node, ...]
+    weights: dict[str, Param]
+    """every parameter and buffer once, by full name"""
+    flops: int
+    """multiply-accumulates of one forward pass for one sample"""
+
+    @cached_property
+    def params(self) -> int:
+        """How many trainable numbers the network has."""
+        return sum(param.numel for param in self.weights.values() if param.trainable)
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
+
+    @property
+    def input_shape(self) -> Shape:
+        return self.nodes[self.inputs[0]].shape
+
+    @property
+    def output_shape(self) -> Shape:
+        return self.nodes[-1].shape
+
+    @cached_property
+    def layer_weights(self) -> tuple[str, ...]:
+        """The weights of convolutions and linear layers, each once, in the order of the network."""
+        named = (node.params[0] for node in self.nodes if node.op.kind in ("conv", "linear"))
+        return tuple(dict.fromkeys(named))
+
+    @cached_property
+    def last_uses(self) -> tuple[tuple[int, ...], ...]:
+        """For each node, which values nobody needs after it has run."""
+        last = {source: i for i, node in enumerate(self.nodes) for source in node.inputs}
+        released: list[list[int]] = [[] for _ in self.nodes]
+        for source, user in last.items():
+            released[user].append(source)
+        return tuple(tuple(sources) for sources in released)
+
+    @cached_property
+    def without_norms(self) -> Plan:
+        """The same network with every batch norm replaced by the identity, and without its parameters."""
+        skip = Identity()
+
+        def drop(node: Node) -> Node:
+            return node._replace(op=skip, params=()) if isinstance(node.op, BatchNorm) else node
+
+        return self._mapped(drop)
+
+    @cached_property
+    def _by_statistics(self) -> dict[Statistics, Plan]:
+        return {}
+
+    def with_statistics(self, statistics: Statistics) -> Plan:
+        """The same network with every batch norm reading its mean and variance from there."""
+        if statistics not in self._by_statistics:
+
+            def switch(node: Node) -> Node:
+                if not isinstance(node.op, BatchNorm) or node.op.statistics == statistics:
+                    return node
+                return node._replace(op=replace(node.op, statistics=statistics))
+
+            self._by_statistics[statistics] = self._mapped(switch)
+        return self._by_statistics[statistics]
+
+    def _mapped(self, change: Callable[[Node], Node]) -> Plan:
+        nodes = tuple(change(node) for node in self.nodes)
+        used = {name for node in nodes for name in node.params}
+        return Plan(nodes, {name: p for name, p in self.weights.items() if name in used}, self.flops)
+
+    def module(self, origin: Origin = Origin()) -> PlanModule:
+        """An ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
+        from epochzero.plan.module import PlanModule
+
+        return PlanModule(self, origin)
+
+
+class Builder:
+    """Collects nodes and infers shapes as they come."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Node] = []
+        self._weights: dict[str, Param] = {}
+        self._flops = 0
+
+    def input(self, shape: Shape, name: str = "input") -> int:
+        return self.add(Input(shape), name=name)
+
+    def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
+        """Append a node and return its index. With `shares`, it uses the parameters of the node of that name."""
+        nodes = self._nodes
+        facts = _facts(op, tuple([nodes[i].shape for i in inputs]))
+        owner = name if shares is None else shares
+        named = tuple([f"{owner}.{attribute}" for attribute in facts.params])
+        for full, param in zip(named, facts.params.values(), strict=True):
+            if shares is None and full in self._weights:
+                raise ValueError(f"two nodes of the plan are called {name!r}")
+            if self._weights.setdefault(full, param) != param:
+                raise ValueError(f"{name!r} cannot share {full!r}: its shape differs")
+        self._flops += facts.macs
+        nodes.append(Node(op, inputs, name, facts.shape, named))
+        return len(nodes) - 1
+
+    def inline(self, block: Plan, *inputs: int, name: str) -> int:
+        """Append a whole plan as the block `name`, its inputs bound to these nodes; returns its output's index.
+
+        A block that comes many times is planned once and copied: much faster than adding its nodes again.
+        """
+        nodes, prefix = self._nodes, f"{name}."
+        bound = iter(inputs)
+        place: list[int] = []
+        for op, sources, label, shape, params in block.nodes:
+            if not sources:
+                place.append(next(bound))
+                continue
+            place.append(len(nodes))
+            named = tuple([prefix + param for param in params]) if params else ()
+            nodes.append(Node(op, tuple([place[i] for i in sources]), prefix + label, shape, named))
+        self._weights.update({prefix + param: spec for param, spec in block.weights.items()})
+        self._flops += block.flops
+        return place[-1]
+
+    def shape(self, index: int) -> Shape:
+        return self._nodes[index].shape
+
+    def plan(self) -> Plan:
+        """The finished plan; the node added last is its output."""
+        return Plan(tuple(self._nodes), self._weights, self._flops)

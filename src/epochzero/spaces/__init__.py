@@ -1,0 +1,1 @@
+"""Search spaces, one file each. A new space is a new file here."""

@@ -1,0 +1,191 @@
+r"""NAS-Bench-201: one cell of four nodes and six edges, each edge one of five operations.
+
+    |op~0|+|op~0|op~1|+|op~0|op~1|op~2|      the three nodes after the input, each with its incoming edges
+
+A node is the sum of its edges. The network: a stem of 16 channels, then three stages of five cells with 16, 32
+and 64 channels, a residual block of stride 2 between stages; batch norm, ReLU, global pooling, classifier.
+5^6 = 15,625 architectures, of which 6,466 are distinct once cells that compute the same function by symmetry
+are joined (`key`).
+
+Dong, Yang. NAS-Bench-201: extending the scope of reproducible neural architecture search. ICLR 2020.
+arXiv:2001.00326
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from random import Random
+
+from epochzero.errors import UserError
+from epochzero.plan import Builder, Plan
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.norm import BatchNorm
+from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
+from epochzero.plan.ops.wiring import Add, Identity, Zero
+from epochzero.registry import near_miss, spaces
+from epochzero.types import Shape
+
+OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
+EDGES = ((1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2))
+"""(to, from), in the order of the text form"""
+CELLS = 5
+WIDTHS = (16, 32, 64)
+
+Cell = tuple[str, ...]
+"""The operation of each edge, in the order of `EDGES`."""
+
+NORM, RELU, SUM = BatchNorm(), ReLU(), Add()
+EDGE = re.compile(r"([^~|+]+)~(\d+)")
+
+
+@lru_cache(maxsize=64)
+def _edge_ops(op: str, width: int) -> tuple[tuple[str, Op], ...]:
+    """The chain of ops, with their names, that an edge stands for."""
+    match op:
+        case "none":
+            return (("zero", Zero()),)
+        case "skip_connect":
+            return (("skip", Identity()),)
+        case "avg_pool_3x3":
+            return (("pool", AvgPool(3, 1, padding=1)),)
+    kernel = int(op[-1])
+    return ("relu", RELU), ("conv", Conv(width, kernel, padding=kernel // 2)), ("norm", NORM)
+
+
+class NB201:
+    """The topology space of NAS-Bench-201 and NATS-Bench."""
+
+    name = "nb201"
+    cell_block = "cell0"
+    """the block to draw when people ask for the cell"""
+
+    def parse(self, text: str) -> Cell:
+        """The architecture that a string such as `|nor_conv_3x3~0|+...` stands for."""
+        nodes = text.strip().split("+")
+        if len(nodes) != 3:
+            raise UserError(f"{_quoted(text)} has {len(nodes)} nodes joined by '+'; an nb201 string has 3.")
+        cell = []
+        for to, node in enumerate(nodes, start=1):
+            edges = node.split("|")[1:-1] if node.startswith("|") and node.endswith("|") else []
+            if len(edges) != to:
+                raise UserError(f"Node {to} of {_quoted(text)} should hold {to} edges, each as |op~source|.")
+            for source, edge in enumerate(edges):
+                match = EDGE.fullmatch(edge)
+                if match is None or match[2] != str(source):
+                    raise UserError(f"Edge {_quoted(edge)} of node {to} should be written as op~{source}.")
+                if match[1] not in OPS:
+                    hint = near_miss(match[1], list(OPS))
+                    raise UserError(f"nb201 has no operation {_quoted(match[1])}.{hint} It has {', '.join(OPS)}.")
+                cell.append(match[1])
+        return tuple(cell)
+
+    def text(self, arch: Cell) -> str:
+        """The community's string for an architecture; `parse` inverts it."""
+        a, b, c, d, e, f = arch
+        return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
+
+    def key(self, arch: Cell) -> str:
+        """A string that two cells share when they compute the same function by symmetry.
+
+        Each node is written as the sorted sum of its incoming edges, a cut edge as #, a skip as its source: the
+        benchmark's own rule, which gives its 6,466 classes. (It does not drop the # from a sum.)
+        """
+        written = ["0"]
+        for to in (1, 2, 3):
+            terms = []
+            for (target, source), op in zip(EDGES, arch, strict=True):
+                if target == to:
+                    cut = op == "none" or written[source] == "#"
+                    kept = written[source] if op == "skip_connect" else f"({written[source]})@{op}"
+                    terms.append("#" if cut else kept)
+            written.append("+".join(sorted(terms)))
+        return written[3]
+
+    def count(self) -> int:
+        return int(len(OPS) ** len(EDGES))
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Every architecture once."""
+        return itertools.product(OPS, repeat=len(EDGES))
+
+    def sample(self, rng: Random) -> Cell:
+        """Uniform over all 15,625."""
+        return tuple(rng.choices(OPS, k=len(EDGES)))
+
+    def mutate(self, arch: Cell, rng: Random) -> Cell:
+        """One edge gets another operation, uniform over the 24 neighbours."""
+        edge = rng.randrange(len(EDGES))
+        other = rng.choice([op for op in OPS if op != arch[edge]])
+        return (*arch[:edge], other, *arch[edge + 1 :])
+
+    def neighbours(self, arch: Cell) -> list[Cell]:
+        """The 24 architectures one edge away."""
+        return [
+            (*arch[:edge], op, *arch[edge + 1 :]) for edge in range(len(EDGES)) for op in OPS if op != arch[edge]
+        ]
+
+    def smallest(self) -> Cell:
+        """The architecture with the fewest parameters and multiply-accumulates."""
+        return ("none",) * len(EDGES)
+
+    def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
+        """The whole network of a cell."""
+        net = Builder()
+        x = net.input(input_shape)
+        x = net.add(Conv(WIDTHS[0], 3, padding=1), x, name="stem.conv")
+        x = net.add(NORM, x, name="stem.norm")
+        for stage, width in enumerate(WIDTHS):
+            if stage:
+                x = _reduction(net, x, width, f"reduce{stage}")
+            cell = _cell(arch, net.shape(x))
+            for i in range(CELLS):
+                x = net.inline(cell, x, name=f"cell{stage * CELLS + i}")
+        x = net.add(NORM, x, name="head.norm")
+        x = net.add(RELU, x, name="head.relu")
+        x = net.add(GlobalAvgPool(), x, name="head.pool")
+        net.add(Linear(num_classes), x, name="head.linear")
+        return net.plan()
+
+
+def _quoted(text: str) -> str:
+    """Text as it was given, shortened for a message."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def _chain(net: Builder, x: int, ops: tuple[tuple[str, Op], ...], name: str) -> int:
+    for label, op in ops:
+        x = net.add(op, x, name=f"{name}.{label}")
+    return x
+
+
+@lru_cache(maxsize=256)
+def _cell(arch: Cell, shape: Shape) -> Plan:
+    net = Builder()
+    nodes = [net.input(shape)]
+    for to in (1, 2, 3):
+        arriving = [
+            _chain(net, nodes[source], _edge_ops(op, shape[0]), f"edge{target}{source}")
+            for (target, source), op in zip(EDGES, arch, strict=True)
+            if target == to
+        ]
+        nodes.append(net.add(SUM, *arriving, name=f"node{to}"))
+    return net.plan()
+
+
+def _reduction(net: Builder, x: int, width: int, name: str) -> int:
+    """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
+    main = x
+    for i, stride in enumerate((2, 1), start=1):
+        ops = ("relu", RELU), ("conv", Conv(width, 3, stride, padding=1)), ("norm", NORM)
+        main = _chain(net, main, ops, f"{name}.conv{i}")
+    side = _chain(net, x, (("pool", AvgPool(2, 2)), ("conv", Conv(width, 1))), f"{name}.shortcut")
+    return net.add(SUM, side, main, name=f"{name}.sum")
+
+
+spaces.register("nb201", NB201())
