@@ -1,0 +1,25 @@
+"""Runs networks for proxies."""
+
+from epochzero.engine.network import Handle, Network, PlanNetwork
+from epochzero.engine.passes import Layer, Need, Pass, need
+from epochzero.engine.proxy import Proxy, parse, parse_list, proxy
+from epochzero.engine.score import Scored, score_network, score_population
+from epochzero.engine.trace import Trace
+
+__all__ = [
+    "Handle",
+    "Layer",
+    "Need",
+    "Network",
+    "Pass",
+    "PlanNetwork",
+    "Proxy",
+    "Scored",
+    "Trace",
+    "need",
+    "parse",
+    "parse_list",
+    "proxy",
+    "score_network",
+    "score_population",
+]

@@ -1,0 +1,136 @@
+"""A network that the engine can run: a pure function of weights and inputs whose layers can be watched.
+
+`PlanNetwork` runs a plan; `epochzero.engine.hooks.ModuleNetwork` runs anybody's `nn.Module`. Both look alike to
+the passes, so a proxy cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from epochzero.engine.passes import Layer, Norm, Watch
+from epochzero.plan import Plan, draw, execute, execute_jet
+from epochzero.plan.ops.base import Jet
+from epochzero.plan.plan import Node
+from epochzero.types import Origin
+
+
+class Network(Protocol):
+    """What the passes need of a network."""
+
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        """Parameters and buffers by name."""
+
+    @property
+    def layer_weights(self) -> tuple[str, ...]:
+        """Names of the weights of conv and linear layers, in the network's order."""
+
+    @property
+    def params(self) -> int: ...
+
+    @property
+    def flops(self) -> int: ...
+
+    def forward(
+        self,
+        x: Tensor,
+        weights: Mapping[str, Tensor],
+        norm: Norm,
+        watch: Watch | None = None,
+        blocks: bool = False,
+    ) -> Tensor:
+        """The logits. `watch` sees every layer, and with `blocks` the output of every block of layers too."""
+
+    def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
+        """The logits with two derivatives, from those of the inputs."""
+
+
+class Handle(NamedTuple):
+    """A network with the weights and inputs of a pass, for proxies that run it themselves."""
+
+    network: Network
+    weights: Mapping[str, Tensor]
+    x: Tensor
+    y: Tensor | None
+    seed: int
+    norm: Norm
+
+    def __call__(self, x: Tensor, watch: Watch | None = None, blocks: bool = False) -> Tensor:
+        return self.network.forward(x, self.weights, self.norm, watch, blocks)
+
+
+class PlanNetwork:
+    """A plan with weights drawn from an origin, or given."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        weights: Origin | Mapping[str, Tensor] = Origin(),
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.plan = plan
+        found = draw(plan.weights, weights) if isinstance(weights, Origin) else weights
+        self.weights = {name: tensor.detach().to(device) for name, tensor in found.items()}
+
+    @property
+    def layer_weights(self) -> tuple[str, ...]:
+        return self.plan.layer_weights
+
+    @property
+    def params(self) -> int:
+        return self.plan.params
+
+    @property
+    def flops(self) -> int:
+        return self.plan.flops
+
+    def forward(
+        self,
+        x: Tensor,
+        weights: Mapping[str, Tensor],
+        norm: Norm,
+        watch: Watch | None = None,
+        blocks: bool = False,
+    ) -> Tensor:
+        plan = self._variant(norm)
+        if watch is None:
+            return execute(plan, weights, (x,))
+        ends = _block_ends(plan) if blocks else {}
+
+        def see(node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            if node.op.kind:
+                weight = node.params[0] if node.op.kind in ("conv", "linear") else None
+                shape = plan.weights[weight].shape if weight else ()
+                watch(
+                    Layer(node.op.kind, type(node.op).__name__.lower(), node.name, inputs, output, weight, shape)
+                )
+            for block in ends.get(node.name, ()):
+                watch(Layer("block", "block", block, inputs, output))
+
+        return execute(plan, weights, (x,), see)
+
+    def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
+        return execute_jet(self._variant(norm), weights, (x,))
+
+    def _variant(self, norm: Norm) -> Plan:
+        if norm == "off":
+            return self.plan.without_norms
+        return self.plan.with_statistics("batch" if norm == "train" else "running")
+
+
+def _block_ends(plan: Plan) -> dict[str, list[str]]:
+    """For the last node of each block, the blocks that end with it; the whole network is the block ''."""
+    last: dict[str, str] = {}
+    for node in plan.nodes:
+        parts = node.name.split(".")[:-1]
+        for depth in range(len(parts) + 1):
+            last[".".join(parts[:depth])] = node.name
+    ends: dict[str, list[str]] = {}
+    for block, node_name in last.items():
+        ends.setdefault(node_name, []).append(block)
+    return ends

@@ -1,0 +1,104 @@
+"""What a proxy asks for: runs of the network (`Pass`) and what it wants to see of each (`need`).
+
+Equal passes run once, however many proxies ask. Within a pass, one forward run serves every read, and each
+kind of gradient is computed once.
+
+    layers              each layer's output, as the network runs: a function maps it to something small
+    relus               the input of each ReLU, likewise
+    layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
+    logits, loss        the output, and its mean cross-entropy with the labels
+    weights             of conv and linear layers, in the network's order
+    gradients           of the loss, for those weights (zeros where the loss does not depend on one)
+    hessian_gradients   H g for those weights, with g as above and H the Hessian of the loss
+    log_gradients       of log sum(logits), for those weights
+    input_gradients     of sum(logits), for each sample
+    velocity            first and second derivative of the logits along the circle on which the inputs lie
+    acceleration
+    params, flops       counts
+    network             the network itself and the pass's inputs, for what fits no pass
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from epochzero.plan.ops.base import Kind
+from epochzero.types import Shape
+
+Norm = Literal["train", "eval", "off"]
+"""How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
+
+STREAMS = frozenset({"layers", "relus", "layer_gradients"})
+READS = STREAMS | {
+    "acceleration",
+    "flops",
+    "gradients",
+    "hessian_gradients",
+    "input_gradients",
+    "log_gradients",
+    "logits",
+    "loss",
+    "network",
+    "params",
+    "velocity",
+    "weights",
+}
+NEED_LABELS = frozenset({"loss", "gradients", "hessian_gradients", "layer_gradients"})
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run of the network: what goes in, with which weights, how norms act, how precisely."""
+
+    inputs: Literal["batch", "ones", "circle"] = "batch"
+    """a part of the data; one sample of ones; or points spaced evenly on a random circle"""
+    part: int = 0
+    """which part of the data"""
+    only: tuple[int, int] | None = None
+    """only these samples of it: from, to"""
+    points: int = 4
+    """how many points on the circle"""
+    radius: float = 1.0
+    """the circle's radius is sqrt(N * radius) with N the number of inputs of a sample"""
+    draw: int = 0
+    """which of the random circles"""
+    weights: Literal["as_is", "absolute"] = "as_is"
+    norm: Norm = "train"
+    dtype: Literal["float32", "float64"] = "float32"
+
+
+class Layer(NamedTuple):
+    """One layer as it runs."""
+
+    kind: Kind | Literal["attention", "block"]
+    op: str
+    """the operation in small letters, e.g. `relu`"""
+    name: str
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+    weight: str | None = None
+    """the name of its weight, for conv and linear layers"""
+    weight_shape: Shape = ()
+
+
+Watch = Callable[[Layer], None]
+
+
+class Need(NamedTuple):
+    """A pass, and what is read of it; streams come with the function that is applied to each item."""
+
+    run: Pass
+    reads: Mapping[str, Callable[..., Any] | None]
+
+
+def need(run: Pass = Pass(), *reads: str, **streams: Callable[..., Any]) -> Need:
+    """`need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer."""
+    wanted: dict[str, Callable[..., Any] | None] = {**dict.fromkeys(reads), **streams}
+    for name, function in wanted.items():
+        if name not in READS or (name in STREAMS) != (function is not None):
+            raise ValueError(f"'{name}' cannot be read so; see epochzero.engine.passes")
+    return Need(run, wanted)

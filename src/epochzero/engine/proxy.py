@@ -1,0 +1,135 @@
+"""A proxy: a pure function of traces, with the facts about it declared once, beside it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from epochzero.engine.passes import NEED_LABELS, Need
+from epochzero.errors import UnknownNameError, UserError
+from epochzero.registry import near_miss, proxies
+
+Value = bool | int | float | str
+Needs = Sequence[Need] | Callable[..., Sequence[Need]]
+
+WRITTEN = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A named score with its settings."""
+
+    name: str
+    compute: Callable[..., Tensor | float]
+    needs_of: Needs
+    higher_is_better: bool
+    defaults: dict[str, Value]
+    settings: dict[str, Value] = field(default_factory=dict)
+    """only those that differ from the defaults"""
+
+    @property
+    def text(self) -> str:
+        """`zico` or `zico(batches=4)`: what the store keys scores by, and what `parse` reads."""
+        written = ",".join(f"{key}={_written(self.settings[key])}" for key in sorted(self.settings))
+        return f"{self.name}({written})" if written else self.name
+
+    @property
+    def resolved(self) -> dict[str, Value]:
+        return {**self.defaults, **self.settings}
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return tuple(self.needs_of(**self.resolved) if callable(self.needs_of) else self.needs_of)
+
+    @property
+    def needs_labels(self) -> bool:
+        return any(NEED_LABELS & set(need.reads) for need in self.needs)
+
+    @property
+    def summary(self) -> str:
+        """The first line of what its file says about it."""
+        doc = inspect.getdoc(self.compute) or inspect.getdoc(inspect.getmodule(self.compute)) or ""
+        return doc.split("\n", 1)[0]
+
+    @property
+    def paper(self) -> str:
+        """The last paragraph of its file's docstring: where it comes from."""
+        doc = inspect.getdoc(inspect.getmodule(self.compute)) or ""
+        return " ".join(doc.strip().rsplit("\n\n", 1)[-1].split())
+
+    def merit(self, value: float) -> float:
+        """The value turned so that higher is better."""
+        return value if self.higher_is_better else -value
+
+    def with_settings(self, **given: Value) -> Proxy:
+        """The same proxy with other settings; UserError for an unknown one or a value of the wrong type."""
+        settings = dict(self.settings)
+        for key, value in given.items():
+            if key not in self.defaults:
+                has = f"It has {', '.join(self.defaults)}." if self.defaults else "It has none."
+                hint = near_miss(key, list(self.defaults))
+                raise UnknownNameError(f"The proxy {self.name} has no setting '{key}'.{hint} {has}")
+            settings[key] = _converted(self.name, key, value, self.defaults[key])
+        changed = {key: value for key, value in settings.items() if value != self.defaults[key]}
+        return Proxy(self.name, self.compute, self.needs_of, self.higher_is_better, self.defaults, changed)
+
+
+def proxy(*, needs: Needs, higher_is_better: bool) -> Callable[[Callable[..., Any]], Proxy]:
+    """Register a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
+
+    def decorate(compute: Callable[..., Tensor | float]) -> Proxy:
+        signature = inspect.signature(compute).parameters.values()
+        defaults = {p.name: p.default for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        made = Proxy(compute.__name__, compute, needs, higher_is_better, defaults)
+        proxies.register(made.name, made, origin=compute.__module__)
+        return made
+
+    return decorate
+
+
+def parse(text: str) -> Proxy:
+    """`zico(batches=4)` as a proxy. UserError where the text, the name or a setting is not known."""
+    match = WRITTEN.fullmatch(text)
+    if match is None:
+        raise UserError(f"{text!r} is no proxy: write a name, or a name with settings such as zico(batches=4).")
+    found: Proxy = proxies[match[1]]
+    given = {}
+    for pair in filter(None, (part.strip() for part in (match[2] or "").split(","))):
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not equals:
+            raise UserError(f"{pair!r} in {text!r} is no setting: write key=value.")
+        given[key] = value
+    return found.with_settings(**given)
+
+
+def parse_list(text: str) -> list[Proxy]:
+    """Several proxies, separated by commas outside parentheses; each one once."""
+    pieces = re.split(r",(?![^(]*\))", text)
+    named = [parse(piece) for piece in pieces if piece.strip()]
+    if not named:
+        raise UserError("No proxy is named: give one or more, separated by commas; `epochzero list proxies`.")
+    return list({found.text: found for found in named}.values())
+
+
+def _written(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _converted(name: str, key: str, value: Value, default: Value) -> Value:
+    """A value as the type of the default."""
+    kind = type(default)
+    if isinstance(value, kind):
+        return value
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        return kind(value)
+    except (KeyError, ValueError):
+        raise UserError(
+            f"{name} takes {kind.__name__} for '{key}' (default {_written(default)}), not {value!r}."
+        ) from None

@@ -1,0 +1,152 @@
+r"""Dextr: feature maps that are linearly independent, and an output curve that bends.
+
+    r_l       = sigma_min / sigma_max of layer l's output for one sample, a matrix [C, H*W]: 1 / condition number
+    fmi       = log(1 + sum_l r_l)                    feature map independence: convergence and generalisation
+    kappa     = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)
+    curvature = log(1 + kappa)                        expressivity
+    dextr     = fmi * curvature / (fmi + curvature)   eq. 8, half the harmonic mean
+
+v and a are the velocity and acceleration of all the logits as the input moves around a random circle of radius
+sqrt(N q); kappa is averaged over points spaced evenly on it. The points run as one batch, so that batch norm sees
+the whole curve. Layers are convs, norms, activations, pools, linear layers, skips and cut edges; an output that is
+a vector for one sample has a single singular value and is left out.
+
+Singular values come from the Gram matrix in double precision, which gives the same ranks as the SVD in half the
+time. The paper leaves open which layers count, how many points, and q; its code differs from the paper (see
+`variant=reference`: every module and block counted, ten outputs drawn with replacement, one point, a circle of
+radius 1 on 64x64 inputs, batch of one).
+
+Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value
+decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Handle, Layer, Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+from epochzero.plan import generator
+
+
+def gram(output: Tensor) -> Tensor | None:
+    """The smaller of X X^T and X^T X for one sample's output X, or nothing for a vector."""
+    x = output[0]
+    if x.dim() < 2:
+        return None
+    x = x.flatten(1).double()  # [C, H*W]
+    return x @ x.mT if x.shape[0] <= x.shape[1] else x.mT @ x  # [n, n]
+
+
+def inverse_conditions(grams: Sequence[Tensor | None]) -> Tensor:
+    """sigma_min / sigma_max of each layer; 0 for a layer of zeros."""
+    by_size: defaultdict[int, list[Tensor]] = defaultdict(list)
+    for g in grams:
+        if g is not None:
+            by_size[len(g)].append(g)
+    if not by_size:
+        raise DegenerateError("no layer has an output with channels and positions")
+    ratios = []
+    for equal in by_size.values():
+        eigenvalues = torch.linalg.eigvalsh(torch.stack(equal))  # [layers, n], ascending
+        low, high = eigenvalues[:, 0].clamp(min=0), eigenvalues[:, -1]
+        ratios.append(torch.where(high > 0, low / high, 0).sqrt())
+    return torch.cat(ratios)  # [L]
+
+
+def independence(trace: Trace) -> Tensor:
+    return inverse_conditions(trace.layers).sum().log1p()
+
+
+def bending(trace: Trace) -> Tensor:
+    return extrinsic_curvature(trace.velocity, trace.acceleration).mean().log1p()
+
+
+def extrinsic_curvature(v: Tensor, a: Tensor) -> Tensor:
+    """How sharply a curve bends at each of its points, from velocity and acceleration [points, K]."""
+    v, a = v.double(), a.double()
+    vv, aa, va = (v * v).sum(1), (a * a).sum(1), (v * a).sum(1)  # [points]
+    if not (vv > 0).all():
+        raise DegenerateError("the output does not move with the input: no path connects them")
+    return (vv * aa - va**2).clamp(min=0).sqrt() / vv**1.5  # [points]
+
+
+def harmonic(one: Tensor, other: Tensor) -> Tensor:
+    return one * other / (one + other)
+
+
+def one_sample(which: int = 0) -> Need:
+    return need(Pass(only=(which, which + 1)), layers=gram)
+
+
+def curve(points: int, q: float, which: int = 0) -> Need:
+    if points < 1 or q <= 0:
+        raise UserError("the circle needs at least one point (points) and a positive radius (q).")
+    return need(Pass(inputs="circle", points=points, radius=q, draw=which), "velocity", "acceleration")
+
+
+@proxy(needs=[one_sample()], higher_is_better=True)
+def fmi(trace: Trace) -> Tensor:
+    """The first term of Dextr: feature map independence."""
+    return independence(trace)
+
+
+@proxy(needs=lambda points, q: [curve(points, q)], higher_is_better=True)
+def curvature(trace: Trace, *, points: int = 4, q: float = 1.0) -> Tensor:
+    """The second term of Dextr: how much the output curve of a circular input bends."""
+    return bending(trace)
+
+
+def needs(points: int, q: float, repeats: int, variant: str) -> Sequence[Need]:
+    if variant == "reference":
+        return [need(Pass(only=(0, 1)), "network")]
+    if variant != "paper" or repeats < 1:
+        raise UserError("dextr takes variant=paper or variant=reference, and repeats of at least 1.")
+    return [asked for which in range(repeats) for asked in (one_sample(which), curve(points, q, which))]
+
+
+@proxy(needs=needs, higher_is_better=True)
+def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, variant: str = "paper") -> Tensor:
+    if variant == "reference":
+        return as_published(traces[0].network)
+    samples, circles = traces[::2], traces[1::2]
+    values = [harmonic(independence(s), bending(c)) for s, c in zip(samples, circles, strict=True)]
+    return torch.stack(values).mean()  # [repeats] -> []
+
+
+def as_published(network: Handle) -> Tensor:
+    """What the authors' code computes, apart from its magic numbers for failures."""
+    ratios = []
+
+    def conditioned(layer: Layer) -> None:
+        x = layer.output.detach()[0]
+        x = x.reshape(x.shape[0], -1)  # [C, H*W], logits [K, 1]
+        values = torch.linalg.svdvals(x)
+        ratio = values[-1] / values[0]
+        ratios.append(ratio if torch.isfinite(ratio) else torch.zeros_like(ratio))
+
+    with torch.no_grad():
+        network(network.x, conditioned, blocks=True)
+    independent = torch.stack(ratios).sum().log1p()
+
+    drawn = generator(network.seed, "dextr reference")
+    n = network.x.shape[1] * 64 * 64
+    basis = torch.linalg.svd(torch.randn(n, 2, generator=drawn), full_matrices=False).U.to(network.x)  # [N, 2]
+    theta = torch.zeros((), dtype=network.x.dtype, device=network.x.device, requires_grad=True)
+    point = (basis @ torch.stack([theta.cos(), theta.sin()])).view(1, -1, 64, 64)
+    with torch.enable_grad():
+        logits = network(point)[0]  # [K]
+        outputs = torch.randint(len(logits), (10,), generator=drawn).tolist()
+        v, a = [], []
+        for k in outputs:
+            if not logits.requires_grad:
+                raise DegenerateError("the output does not move with the input: no path connects them")
+            velocity = torch.autograd.grad(logits[k], theta, create_graph=True)[0]
+            v.append(velocity.detach())
+            a.append(torch.autograd.grad(velocity, theta, retain_graph=True)[0])
+    kappa = extrinsic_curvature(torch.stack(v)[None], torch.stack(a)[None])[0]
+    return harmonic(independent.double(), kappa.log1p())

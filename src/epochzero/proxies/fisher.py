@@ -1,0 +1,38 @@
+r"""Fisher: how much the loss feels each output channel of each conv and linear layer.
+
+    d_nk  = sum over space of a_nk * dL/da_nk          a the layer's output for sample n, channel k
+    F_k   = 1/2 mean_n d_nk^2
+    score = sum_l sum_k F_k * numel(W_l) / C_l         every weight of a channel counts, as in the published code
+
+Theis, Korshunova, Tejani, Huszar. Faster gaze prediction with dense networks and Fisher pruning. 2018.
+arXiv:1801.05787; Turner et al. BlockSwap. ICLR 2020; as a proxy: Abdelfattah et al., arXiv:2101.08134
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Layer, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+
+
+def information(layer: Layer, gradient: Tensor) -> Tensor:
+    """The layer's share of the score."""
+    felt = layer.output.detach() * gradient  # [B, C, H, W] or [B, C]
+    per_channel = (
+        felt.flatten(2).sum(2) if felt.dim() == 4 else felt.flatten(1, -2).sum(1) if felt.dim() > 2 else felt
+    )
+    channels = per_channel.shape[1]  # [B, C]
+    weight_per_channel = math.prod(layer.weight_shape) / channels
+    return per_channel.square().mean(0).sum() / 2 * weight_per_channel  # []
+
+
+@proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True)
+def fisher(trace: Trace) -> Tensor:
+    felt = [layer for layer in trace.layer_gradients if layer is not None]
+    if not felt:
+        raise DegenerateError("the loss does not depend on any conv or linear layer")
+    return torch.stack(felt).sum()  # [L] -> []

@@ -1,0 +1,20 @@
+r"""Gradient norm: how large the loss gradient of the weights of conv and linear layers is.
+
+    score = sum_l ||dL/dW_l||_2          L the mean cross-entropy of one batch
+
+The sum of the layers' norms, not the norm of all gradients together.
+
+Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+
+
+@proxy(needs=[need(Pass(), "gradients")], higher_is_better=True)
+def grad_norm(trace: Trace) -> Tensor:
+    return torch.stack(torch._foreach_norm(trace.gradients)).sum()  # [L] -> []

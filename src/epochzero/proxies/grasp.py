@@ -1,0 +1,20 @@
+r"""GraSP: how much removing the weights would reduce the flow of gradients.
+
+    score = - sum_l sum W_l * (H g)_l          g = dL/dW, H the Hessian of the loss
+
+Wang, Zhang, Grosse. Picking winning tickets before training by preserving gradient flow. ICLR 2020.
+arXiv:2002.07376. The sign is that of Abdelfattah et al., arXiv:2101.08134.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+
+
+@proxy(needs=[need(Pass(), "weights", "hessian_gradients")], higher_is_better=True)
+def grasp(trace: Trace) -> Tensor:
+    layers = [-(w * hg).sum() for w, hg in zip(trace.weights, trace.hessian_gradients, strict=True)]
+    return torch.stack(layers).sum()  # [L] -> []

@@ -1,0 +1,33 @@
+r"""Jacobian covariance: how differently the network responds to small changes of different inputs.
+
+    J_n   = d(sum of logits)/dx_n, flattened          one row for each sample
+    R     = corrcoef(J)                               [B, B], eigenvalues lambda
+    score = - sum_i log(lambda_i + k) + 1/(lambda_i + k),   k = 1e-5
+
+Mellor, Turner, Storkey, Crowley. Neural architecture search without training (first version, 2020).
+arXiv:2006.04647v1
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+
+K = 1e-5
+
+
+@proxy(needs=[need(Pass(), "input_gradients")], higher_is_better=True)
+def jacov(trace: Trace) -> Tensor:
+    rows = trace.input_gradients.flatten(1).double()  # [B, N]
+    if len(rows) < 2:
+        raise DegenerateError("needs at least two samples to compare")
+    rows = rows - rows.mean(1, keepdim=True)
+    length = rows.norm(dim=1, keepdim=True)  # [B, 1]
+    if not (length > 0).all():
+        raise DegenerateError("the output does not depend on the input")
+    rows = rows / length
+    eigenvalues: Tensor = torch.linalg.eigvalsh(rows @ rows.mT) + K  # [B]
+    return -(eigenvalues.log() + 1 / eigenvalues).sum()

@@ -1,0 +1,18 @@
+r"""L2 norm: how large the weights of conv and linear layers are.
+
+    score = sum_l ||W_l||_2
+
+Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+
+
+@proxy(needs=[need(Pass(), "weights")], higher_is_better=True)
+def l2_norm(trace: Trace) -> Tensor:
+    return torch.stack(torch._foreach_norm(trace.weights)).sum()  # [L] -> []

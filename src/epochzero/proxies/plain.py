@@ -1,0 +1,23 @@
+r"""Plain: the first-order change of the loss when every weight is removed, with its sign.
+
+    score = sum_l sum W_l * dL/dW_l
+
+A layer before a batch norm does not change the output when it is scaled, so it adds nothing: what is left comes
+from the head and from layers without a norm. Good networks have low values in practice.
+
+Mozer, Smolensky. Skeletonization. NeurIPS 1988; as a proxy: Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost
+proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+
+
+@proxy(needs=[need(Pass(), "weights", "gradients")], higher_is_better=False)
+def plain(trace: Trace) -> Tensor:
+    layers = [(w * g).sum() for w, g in zip(trace.weights, trace.gradients, strict=True)]
+    return torch.stack(layers).sum()  # [L] -> []

@@ -1,0 +1,34 @@
+r"""SynFlow: how strongly signal flows through the network when every weight is made positive.
+
+    R     = sum of logits      weights replaced by their absolute values, input all ones, no batch norm
+    score = log sum_l sum |W_l * dR/dW_l|
+          = log R + log sum_l sum |W_l * d(log R)/dW_l|
+
+The second form is the one computed: R itself reaches 1e60, the derivatives of its logarithm stay near one. The
+published codes disagree on whether to take the logarithm; ranks are the same.
+
+Tanaka, Kunin, Yamins, Ganguli. Pruning neural networks without any data by iteratively conserving synaptic flow.
+NeurIPS 2020. arXiv:2006.05467
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+
+POSITIVE = Pass(inputs="ones", weights="absolute", norm="off", dtype="float64")
+
+
+@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
+def synflow(trace: Trace) -> Tensor:
+    flow = trace.logits.sum()  # []
+    if not torch.isfinite(flow):
+        raise DegenerateError("the flow exceeds what double precision holds (1e308)")
+    shares = torch._foreach_mul(trace.weights, trace.log_gradients)  # each [*W]
+    share = torch.stack(torch._foreach_norm(shares, 1)).sum()  # []
+    if flow <= 0 or share <= 0:
+        raise DegenerateError("no signal flows from the input to the output")
+    return flow.log() + share.log()

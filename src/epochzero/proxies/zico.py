@@ -1,0 +1,40 @@
+r"""ZiCo: gradients that are large and alike on every batch promise fast and sure training.
+
+    score = sum_l log sum_w  E|g_w| / std(g_w)          over k batches; g the loss gradient of weight w of layer l
+
+The standard deviation is the population's (divided by k); weights whose gradient does not vary are left out, and
+so are layers of which nothing is left. The weights are the same for every batch.
+
+Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on gradients. ICLR 2023.
+arXiv:2301.11300
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+
+
+def on_each_batch(batches: int) -> Sequence[Need]:
+    if batches < 2:
+        raise UserError(f"zico compares gradients between batches and needs at least 2, not {batches}.")
+    return [need(Pass(part=i), "gradients") for i in range(batches)]
+
+
+@proxy(needs=on_each_batch, higher_is_better=True)
+def zico(*traces: Trace, batches: int = 2) -> Tensor:
+    layers = []
+    for gradients in zip(*(trace.gradients for trace in traces), strict=True):
+        g = torch.stack([gradient.flatten() for gradient in gradients])  # [k, W]
+        mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
+        ratio = torch.where(std > 0, mean / std, 0).sum()  # []
+        layers.append(torch.where(ratio > 0, ratio.log(), torch.nan))
+    kept = torch.stack(layers)  # [L]
+    if kept.isnan().all():
+        raise DegenerateError("no weight's gradient varies between the batches")
+    return kept.nansum()
