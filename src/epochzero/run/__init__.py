@@ -1,0 +1,1 @@
+"""The loops that join spaces, engine and store."""
