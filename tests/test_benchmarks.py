@@ -135,9 +135,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path, content: str | bytes, messa
     assert message.format(path=path) in refused(path)
 
 
-@pytest.mark.parametrize(
-    "content", [b"not gzip", gzip.compress(SMALL.encode())[:-12], b"\x1f\x8b\x08" + b"\0" * 30]
-)
+@pytest.mark.parametrize("content", [b"not gzip", gzip.compress(SMALL.encode())[:-12], b"\x1f\x8b\x08" + b"\0" * 30])
 def test_a_broken_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "is not a CSV table" in refused(written(tmp_path, content, "t.csv.gz"))
 

@@ -177,9 +177,7 @@ def test_load_makes_noise_by_name() -> None:
 
 
 def test_an_unknown_word_gets_a_hint() -> None:
-    with pytest.raises(
-        DataError, match=r"No data are called 'pnik'\. Did you mean 'pink'\? Give 'pink', 'white', an"
-    ):
+    with pytest.raises(DataError, match=r"No data are called 'pnik'\. Did you mean 'pink'\? Give 'pink', 'white', an"):
         load("pnik")
 
 
@@ -194,9 +192,7 @@ def test_a_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_pickle_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(
-        DataError, match=f"{name} is a pickle, which can run code when it is opened; save it as .npz"
-    ):
+    with pytest.raises(DataError, match=f"{name} is a pickle, which can run code when it is opened; save it as .npz"):
         load(name)
     assert not Path("sprung").exists()
 

@@ -44,9 +44,7 @@ TIED = ([5.0, 5.0, 9.0], [1.0, 2.0, 3.0])
         (kendall, TIED, 2 / math.sqrt(6)),
     ],
 )
-def test_values_worked_out_by_hand(
-    measure: Measure, data: tuple[list[float], list[float]], expected: float
-) -> None:
+def test_values_worked_out_by_hand(measure: Measure, data: tuple[list[float], list[float]], expected: float) -> None:
     result = measure(*data)
     assert result.value == pytest.approx(expected, abs=1e-12)
     assert result.n == len(data[0])

@@ -58,9 +58,7 @@ def test_a_value_comes_back_to_the_last_bit(tmp_path: Path, value: float) -> Non
     assert (found.value.hex(), found.status, found.why) == (value.hex(), "ok", "")
 
 
-@pytest.mark.parametrize(
-    "text", ["Größe|✓~0|网络", "'; DROP TABLE scores; --", 'a"b,c\nd\0e', "", " a ", "A" * 10_000]
-)
+@pytest.mark.parametrize("text", ["Größe|✓~0|网络", "'; DROP TABLE scores; --", 'a"b,c\nd\0e', "", " a ", "A" * 10_000])
 def test_any_text_is_an_architecture_a_proxy_and_a_reason(store: Store, text: str) -> None:
     setting = Setting(text, text, text)
     run = begin(store, note=text)
@@ -99,9 +97,7 @@ def test_an_ok_score_without_a_number_is_refused_with_its_whole_batch(store: Sto
 
 def test_numpy_numbers_are_numbers(store: Store) -> None:
     short: Any = np.float32(0.1)  # not a float, and bytes to SQLite
-    results = [
-        Evaluated(i, str(i), {"p": (Score(value), short)}) for i, value in enumerate([short, np.float64(0.1)])
-    ]
+    results = [Evaluated(i, str(i), {"p": (Score(value), short)}) for i, value in enumerate([short, np.float64(0.1)])]
     begin(store).record(SETTING, results)
     assert [(row.value, row.seconds) for row in store.all_scores()] == [
         (float(short), float(short)),

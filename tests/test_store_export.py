@@ -134,9 +134,7 @@ def test_an_export_that_breaks_off_leaves_the_old_file(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_parquet_needs_its_extra_and_says_so(
-    filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_needs_its_extra_and_says_so(filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"needs the parquet extra: pip install 'epochzero\[parquet\]'"):
         export(filled, tmp_path / "scores.parquet")
@@ -174,9 +172,7 @@ def test_a_manifest_names_no_person_and_no_machine(monkeypatch: pytest.MonkeyPat
     assert manifest({"data": "/a/b"})["settings"] == {"data": "/a/b"}
 
 
-def test_a_manifest_knows_the_commit_of_its_own_checkout_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_knows_the_commit_of_its_own_checkout_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     monkeypatch.setattr(sys.modules["epochzero.store.manifest"], "PACKAGE", tmp_path)
@@ -205,7 +201,5 @@ def test_a_manifest_knows_the_commit_of_its_own_checkout_only(
 def test_the_store_does_without_torch_and_pyarrow() -> None:
     code = "import sys, epochzero.store; print({'torch', 'pyarrow'} & set(sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(Path(epochzero.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"

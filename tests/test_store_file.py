@@ -175,9 +175,7 @@ def test_a_disk_that_is_full_loses_only_the_last_batch(store: Store) -> None:
     run.record(SETTING, batch({"a": Score(1.0)}))
     connection(store).execute("PRAGMA max_page_count = 1")  # SQLite: the size that it has now
     big = batch({f"arch-{i}" * 100: Score(1.0) for i in range(200)}, first=1)
-    with pytest.raises(
-        MachineError, match=r"The disk is full: .* Make room, then give the same command"
-    ) as caught:
+    with pytest.raises(MachineError, match=r"The disk is full: .* Make room, then give the same command") as caught:
         run.record(SETTING, big)
     assert store.path in str(caught.value)
     assert [row.arch for row in store.all_scores()] == ["a"]

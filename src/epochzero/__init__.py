@@ -1,0 +1,69 @@
+"""EpochZero: find the network before you train it.
+
+    import epochzero as ez
+    ez.score("|nor_conv_3x3~0|+...", proxies=["dextr", "zico"], space="nb201")
+    ez.search(space="nb201", proxy="dextr", budget=300, max_params=1.0e6, store="run.db")
+
+Importing this loads nothing heavy: torch comes with the first name that needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from epochzero.registry import proxies, searches, spaces
+from epochzero.types import Origin, Score
+
+if TYPE_CHECKING:
+    from epochzero.api import score, search, space
+    from epochzero.data import Batch
+    from epochzero.plan import Plan
+    from epochzero.store import Store
+
+try:
+    __version__ = version("epochzero")
+except PackageNotFoundError:
+    __version__ = "0+source"
+
+__all__ = [
+    "Batch",
+    "Origin",
+    "Plan",
+    "Score",
+    "Store",
+    "list_proxies",
+    "list_searches",
+    "list_spaces",
+    "score",
+    "search",
+    "space",
+]
+
+_HOMES = {
+    "score": "epochzero.api",
+    "search": "epochzero.api",
+    "space": "epochzero.api",
+    "Batch": "epochzero.data",
+    "Plan": "epochzero.plan",
+    "Store": "epochzero.store",
+}
+
+
+def list_proxies() -> list[str]:
+    return list(proxies)
+
+
+def list_spaces() -> list[str]:
+    return list(spaces)
+
+
+def list_searches() -> list[str]:
+    return list(searches)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'epochzero' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -15,11 +15,12 @@ from epochzero.data import cifar, npz
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, check_request
 from epochzero.data.noise import pink, white
 from epochzero.data.samples import draw, reading
+from epochzero.data.tensors import from_tensors
 from epochzero.errors import DataError
 from epochzero.registry import near_miss
 from epochzero.types import Shape
 
-__all__ = ["Batch", "load", "pink", "white"]
+__all__ = ["Batch", "from_tensors", "load", "pink", "white"]
 
 NOISE = {"pink": pink, "white": white}
 PICKLES = (".pkl", ".pickle", ".pt", ".pth")

@@ -98,9 +98,7 @@ def _noise(
         num_classes=num_classes,
         size=size,
         parts=parts,
-        make_part=partial(
-            _make_part, name=name, draw=draw, shape=shape, num_classes=num_classes, size=size, seed=seed
-        ),
+        make_part=partial(_make_part, name=name, draw=draw, shape=shape, num_classes=num_classes, size=size, seed=seed),
     )
 
 

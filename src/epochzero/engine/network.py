@@ -106,9 +106,7 @@ class PlanNetwork:
             if node.op.kind:
                 weight = node.params[0] if node.op.kind in ("conv", "linear") else None
                 shape = plan.weights[weight].shape if weight else ()
-                watch(
-                    Layer(node.op.kind, type(node.op).__name__.lower(), node.name, inputs, output, weight, shape)
-                )
+                watch(Layer(node.op.kind, type(node.op).__name__.lower(), node.name, inputs, output, weight, shape))
             for block in ends.get(node.name, ()):
                 watch(Layer("block", "block", block, inputs, output))
 

@@ -186,9 +186,7 @@ class _Watcher:
                 collected.append(None)
                 self._watch_gradient(layer, function, collected, len(collected) - 1)
 
-    def _watch_gradient(
-        self, layer: Layer, function: Callable[..., Any], collected: list[Any], place: int
-    ) -> None:
+    def _watch_gradient(self, layer: Layer, function: Callable[..., Any], collected: list[Any], place: int) -> None:
         version = layer.output._version
 
         def arrived(gradient: Tensor) -> None:

@@ -27,9 +27,7 @@ class Scored:
     seconds: float
 
 
-def score_population(
-    networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int
-) -> list[Scored]:
+def score_population(networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[Scored]:
     """Score each network, one after the other as they come. Scores never depend on the neighbours."""
     return [score_network(network, proxies, batch, seed) for network in networks]
 

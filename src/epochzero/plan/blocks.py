@@ -45,9 +45,7 @@ def members(plan: Plan, block: str) -> tuple[int, ...]:
     if not found and block:
         known = sorted({node.name[:i] for node in plan.nodes for i, c in enumerate(node.name) if c == "."})
         some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
-        raise UserError(
-            f"The plan has no block called {block!r}.{near_miss(block, known)} It has {some or 'none'}."
-        )
+        raise UserError(f"The plan has no block called {block!r}.{near_miss(block, known)} It has {some or 'none'}.")
     return found
 
 

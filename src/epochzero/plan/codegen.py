@@ -237,7 +237,7 @@ def _statements(block: Block, inputs: Sequence[str], nested: bool) -> list[str]:
         refs = [(at, k) for k in range(part.outputs)]
         reading = [reader for ref in refs for reader in readers.get(ref, [])]
         if not reading:
-            lines += [value] if part.op is None else []
+            lines += [value] if "self." in value else []
         elif len(refs) == len(reading) == 1 and (at == last or _moves(reading[0], value, values, nested)):
             text[refs[0]] = value
         else:

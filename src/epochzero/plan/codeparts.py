@@ -85,9 +85,7 @@ class Block:
     @cached_property
     def chain(self) -> bool:
         """It can be an `nn.Sequential`."""
-        fits = (
-            part.owns and "." not in part.path and not hasattr(nn.Sequential(), part.path) for part in self.parts
-        )
+        fits = (part.owns and "." not in part.path and not hasattr(nn.Sequential(), part.path) for part in self.parts)
         return self.straight and all(fits)
 
     @property
@@ -176,9 +174,7 @@ def _part(plan: Plan, name: str, home: str, unit: Unit, refs: dict[int, Ref]) ->
     except NotImplementedError:
         raise UserError(f"{node.name!r} cannot be printed as code: its op {node.op} has none.") from None
     if node.params:
-        raise UserError(
-            f"{node.name!r} cannot be printed as code: its op {node.op} has parameters, but no module."
-        )
+        raise UserError(f"{node.name!r} cannot be printed as code: its op {node.op} has parameters, but no module.")
     return replace(part, op=node.op)
 
 

@@ -13,9 +13,7 @@ Watch = Callable[[Node, tuple[Tensor, ...], Tensor], None]
 """Called after each node with its inputs and its output."""
 
 
-def execute(
-    plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None
-) -> Tensor:
+def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
     """The network's output. Values are let go of as soon as nothing needs them."""
     values: list[Tensor | None] = [None] * len(plan.nodes)
     for index, value in zip(plan.inputs, inputs, strict=True):

@@ -46,9 +46,7 @@ def check(origin: Origin) -> None:
     """UnknownNameError for a scheme that does not exist."""
     if origin.scheme not in SCHEMES:
         hint = near_miss(origin.scheme, list(SCHEMES))
-        raise UnknownNameError(
-            f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}."
-        )
+        raise UnknownNameError(f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}.")
 
 
 @lru_cache(maxsize=16384)

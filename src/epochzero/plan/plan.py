@@ -126,6 +126,24 @@ class Plan:
 
         return PlanModule(self, origin)
 
+    def code(self) -> str:
+        """Stand-alone PyTorch source of this network: a class `Network` with the parameters of `module()`."""
+        from epochzero.plan.codegen import code
+
+        return code(self)
+
+    def svg(self, block: str = "") -> str:
+        """An SVG image of a block, or of the whole network."""
+        from epochzero.plan.draw import svg
+
+        return svg(self, block)
+
+    def drawn(self, block: str = "") -> str:
+        """The same as lines of text for a terminal."""
+        from epochzero.plan.draw import text
+
+        return text(self, block)
+
 
 class Builder:
     """Collects nodes and infers shapes as they come."""

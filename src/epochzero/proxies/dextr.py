@@ -22,6 +22,7 @@ decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -54,7 +55,7 @@ def inverse_conditions(grams: Sequence[Tensor | None]) -> Tensor:
     for equal in by_size.values():
         eigenvalues = torch.linalg.eigvalsh(torch.stack(equal))  # [layers, n], ascending
         low, high = eigenvalues[:, 0].clamp(min=0), eigenvalues[:, -1]
-        ratios.append(torch.where(high > 0, low / high, 0).sqrt())
+        ratios.append(torch.where(high == 0, 0, low / high).sqrt())
     return torch.cat(ratios)  # [L]
 
 
@@ -70,7 +71,7 @@ def extrinsic_curvature(v: Tensor, a: Tensor) -> Tensor:
     """How sharply a curve bends at each of its points, from velocity and acceleration [points, K]."""
     v, a = v.double(), a.double()
     vv, aa, va = (v * v).sum(1), (a * a).sum(1), (v * a).sum(1)  # [points]
-    if not (vv > 0).all():
+    if (vv == 0).any():
         raise DegenerateError("the output does not move with the input: no path connects them")
     return (vv * aa - va**2).clamp(min=0).sqrt() / vv**1.5  # [points]
 
@@ -84,7 +85,7 @@ def one_sample(which: int = 0) -> Need:
 
 
 def curve(points: int, q: float, which: int = 0) -> Need:
-    if points < 1 or q <= 0:
+    if points < 1 or not 0 < q < math.inf:
         raise UserError("the circle needs at least one point (points) and a positive radius (q).")
     return need(Pass(inputs="circle", points=points, radius=q, draw=which), "velocity", "acceleration")
 
@@ -137,8 +138,8 @@ def as_published(network: Handle) -> Tensor:
     n = network.x.shape[1] * 64 * 64
     basis = torch.linalg.svd(torch.randn(n, 2, generator=drawn), full_matrices=False).U.to(network.x)  # [N, 2]
     theta = torch.zeros((), dtype=network.x.dtype, device=network.x.device, requires_grad=True)
-    point = (basis @ torch.stack([theta.cos(), theta.sin()])).view(1, -1, 64, 64)
     with torch.enable_grad():
+        point = (basis @ torch.stack([theta.cos(), theta.sin()])).view(1, -1, 64, 64)
         logits = network(point)[0]  # [K]
         outputs = torch.randint(len(logits), (10,), generator=drawn).tolist()
         v, a = [], []

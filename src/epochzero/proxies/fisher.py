@@ -21,11 +21,10 @@ from epochzero.errors import DegenerateError
 
 def information(layer: Layer, gradient: Tensor) -> Tensor:
     """The layer's share of the score."""
-    felt = layer.output.detach() * gradient  # [B, C, H, W] or [B, C]
-    per_channel = (
-        felt.flatten(2).sum(2) if felt.dim() == 4 else felt.flatten(1, -2).sum(1) if felt.dim() > 2 else felt
-    )
-    channels = per_channel.shape[1]  # [B, C]
+    felt = layer.output.detach() * gradient  # [B, C, H, W] for a conv, [B, ..., C] for a linear layer
+    felt = felt.movedim(1 if layer.kind == "conv" else -1, 1)  # [B, C, ...]
+    channels = felt.shape[1]
+    per_channel = felt.reshape(len(felt), channels, -1).sum(2)  # [B, C]
     weight_per_channel = math.prod(layer.weight_shape) / channels
     return per_channel.square().mean(0).sum() / 2 * weight_per_channel  # []
 

@@ -24,10 +24,13 @@ def jacov(trace: Trace) -> Tensor:
     rows = trace.input_gradients.flatten(1).double()  # [B, N]
     if len(rows) < 2:
         raise DegenerateError("needs at least two samples to compare")
+    if not rows.any():
+        raise DegenerateError("the output does not depend on the input")
     rows = rows - rows.mean(1, keepdim=True)
     length = rows.norm(dim=1, keepdim=True)  # [B, 1]
-    if not (length > 0).all():
-        raise DegenerateError("the output does not depend on the input")
+    flat = (length == 0).nonzero()
+    if len(flat):
+        raise DegenerateError(f"the response to input {flat[0, 0]} is the same everywhere: it has no correlation")
     rows = rows / length
     eigenvalues: Tensor = torch.linalg.eigvalsh(rows @ rows.mT) + K  # [B]
     return -(eigenvalues.log() + 1 / eigenvalues).sum()

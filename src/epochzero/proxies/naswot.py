@@ -31,10 +31,10 @@ def naswot(trace: Trace) -> Tensor:
     if not trace.relus:
         raise DegenerateError("the network has no ReLU")
     kernel = torch.stack(trace.relus).sum(0)  # [B, B]
-    sign, logdet = torch.slogdet(kernel)
     same = (kernel == kernel[0, 0]).triu(1).nonzero()
     if len(same):
         raise DegenerateError(f"det K = 0: inputs {same[0, 0]} and {same[0, 1]} share a code")
-    if sign <= 0:
+    eigenvalues: Tensor = torch.linalg.eigvalsh(kernel)  # [B], ascending
+    if eigenvalues[0] <= len(kernel) * torch.finfo(kernel.dtype).eps * eigenvalues[-1]:
         raise DegenerateError("det K = 0: the inputs' codes are linearly dependent")
-    return logdet
+    return eigenvalues.log().sum()

@@ -32,9 +32,8 @@ def zico(*traces: Trace, batches: int = 2) -> Tensor:
     for gradients in zip(*(trace.gradients for trace in traces), strict=True):
         g = torch.stack([gradient.flatten() for gradient in gradients])  # [k, W]
         mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
-        ratio = torch.where(std > 0, mean / std, 0).sum()  # []
-        layers.append(torch.where(ratio > 0, ratio.log(), torch.nan))
-    kept = torch.stack(layers)  # [L]
-    if kept.isnan().all():
+        layers.append(torch.where(std == 0, 0, mean / std).sum())
+    ratios = torch.stack(layers)  # [L]
+    if not ratios.any():
         raise DegenerateError("no weight's gradient varies between the batches")
-    return kept.nansum()
+    return torch.where(ratios == 0, 0, ratios.log()).sum()

@@ -13,7 +13,7 @@ from epochzero.errors import UnknownNameError, UserError
 from epochzero.plan import Plan
 from epochzero.registry import near_miss, searches
 from epochzero.run.task import Task
-from epochzero.search.base import Search
+from epochzero.searches.base import Search
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.store import JSON, Store, manifest
 from epochzero.types import Score
@@ -69,9 +69,7 @@ def make_search(method: str, task: Task, budget: Budget, seed: int, options: Map
     for option in options:
         if option not in known:
             hint = near_miss(option, known)
-            raise UnknownNameError(
-                f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}."
-            )
+            raise UnknownNameError(f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}.")
     found: Search = maker(space, seed, **options)
     return found
 

@@ -46,9 +46,7 @@ class Task:
         scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
         return [(one.scores, one.seconds) for one in scored]
 
-    def evaluate(
-        self, archs: Sequence[Any], store: Store, run: Run, step: int
-    ) -> tuple[list[dict[str, Score]], float]:
+    def evaluate(self, archs: Sequence[Any], store: Store, run: Run, step: int) -> tuple[list[dict[str, Score]], float]:
         """Scores from the store or computed now, recorded as steps of the run; and the seconds it took."""
         texts = [self.space.text(arch) for arch in archs]
         names = [proxy.text for proxy in self.proxies]

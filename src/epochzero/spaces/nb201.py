@@ -126,9 +126,7 @@ class NB201:
 
     def neighbours(self, arch: Cell) -> list[Cell]:
         """The 24 architectures one edge away."""
-        return [
-            (*arch[:edge], op, *arch[edge + 1 :]) for edge in range(len(EDGES)) for op in OPS if op != arch[edge]
-        ]
+        return [(*arch[:edge], op, *arch[edge + 1 :]) for edge in range(len(EDGES)) for op in OPS if op != arch[edge]]
 
     def smallest(self) -> Cell:
         """The architecture with the fewest parameters and multiply-accumulates."""

@@ -66,8 +66,7 @@ def _write_parquet(file: IO[bytes], rows: Iterator[ScoreRow]) -> None:
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         while group := list(islice(rows, ROW_GROUP)):
             columns = [
-                pyarrow.array(column, kind)
-                for column, kind in zip(zip(*group, strict=True), schema.types, strict=True)
+                pyarrow.array(column, kind) for column, kind in zip(zip(*group, strict=True), schema.types, strict=True)
             ]
             writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
@@ -90,9 +89,7 @@ def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
             raise MachineError(
                 f"'{path}' was not written ({reason}): make room on the disk, then try again."
             ) from error
-        raise UserError(
-            f"'{path}' cannot be written ({reason}): check its folder, or choose another file."
-        ) from error
+        raise UserError(f"'{path}' cannot be written ({reason}): check its folder, or choose another file.") from error
     finally:
         with suppress(OSError):
             unfinished.unlink()

@@ -184,9 +184,7 @@ class Run:
                 for result in results
                 for proxy in result.scores
             ]
-            new = db.executemany(
-                "INSERT INTO history VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", steps
-            ).rowcount
+            new = db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", steps).rowcount
             if new < len(steps):
                 self._check_replay(db, steps)
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from epochzero.registry import searches
-from epochzero.search.base import Sampler, Unseen
+from epochzero.searches.base import Sampler, Unseen
 
 
 @searches.registers("random")

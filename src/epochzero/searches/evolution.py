@@ -18,7 +18,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.search.base import Sampler, Unseen
+from epochzero.searches.base import Sampler, Unseen
 
 CHILD_TRIES = 50
 

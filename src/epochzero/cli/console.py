@@ -1,0 +1,87 @@
+"""What people see: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from epochzero.engine import Proxy
+from epochzero.types import Score
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on standard output; a number that is none becomes null."""
+    typer.echo(json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def progress_bar(what: str) -> Progress:
+    """A bar on standard error with counts, time spent and time left."""
+    return Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        console=err,
+    )
+
+
+def score_json(proxy: Proxy, score: Score) -> dict[str, Any]:
+    """A score as the design's JSON fields."""
+    return {
+        "value": score.value,
+        "status": score.status,
+        "why": score.why,
+        "higher_is_better": proxy.higher_is_better,
+    }
+
+
+def score_table(proxies: list[Proxy], scores: Mapping[str, Score]) -> Table:
+    """Scores as a table: the value, or the reason why there is none."""
+    table = Table("proxy", "value", "better", "", box=None, pad_edge=False, header_style="dim")
+    for proxy in proxies:
+        score = scores[proxy.text]
+        direction = "higher" if proxy.higher_is_better else "lower"
+        value = number(score.value) if score.ok else f"[yellow]{score.status}[/]"
+        table.add_row(proxy.text, value, direction, f"[yellow]{score.why}[/]" if score.why else "")
+    return table
+
+
+def number(value: float) -> str:
+    """A number in about five digits; counts in full."""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:.5g}"
+
+
+def millions(count: int) -> str:
+    return f"{count:,} ({count / 1e6:.2f} M)"

@@ -1,0 +1,81 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from epochzero.errors import UserError
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
+
+SpaceName = Annotated[str, typer.Option("--space", help="Search space; `epochzero list spaces`.")]
+ProxyNames = Annotated[
+    str,
+    typer.Option("--proxy", help="Proxies, separated by commas, settings in parentheses: dextr,zico(batches=4)."),
+]
+DataSource = Annotated[
+    str, typer.Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
+]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Samples in one batch.")]
+Classes = Annotated[int | None, typer.Option("--classes", min=1, help="Classes; default: what the data says, or 10.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws weights, samples and candidates.")]
+Init = Annotated[
+    str, typer.Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")
+]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+StorePath = Annotated[
+    Path | None,
+    typer.Option("--store", help="Result store (SQLite). The same command with the same store resumes."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+
+
+def count(text: str | None, what: str) -> int | None:
+    """`450M`, `1.5e6` or `1500000` as a whole number."""
+    if text is None:
+        return None
+    match = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    if match is None:
+        raise UserError(f"{what} takes a number such as 1500000, 1.5e6 or 1.5M, not {text!r}.")
+    number = float(match[1]) * UNITS[match[2].lower()]
+    if not 1 <= number <= 1e18:
+        raise UserError(f"{what} takes a number from 1 to 1e18, not {text!r}.")
+    return int(number)
+
+
+def shape(text: str | None) -> tuple[int, ...] | None:
+    """`3,224,224` as a shape."""
+    if text is None:
+        return None
+    try:
+        sizes = tuple(int(size) for size in re.split(r"[,x]", text.strip()))
+    except ValueError:
+        sizes = ()
+    if not sizes or min(sizes) < 1 or max(sizes) > 100_000:
+        raise UserError(f"--input-shape takes whole numbers such as 3,224,224, not {text!r}.")
+    return sizes
+
+
+def options(pairs: list[str]) -> dict[str, int | float | str]:
+    """`["population=100"]` as a dictionary, numbers as numbers."""
+    read: dict[str, int | float | str] = {}
+    for pair in pairs:
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not equals or not key or not value:
+            raise UserError(f"--option takes key=value, not {pair!r}.")
+        read[key.replace("-", "_")] = _number(value)
+    return read
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,77 @@
+"""`epochzero score`: one network."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from epochzero import data as data_
+from epochzero.api import as_network
+from epochzero.cli.console import millions, out, print_json, score_json, score_table
+from epochzero.cli.module import load_module, picker
+from epochzero.cli.options import (
+    AsJson,
+    BatchSize,
+    Classes,
+    DataSource,
+    Device,
+    Init,
+    ProxyNames,
+    Seed,
+    shape,
+)
+from epochzero.engine import parse_list, score_network
+from epochzero.errors import UserError
+from epochzero.registry import spaces
+from epochzero.run.task import Task, usable
+from epochzero.types import Origin
+
+
+def score(
+    space: Annotated[str | None, typer.Option("--space", help="Space of the architecture.")] = None,
+    arch: Annotated[str | None, typer.Option("--arch", help="Architecture, in the space's own text.")] = None,
+    module: Annotated[str | None, typer.Option("--module", help="Your network instead: file.py:factory.")] = None,
+    output: Annotated[str | None, typer.Option("--output", help="Which part of its output: a name or index.")] = None,
+    proxy: ProxyNames = "dextr",
+    data: DataSource = "pink",
+    input_shape: Annotated[str | None, typer.Option("--input-shape", help="Of one sample: 3,224,224.")] = None,
+    batch_size: BatchSize = 64,
+    classes: Classes = None,
+    seed: Seed = 0,
+    init: Init = "default",
+    device: Device = "cpu",
+    json: AsJson = False,
+) -> None:
+    """Score one network: an architecture of a space, or any nn.Module of yours.
+
+    epochzero score --space nb201 --arch '|nor_conv_3x3~0|+|...' --proxy dextr,zico
+
+    epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
+    """
+    proxies = parse_list(proxy)
+    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
+    if (module is None) == (arch is None):
+        raise UserError("Give either --arch (with --space) or --module file.py:factory.")
+    if module is not None:
+        usable(device)
+        network = as_network(load_module(module), batch, seed, picker(output), device)
+        scores, name = score_network(network, proxies, batch, seed).scores, module
+        facts: dict[str, int] = {}
+    else:
+        assert arch is not None
+        task = Task(spaces[space or "nb201"], proxies, batch, Origin(init, seed), device)
+        value = task.space.parse(arch)
+        plan = task.plan(value)
+        scores, name = task.score([value])[0][0], task.space.text(value)
+        facts = {"params": plan.params, "flops": plan.flops}
+    if json:
+        by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
+        print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})
+        return
+    out.print(f"[bold]{name}[/]")
+    for what, count in facts.items():
+        out.print(f"{what:7} {millions(count)}")
+    out.print(f"data    {batch.about}")
+    out.print()
+    out.print(score_table(proxies, scores))

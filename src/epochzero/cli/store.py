@@ -1,0 +1,40 @@
+"""`epochzero store`: what a result store holds, and its export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from epochzero.cli.console import err, out, print_json
+from epochzero.cli.options import AsJson
+from epochzero.errors import UserError
+from epochzero.store import Store, export
+
+
+def store(
+    path: Annotated[Path, typer.Argument(help="The store, e.g. run.db.")],
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Write every score to this file: .csv, .csv.gz or .parquet.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show the runs in a result store, or export its scores."""
+    if not path.is_file():
+        raise UserError(f"There is no store '{path}'.")
+    with Store.open(path) as opened:
+        runs = opened.runs()
+        if to is not None:
+            export(opened, to)
+    if json:
+        print_json({"runs": [{"id": r.id, "kind": r.kind, "state": r.state, "settings": r.settings} for r in runs]})
+        return
+    table = Table("run", "kind", "state", "settings", box=None, pad_edge=False, header_style="dim")
+    for run in runs:
+        settings = ", ".join(f"{key}={value}" for key, value in run.settings.items() if value not in (None, {}))
+        table.add_row(run.id, run.kind, run.state, settings)
+    out.print(table)
+    if to is not None:
+        err.print(f"scores  {to}")

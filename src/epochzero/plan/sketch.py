@@ -1,0 +1,208 @@
+"""What a drawing of a block shows, before anything is placed: items, and links between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from epochzero.plan.blocks import (
+    TIMES,
+    Unit,
+    alive,
+    boundary,
+    is_chain,
+    labels,
+    members,
+    shape_text,
+    size,
+    units,
+)
+from epochzero.plan.plan import Plan
+
+LOOKS = ("zero", "conv", "linear", "pool", "identity", "activation", "norm")
+"""a chain looks like the first of these kinds that it holds"""
+LONGEST = 28
+MOST_LABELS = 3
+
+Run = list[Unit]
+"""equal blocks, one after the other, that are drawn once"""
+
+
+@dataclass(frozen=True)
+class Item:
+    """An input or output, a sum, an op, or a block folded to one box."""
+
+    look: str
+    """end, sum, block, other or one of LOOKS"""
+    name: str
+    lines: tuple[str, ...]
+    """what it says, first line first"""
+    notes: tuple[str, ...] = ()
+    """shape and size, where they are shown"""
+    about: str = ""
+    """more, for those who point at it"""
+    round: bool = False
+    times: int = 1
+    dead: bool = False
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Link:
+    """An arrow between two items."""
+
+    start: int
+    end: int
+    dead: bool
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Items in topological order, an output last."""
+
+    title: str
+    facts: tuple[str, ...]
+    items: tuple[Item, ...]
+    links: tuple[Link, ...]
+
+
+def sketch(plan: Plan, block: str) -> Sketch:
+    """The direct parts of a block, or of the whole network for an empty name; what lies within them is folded."""
+    nodes = members(plan, block)
+    sources, outputs = boundary(plan, nodes) if block else (plan.inputs, (len(plan.nodes) - 1,))
+    live = alive(plan, nodes)
+    runs = _runs(plan, units(plan, block), outputs)
+    numbered = _numbered(plan, runs)
+    items = [_input(plan, block, source, sources, numbered) for source in sources]
+    home = {source: k for k, source in enumerate(sources)}
+    links: dict[tuple[int, int], bool] = {}
+    for run in runs:
+        for source in run[0].sources:
+            readers = [i for i in run[0].nodes if source in plan.nodes[i].inputs]
+            dead = not live.intersection(readers) or (source not in live and source not in sources)
+            link = home[source], len(items)
+            links[link] = links.get(link, True) and dead
+        home.update(dict.fromkeys(run[-1].nodes, len(items)))
+        items.append(_item(plan, run, live, numbered, whole=not block))
+    if len(outputs) == 1 and items[-1].round and home[outputs[0]] == len(items) - 1 > 0:
+        items[-1] = replace(items[-1], caption="output")
+    else:
+        for k, output in enumerate(outputs):
+            links[home[output], len(items)] = output not in live and output not in sources
+            items.append(_end(plan, block, "output" if len(outputs) == 1 else f"output {k + 1}", output))
+    cost = size(plan, nodes)
+    flow = " → ".join(", ".join(shape_text(plan.nodes[i].shape) for i in ends) for ends in (sources, outputs))
+    facts = (flow, f"{short(cost.params)} parameters", f"{short(cost.macs)} multiply-accumulates")
+    return Sketch(
+        clean(block) or "network", facts, tuple(items), tuple(Link(a, b, dead) for (a, b), dead in links.items())
+    )
+
+
+def _runs(plan: Plan, parts: Sequence[Unit], outputs: Sequence[int]) -> list[Run]:
+    """Equal blocks that follow each other and that nothing else reads, joined."""
+    read = [*outputs, *(source for part in parts for source in part.sources)]
+    runs: list[Run] = []
+    for part in parts:
+        for run in runs:
+            last = run[-1]
+            follows = part.block and last.block and part.sources == last.outputs and len(last.outputs) == 1
+            if follows and read.count(last.outputs[0]) == 1 and _signature(plan, part) == _signature(plan, last):
+                run.append(part)
+                break
+        else:
+            runs.append([part])
+    return runs
+
+
+def _signature(plan: Plan, unit: Unit) -> Hashable:
+    """Equal for units that do the same to inputs of the same shape."""
+    place = {i: k for k, i in enumerate((*unit.sources, *unit.nodes))}
+    shapes = tuple(plan.nodes[source].shape for source in unit.sources)
+    inner = tuple((plan.nodes[i].op, tuple(place[s] for s in plan.nodes[i].inputs)) for i in unit.nodes)
+    return shapes, inner, tuple(place[i] for i in unit.outputs)
+
+
+def _is_sum(plan: Plan, unit: Unit) -> bool:
+    return not unit.block and len(plan.nodes[unit.nodes[0]].op.label()) == 1
+
+
+def _numbered(plan: Plan, runs: Sequence[Run]) -> bool:
+    """The sums of the block are numbered from 1, so that its one input can be 0."""
+    sums = [run[0].path for run in runs if _is_sum(plan, run[0])]
+    return bool(sums) and [_number(path) for path in sums] == [str(k + 1) for k in range(len(sums))]
+
+
+def _number(path: str) -> str:
+    match = re.search(r"\d+$", path, re.ASCII)
+    return match[0] if match else ""
+
+
+def _input(plan: Plan, block: str, source: int, sources: Sequence[int], numbered: bool) -> Item:
+    if len(sources) == 1:
+        item = _end(plan, block, "input", source)
+        return replace(item, lines=("0",), round=True, caption="input") if numbered and block else item
+    name = f"input {sources.index(source) + 1}" if block else clean(plan.nodes[source].name)
+    return _end(plan, block, name, source)
+
+
+def _end(plan: Plan, block: str, name: str, node: int) -> Item:
+    shape = shape_text(plan.nodes[node].shape)
+    return Item("end", name, (name,), () if block else (shape,), f"{name}: {shape}")
+
+
+def _item(plan: Plan, run: Run, live: set[int], numbered: bool, whole: bool) -> Item:
+    first = run[0]
+    name = clean(first.path) if len(run) == 1 else _range(run)
+    shape = shape_text(plan.nodes[run[-1].outputs[0]].shape)
+    params = size(plan, first.nodes).params
+    sized = f"{short(params)} params" if len(run) == 1 else f"{len(run)} {TIMES} {short(params)} params"
+    dead = all(not live.intersection(unit.nodes) for unit in run)
+    ops = [plan.nodes[i].op for i in first.nodes]
+    about = f"{name}: {', '.join(clean(op.label()) for op in ops[:12])}{', ...' if len(ops) > 12 else ''}"
+    item = Item("block", name, (name,), (shape, sized), f"{about}; {shape}; {sized}", times=len(run), dead=dead)
+    if _is_sum(plan, first):
+        text = _number(first.path) if numbered else clean(ops[0].label())
+        return replace(item, look="sum", lines=(text,), notes=(), round=True)
+    chain = is_chain(plan, first) or not first.block
+    if chain:
+        kinds = {op.kind for op in ops}
+        item = replace(item, look=next((look for look in LOOKS if look in kinds), "other"))
+    told = _told(labels(plan, first.nodes))
+    if (whole and first.block) or not chain or len(told) > MOST_LABELS:
+        return item
+    return replace(item, lines=tuple(clean(label) for label in told), notes=item.notes if whole else ())
+
+
+def _told(said: list[str]) -> list[str]:
+    """Labels with repetitions counted instead of repeated."""
+    period = next(p for p in range(1, len(said) + 1) if said == said[:p] * (len(said) // p))
+    if 1 < period < len(said):
+        return [*said[:period], f"{TIMES}{len(said) // period}"]
+    runs = ((label, len(list(same))) for label, same in groupby(said))
+    return [label if count == 1 else f"{count} {TIMES} {label}" for label, count in runs]
+
+
+def _range(run: Run) -> str:
+    """`cell 0-4` for cell0 to cell4."""
+    first, last = clean(run[0].path), clean(run[-1].path)
+    stem = first.removesuffix(_number(first))
+    if stem and _number(first) and last == stem + _number(last):
+        return f"{stem} {_number(first)}\N{EN DASH}{_number(last)}"
+    return f"{first} ... {last}"
+
+
+def short(number: int) -> str:
+    """A count in three digits and a unit: 14.2M."""
+    for unit, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        value = number / factor
+        if value >= 0.9995:
+            return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}{unit}"
+    return str(number)
+
+
+def clean(text: str) -> str:
+    """Text for one line of a drawing: printable, and not too long."""
+    printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return printable if len(printable) <= LONGEST else printable[: LONGEST - 1] + "…"

@@ -1,0 +1,92 @@
+"""How well proxies order the networks of a table whose accuracy is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from epochzero.benchmarks import AccuracyTable
+from epochzero.errors import UserError
+from epochzero.run.task import Task
+from epochzero.stats import ProxyQuality, Unscored, proxy_quality
+from epochzero.store import JSON, Store, manifest
+from epochzero.types import Score
+
+CHUNK = 16
+"""networks that are scored and stored at a time"""
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One proxy against one column of the table."""
+
+    proxy: str
+    target: str
+    quality: ProxyQuality
+
+
+@dataclass(frozen=True)
+class BenchOutcome:
+    """What a benchmark found."""
+
+    rows: list[BenchRow]
+    archs: list[str]
+    scores: dict[str, list[Score]]
+    """by proxy, in the order of `archs`"""
+    seconds: float
+
+
+def run_bench(
+    task: Task,
+    table: AccuracyTable,
+    targets: Sequence[str],
+    sample: int | None = None,
+    *,
+    seed: int = 0,
+    unscored: Unscored = "drop",
+    store: Store,
+    progress: Callable[[int, int], None] | None = None,
+) -> BenchOutcome:
+    """Score a random sample of the table's networks, all of it by default, and correlate with each target."""
+    start = time.perf_counter()
+    if not targets:
+        raise UserError(f"No target column is named; the table has {', '.join(table.columns)}.")
+    space = task.space
+    table = table.keyed_by(lambda text: space.text(space.parse(text)))
+    truths = {target: table.column(target) for target in targets}
+    chosen = table.sample(len(table) if sample is None else sample, seed)
+    archs = [table.archs[i] for i in chosen]
+    settings: dict[str, JSON] = {
+        "space": space.name,
+        "proxies": [proxy.text for proxy in task.proxies],
+        "table": table.source,
+        "targets": list(targets),
+        "sample": len(chosen),
+        "seed": seed,
+        "unscored": unscored,
+        "batch": task.batch.id,
+        "origin": str(task.origin),
+    }
+    run = store.begin_run("bench", settings, manifest(settings | {"data": task.batch.about, "device": task.device}))
+    scores: dict[str, list[Score]] = {proxy.text: [] for proxy in task.proxies}
+    for first in range(0, len(archs), CHUNK):
+        found, _ = task.evaluate([space.parse(text) for text in archs[first : first + CHUNK]], store, run, first)
+        for by_proxy in found:
+            for name, score in by_proxy.items():
+                scores[name].append(score)
+        if progress is not None:
+            progress(min(first + CHUNK, len(archs)), len(archs))
+    rows = [
+        BenchRow(
+            proxy.text,
+            target,
+            proxy_quality(
+                scores[proxy.text], truths[target][chosen], proxy.higher_is_better, unscored=unscored, seed=seed
+            ),
+        )
+        for proxy in task.proxies
+        for target in targets
+    ]
+    run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in rows})
+    return BenchOutcome(rows, archs, scores, time.perf_counter() - start)

@@ -1,0 +1,18 @@
+"""Contract checks that every proxy, space and search has to pass, ours and those of a plug-in.
+
+    import pytest
+    from epochzero.registry import proxies
+    from epochzero.testing import check_proxy
+
+    @pytest.mark.parametrize("name", sorted(proxies))
+    def test_contract(name: str) -> None:
+        check_proxy(name)
+
+Each check raises AssertionError with a sentence that says which promise is broken.
+"""
+
+from epochzero.testing.proxies import check_proxy
+from epochzero.testing.searches import check_search
+from epochzero.testing.spaces import check_space
+
+__all__ = ["check_proxy", "check_search", "check_space"]

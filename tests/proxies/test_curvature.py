@@ -1,0 +1,136 @@
+"""curvature against nested derivatives and against differences along the circle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from epochzero.engine import PlanNetwork, parse
+from epochzero.engine.circle import circle
+from epochzero.errors import UserError
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.pool import GlobalAvgPool
+from tests.proxies.circles import by_differences, by_nested_jvp, mean_kappa, output_curve, quiet_jvp
+from tests.proxies.nets import (
+    CONNECTED,
+    IMAGE,
+    Twin,
+    assert_scores,
+    batch_of,
+    chain,
+    cut_net,
+    linear_net,
+    random_batch,
+    score,
+    unlabelled,
+    value,
+    with_weights,
+)
+
+pytestmark = quiet_jvp
+
+ROTATION = [[0.6, -0.8], [0.8, 0.6]]
+
+
+@pytest.mark.parametrize(("q", "radius"), [(1.0, math.sqrt(2)), (8.0, 4.0)])
+def test_by_hand(q: float, radius: float) -> None:
+    """A rotation makes a circle of a circle, and a circle of radius R bends by 1/R everywhere."""
+    network = linear_net(ROTATION)
+    for points in (1, 4, 7):
+        found = value(network, f"curvature(points={points},q={q})", random_batch((2,)))
+        assert found == pytest.approx(math.log(1 + 1 / radius), rel=1e-5)
+
+
+def test_larger_weights_bend_less() -> None:
+    # Four times the rotation, onto a circle of radius 4 sqrt(2) in the plane of two of three logits.
+    network = linear_net([*[[4 * w for w in row] for row in ROTATION], [0.0, 0.0]])
+    expected = math.log(1 + 1 / (4 * math.sqrt(2)))
+    assert value(network, "curvature", random_batch((2,))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_ellipse_by_hand() -> None:
+    # (2 R cos s, R sin s) bends by 2 / (R (4 sin^2 s + cos^2 s)^(3/2)); the angle s of each point is read off it.
+    network = linear_net([[2.0, 0.0], [0.0, 1.0]])
+    bends = []
+    for x, y in circle((2,), 5, 1.0, 0, 0)[0].tolist():
+        s = math.atan2(y, x)
+        bends.append(2 / (math.sqrt(2) * (4 * math.sin(s) ** 2 + math.cos(s) ** 2) ** 1.5))
+    expected = math.log(1 + sum(bends) / 5)
+    assert value(network, "curvature(points=5)", random_batch((2,))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_curve_on_a_line_does_not_bend() -> None:
+    found = value(linear_net([[1.0, 2.0], [-2.0, -4.0]]), "curvature", random_batch((2,)))
+    assert found == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize("points", [1, 4, 6])
+@pytest.mark.parametrize("make", CONNECTED)
+def test_is_nested_derivatives(make: Callable[[], PlanNetwork], points: int) -> None:
+    """Neither the data nor labels have a say, only their shape."""
+    network = make()
+    _, velocity, acceleration = by_nested_jvp(output_curve(Twin(network, "written"), IMAGE, points, 1.0))
+    expected = math.log(1 + mean_kappa(velocity, acceleration))
+    assert_scores(network, f"curvature(points={points})", unlabelled(random_batch()), expected)
+
+
+@pytest.mark.parametrize("make", CONNECTED)
+def test_is_differences_along_the_circle(make: Callable[[], PlanNetwork]) -> None:
+    network = make()
+    _, velocity, acceleration = by_differences(output_curve(Twin(network), IMAGE, 4, 0.5, seed=3))
+    expected = math.log(1 + mean_kappa(velocity, acceleration))
+    assert_scores(network, "curvature(q=0.5)", random_batch(), expected, double=1e-4, seed=3)
+
+
+def test_the_seed_draws_the_circle() -> None:
+    network, batch = CONNECTED[0](), random_batch()
+    assert value(network, "curvature", batch, seed=1) == value(network, "curvature", batch, seed=1)
+    assert value(network, "curvature", batch, seed=1) != value(network, "curvature", batch, seed=2)
+
+
+def test_a_cut_network_has_no_curve() -> None:
+    found = score(cut_net(), "curvature", random_batch())
+    assert found.status == "degenerate"
+    assert "no path connects them" in found.why
+
+
+def test_dead_relus_cut_a_network_too() -> None:
+    network = linear_net([[0.0, 0.0]], [[1.0], [2.0]], relu=True)
+    assert score(network, "curvature", random_batch((2,))).status == "degenerate"
+
+
+def test_a_convolution_can_be_the_rotation() -> None:
+    """A kernel as large as the image, on an image of four pixels: the circle lies somewhere in four dimensions."""
+    network = with_weights(chain((1, 2, 2), Conv(4, 2), GlobalAvgPool()), conv0=torch.eye(4).view(4, 1, 2, 2))
+    batch = batch_of((torch.zeros(2, 1, 2, 2), None))
+    assert value(network, "curvature", batch) == pytest.approx(math.log(1 + 1 / 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", ["points=0", "q=0", "q=-1", "q=nan", "q=inf"])
+def test_impossible_circles_are_refused(settings: str) -> None:
+    with pytest.raises(UserError, match="circle"):
+        _ = parse(f"curvature({settings})").needs
+
+
+@pytest.mark.parametrize("points", [1, 3, 8])
+def test_the_circle_is_a_circle(points: int) -> None:
+    q, shape = 0.25, (3, 4, 5)
+    place, velocity, acceleration = (part.double().flatten(1) for part in circle(shape, points, q, 5, 0))  # [points, N]
+    radius = math.sqrt(60 * q)
+    assert place.shape == (points, 60)
+    assert torch.allclose(place.norm(dim=1), torch.full((points,), radius, dtype=torch.float64), rtol=1e-6)
+    assert torch.allclose(velocity.norm(dim=1), place.norm(dim=1), rtol=1e-6)
+    assert torch.allclose((place * velocity).sum(1), torch.zeros(points, dtype=torch.float64), atol=1e-5)
+    assert torch.equal(acceleration, -place)
+    turn = 2 * math.pi / points
+    following = place * math.cos(turn) + velocity * math.sin(turn)
+    assert torch.allclose(following, place.roll(-1, 0), atol=1e-5)
+
+
+def test_circles_are_drawn_apart() -> None:
+    drawn = [circle(IMAGE, 4, 1.0, seed, draw)[0] for seed, draw in ((0, 0), (0, 1), (1, 0), (1, 1))]
+    for i, one in enumerate(drawn):
+        assert all(not torch.allclose(one, other) for other in drawn[:i])
