@@ -279,7 +279,7 @@ class Twin(nn.Module):
         return (params[0].rpartition(".")[0] if params else name).replace(".", "/")
 
     @property
-    def layer_weights(self) -> list[nn.Parameter]:
+    def layer_weights(self) -> list[Tensor]:
         """Of convolutions and linear layers, each once, in order."""
         return [part.weight for part in self.parts.values() if isinstance(part, nn.Conv2d | nn.Linear)]
 
@@ -301,7 +301,8 @@ class Twin(nn.Module):
         """Mean cross-entropy, written out."""
         logits = self(batch.part(part)[0].double())
         right = torch.stack([row[label] for row, label in zip(logits, labels(batch, part), strict=True)])
-        return (logits.exp().sum(1).log() - right).mean()
+        loss: Tensor = (logits.exp().sum(1).log() - right).mean()
+        return loss
 
     def gradients(self, batch: Batch, part: int = 0) -> list[Tensor]:
         """Of the loss, for `layer_weights`."""
@@ -311,27 +312,29 @@ class Twin(nn.Module):
 
 
 def _layer(op: Op, shape: Shape, norm: str) -> nn.Module:
+    part: nn.Module
     match op:
         case Conv():
-            return nn.Conv2d(
-                shape[0], op.out_channels, op.kernel, op.stride, op.padding, op.dilation, op.groups, op.bias
-            )
+            window = (op.kernel, op.stride, op.padding, op.dilation)
+            part = nn.Conv2d(shape[0], op.out_channels, *window, op.groups, op.bias)
         case Linear():
-            return nn.Linear(shape[-1], op.out_features, op.bias)
+            part = nn.Linear(shape[-1], op.out_features, op.bias)
         case BatchNorm() if norm == "written":
-            return WrittenNorm(shape[0], op.eps, op.affine)
+            part = WrittenNorm(shape[0], op.eps, op.affine)
         case BatchNorm() if norm != "off":
             kind = nn.BatchNorm2d if len(shape) == 3 else nn.BatchNorm1d
             part = kind(shape[0], op.eps, op.momentum, op.affine, track_running_stats=norm == "eval")
-            return part.eval() if norm == "eval" else part
+            part.train(norm == "train")
         case BatchNorm() | Identity():
-            return nn.Identity()
+            part = nn.Identity()
         case ReLU():
-            return nn.ReLU()
+            part = nn.ReLU()
         case AvgPool():
-            return nn.AvgPool2d(op.kernel, op.stride, op.padding, count_include_pad=False)
+            part = nn.AvgPool2d(op.kernel, op.stride, op.padding, count_include_pad=False)
         case GlobalAvgPool():
-            return Mean()
+            part = Mean()
         case Zero():
-            return Nothing()
-    raise NotImplementedError(op)
+            part = Nothing()
+        case _:
+            raise NotImplementedError(op)
+    return part

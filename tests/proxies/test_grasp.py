@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call
+from torch.func import functional_call, grad, jacrev
 
 from epochzero.engine import PlanNetwork
 from tests.proxies.nets import (
@@ -32,7 +32,7 @@ def moved(network: PlanNetwork, *directions: tuple[list[Tensor], float]) -> Twin
     with torch.no_grad():
         for direction, step in directions:
             for weight, d in zip(twin.layer_weights, direction, strict=True):
-                weight += step * d
+                weight.add_(step * d)
     return twin
 
 
@@ -79,17 +79,16 @@ def test_is_the_whole_hessian_times_the_gradient() -> None:
     )
     batch = random_batch((2,))
     twin = Twin(network)
-    names = [name for name, _ in twin.named_parameters()]
-    flat = torch.cat([w.detach().flatten() for w in twin.layer_weights])  # [W]
-    sizes = [w.numel() for w in twin.layer_weights]
+    first, second = (name for name, _ in twin.named_parameters())
+    flat = torch.cat([w.detach().flatten() for w in twin.layer_weights])  # [6 + 9]
 
-    def loss(everything: Tensor) -> Tensor:
-        pieces = [p.view(w.shape) for p, w in zip(everything.split(sizes), twin.layer_weights, strict=True)]
-        logits = functional_call(twin, dict(zip(names, pieces, strict=True)), batch.part(0)[0].double())
+    def loss(weights: Tensor) -> Tensor:
+        state = {first: weights[:6].view(3, 2), second: weights[6:].view(3, 3)}
+        logits = functional_call(twin, state, batch.part(0)[0].double())
         return torch.nn.functional.cross_entropy(logits, labels(batch))
 
-    gradient = torch.autograd.functional.jacobian(loss, flat)  # [W]
-    hessian = torch.autograd.functional.hessian(loss, flat)  # [W, W]
+    gradient = grad(loss)(flat)  # [15]
+    hessian = jacrev(grad(loss))(flat)  # [15, 15]
     assert torch.allclose(hessian, hessian.mT)
     assert_scores(network, "grasp", batch, -(flat @ hessian @ gradient).item())
 

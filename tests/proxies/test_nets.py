@@ -25,7 +25,7 @@ def test_a_twin_is_the_network_written_by_hand() -> None:
     network = drawn(plan)
     conv, norm, head = nn.Conv2d(2, 4, 3, 2, 1), nn.BatchNorm2d(4), nn.Linear(4, 3)
     for name, layer in (("conv0", conv), ("batchnorm1", norm), ("linear4", head)):
-        layer.weight.data, layer.bias.data = network.weights[f"{name}.weight"], network.weights[f"{name}.bias"]
+        layer.load_state_dict({part: network.weights[f"{name}.{part}"] for part in ("weight", "bias")}, strict=False)
     by_hand = nn.Sequential(conv, norm, nn.ReLU(), Mean(), head).double()
     x = random_batch().part(0)[0].double()
     assert torch.equal(Twin(network)(x), by_hand(x))

@@ -63,7 +63,7 @@ def test_is_the_slope_of_the_loss_as_all_weights_grow(make: Callable[[], PlanNet
         twin = Twin(network)
         with torch.no_grad():
             for weight in twin.layer_weights:
-                weight *= scale
+                weight.mul_(scale)
             return float(twin.loss(batch))
 
     slope = (loss(1 + STEP) - loss(1 - STEP)) / (2 * STEP)

@@ -7,6 +7,7 @@ the passes, so a proxy cannot tell them apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -74,8 +75,14 @@ class PlanNetwork:
         device: str | torch.device = "cpu",
     ) -> None:
         self.plan = plan
-        found = draw(plan.weights, weights) if isinstance(weights, Origin) else weights
-        self.weights = {name: tensor.detach().to(device) for name, tensor in found.items()}
+        self._given = weights
+        self._device = device
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        given = self._given
+        found = draw(self.plan.weights, given) if isinstance(given, Origin) else given
+        return {name: tensor.detach().to(self._device) for name, tensor in found.items()}
 
     @property
     def layer_weights(self) -> tuple[str, ...]:

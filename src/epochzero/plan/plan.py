@@ -6,7 +6,7 @@ counts, drawings and printed code are read off it, and the engine runs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,20 +47,63 @@ def _facts(op: Op, inputs: tuple[Shape, ...]) -> Facts:
     return Facts(op.shape(*inputs), op.params(*inputs), op.macs(*inputs))
 
 
+class Inlined(NamedTuple):
+    """A whole plan at its place as a block of a larger one; its nodes are copied when they are first needed."""
+
+    block: Plan
+    inputs: tuple[int, ...]
+    name: str
+    start: int
+    """the index of its first node that is no input"""
+
+    def nodes(self) -> Iterator[Node]:
+        prefix, bound, index = f"{self.name}.", iter(self.inputs), self.start
+        place: list[int] = []
+        for op, sources, label, shape, params in self.block.nodes:
+            if not sources:
+                place.append(next(bound))
+                continue
+            place.append(index)
+            index += 1
+            named = tuple([prefix + param for param in params]) if params else ()
+            yield Node(op, tuple([place[i] for i in sources]), prefix + label, shape, named)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A whole network, ready to be counted, drawn, printed or run."""
 
-    nodes: tuple[Node, ...]
-    weights: dict[str, Param]
-    """every parameter and buffer once, by full name"""
+    pieces: tuple[Node | Inlined, ...]
     flops: int
     """multiply-accumulates of one forward pass for one sample"""
+    direct_weights: dict[str, Param]
+    """parameters and buffers of the pieces that are nodes"""
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node, each after its inputs; the last is the output."""
+        found: list[Node] = []
+        for piece in self.pieces:
+            if isinstance(piece, Inlined):
+                found.extend(piece.nodes())
+            else:
+                found.append(piece)
+        return tuple(found)
+
+    @cached_property
+    def weights(self) -> dict[str, Param]:
+        """Every parameter and buffer once, by full name."""
+        found = dict(self.direct_weights)
+        for piece in self.pieces:
+            if isinstance(piece, Inlined):
+                found.update({f"{piece.name}.{name}": param for name, param in piece.block.weights.items()})
+        return found
 
     @cached_property
     def params(self) -> int:
         """How many trainable numbers the network has."""
-        return sum(param.numel for param in self.weights.values() if param.trainable)
+        direct = sum(param.numel for param in self.direct_weights.values() if param.trainable)
+        return direct + sum(piece.block.params for piece in self.pieces if isinstance(piece, Inlined))
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
@@ -70,9 +113,18 @@ class Plan:
     def input_shape(self) -> Shape:
         return self.nodes[self.inputs[0]].shape
 
+    @cached_property
+    def input_shapes(self) -> tuple[Shape, ...]:
+        return tuple(self.nodes[i].shape for i in self.inputs)
+
     @property
     def output_shape(self) -> Shape:
         return self.nodes[-1].shape
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.nodes)
 
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:
@@ -118,7 +170,7 @@ class Plan:
     def _mapped(self, change: Callable[[Node], Node]) -> Plan:
         nodes = tuple(change(node) for node in self.nodes)
         used = {name for node in nodes for name in node.params}
-        return Plan(nodes, {name: p for name, p in self.weights.items() if name in used}, self.flops)
+        return Plan(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
 
     def module(self, origin: Origin = Origin()) -> PlanModule:
         """An ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
@@ -149,50 +201,50 @@ class Builder:
     """Collects nodes and infers shapes as they come."""
 
     def __init__(self) -> None:
-        self._nodes: list[Node] = []
+        self._pieces: list[Node | Inlined] = []
+        self._shapes: dict[int, Shape] = {}
         self._weights: dict[str, Param] = {}
         self._flops = 0
+        self._size = 0
 
     def input(self, shape: Shape, name: str = "input") -> int:
         return self.add(Input(shape), name=name)
 
     def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
         """Append a node and return its index. With `shares`, it uses the parameters of the node of that name."""
-        nodes = self._nodes
-        facts = _facts(op, tuple([nodes[i].shape for i in inputs]))
-        owner = name if shares is None else shares
-        named = tuple([f"{owner}.{attribute}" for attribute in facts.params])
+        facts = _facts(op, tuple([self._shapes[i] for i in inputs]))
+        named = tuple([f"{shares or name}.{attribute}" for attribute in facts.params])
         for full, param in zip(named, facts.params.values(), strict=True):
-            if shares is None and full in self._weights:
-                raise ValueError(f"two nodes of the plan are called {name!r}")
-            if self._weights.setdefault(full, param) != param:
-                raise ValueError(f"{name!r} cannot share {full!r}: its shape differs")
+            if shares is None:
+                if full in self._weights:
+                    raise ValueError(f"two nodes of the plan are called {name!r}")
+                self._weights[full] = param
+            elif self._weights.get(full) != param:
+                raise ValueError(f"{name!r} cannot share {full!r}: there is none of that shape in this plan")
         self._flops += facts.macs
-        nodes.append(Node(op, inputs, name, facts.shape, named))
-        return len(nodes) - 1
+        self._pieces.append(Node(op, inputs, name, facts.shape, named))
+        return self._grown(1, facts.shape)
 
     def inline(self, block: Plan, *inputs: int, name: str) -> int:
         """Append a whole plan as the block `name`, its inputs bound to these nodes; returns its output's index.
 
-        A block that comes many times is planned once and copied: much faster than adding its nodes again.
+        A block that comes many times is planned once, and copied only when the network is run or drawn.
         """
-        nodes, prefix = self._nodes, f"{name}."
-        bound = iter(inputs)
-        place: list[int] = []
-        for op, sources, label, shape, params in block.nodes:
-            if not sources:
-                place.append(next(bound))
-                continue
-            place.append(len(nodes))
-            named = tuple([prefix + param for param in params]) if params else ()
-            nodes.append(Node(op, tuple([place[i] for i in sources]), prefix + label, shape, named))
-        self._weights.update({prefix + param: spec for param, spec in block.weights.items()})
+        given = tuple(self._shapes[i] for i in inputs)
+        if given != block.input_shapes:
+            raise ValueError(f"the block {name!r} takes inputs of shapes {block.input_shapes}, not {given}")
+        self._pieces.append(Inlined(block, inputs, name, self._size))
         self._flops += block.flops
-        return place[-1]
+        return self._grown(block.size - len(given), block.output_shape)
+
+    def _grown(self, nodes: int, shape: Shape) -> int:
+        self._size += nodes
+        self._shapes[self._size - 1] = shape
+        return self._size - 1
 
     def shape(self, index: int) -> Shape:
-        return self._nodes[index].shape
+        return self._shapes[index]
 
     def plan(self) -> Plan:
         """The finished plan; the node added last is its output."""
-        return Plan(tuple(self._nodes), self._weights, self._flops)
+        return Plan(tuple(self._pieces), self._flops, self._weights)
