@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
 import torch
 from torch import Tensor
 from torch.func import jvp
@@ -13,9 +12,6 @@ from torch.func import jvp
 from epochzero.engine.circle import circle
 from epochzero.types import Shape
 from tests.proxies.nets import Twin
-
-quiet_jvp = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-"""torch warns of a part of itself when forward-mode derivatives are first used"""
 
 Curve = Callable[[Tensor], Tensor]
 """an angle to the logits [points, K] of all the points, turned by it"""

@@ -13,7 +13,7 @@ from epochzero.engine.circle import circle
 from epochzero.errors import UserError
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.pool import GlobalAvgPool
-from tests.proxies.circles import by_differences, by_nested_jvp, mean_kappa, output_curve, quiet_jvp
+from tests.proxies.circles import by_differences, by_nested_jvp, mean_kappa, output_curve
 from tests.proxies.nets import (
     CONNECTED,
     IMAGE,
@@ -29,8 +29,6 @@ from tests.proxies.nets import (
     value,
     with_weights,
 )
-
-pytestmark = quiet_jvp
 
 ROTATION = [[0.6, -0.8], [0.8, 0.6]]
 

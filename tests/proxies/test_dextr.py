@@ -19,7 +19,7 @@ from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Zero
-from tests.proxies.circles import Curve, by_differences, by_nested_jvp, kappa, mean_kappa, output_curve, quiet_jvp
+from tests.proxies.circles import Curve, by_differences, by_nested_jvp, kappa, mean_kappa, output_curve
 from tests.proxies.nets import (
     CLASSES,
     CONNECTED,
@@ -40,8 +40,6 @@ from tests.proxies.nets import (
     with_weights,
 )
 from tests.proxies.test_fmi import decomposed
-
-pytestmark = quiet_jvp
 
 
 def combined(one: float, other: float) -> float:

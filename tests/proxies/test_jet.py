@@ -12,10 +12,8 @@ from torch import Tensor
 from epochzero.engine import PlanNetwork
 from epochzero.plan import execute_jet
 from epochzero.spaces.nb201 import NB201
-from tests.proxies.circles import by_nested_jvp, quiet_jvp
+from tests.proxies.circles import by_nested_jvp
 from tests.proxies.nets import CONNECTED, IMAGE, Twin, cut_net, drawn
-
-pytestmark = quiet_jvp
 
 EVERY_OP = "|nor_conv_3x3~0|+|avg_pool_3x3~0|nor_conv_1x1~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"
 

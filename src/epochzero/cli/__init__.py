@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from epochzero import __version__
-from epochzero.cli import bench, list, score, search, store
+from epochzero.cli import bench, score, search, store
 from epochzero.cli.console import err
+from epochzero.cli.list import list_
 from epochzero.errors import MachineError, UserError
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ def _epochzero(
         raise typer.Exit
 
 
-app.command(name="list")(list.list_)
+app.command(name="list")(list_)
 app.command()(score.score)
 app.command()(search.search)
 app.command()(bench.bench)

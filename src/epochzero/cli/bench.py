@@ -29,6 +29,7 @@ from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bench import BenchOutcome, run_bench
 from epochzero.run.task import Task
+from epochzero.stats import ProxyQuality
 from epochzero.store import Store
 from epochzero.types import Origin
 
@@ -86,22 +87,34 @@ def bench(
 
 
 def _show(outcome: BenchOutcome, targets: list[str]) -> None:
-    table = Table("proxy", "target", "n", "no score", box=None, pad_edge=False, header_style="dim")
-    table.add_column("Spearman", justify="right")
-    table.add_column("95 %", style="dim")
-    table.add_column("Kendall", justify="right")
-    table.add_column("95 %", style="dim")
+    for statistic in ("spearman", "kendall"):
+        table = Table(statistic.capitalize(), box=None, pad_edge=False, header_style="dim")
+        table.add_column("n", justify="right")
+        table.add_column("no score", justify="right")
+        for target in targets:
+            table.add_column(target, justify="right", overflow="fold")
+        for proxy, quality in _by_proxy(outcome).items():
+            values = [_interval(q, statistic) for q in quality]
+            table.add_row(proxy, str(quality[0].n), str(quality[0].unscored or ""), *values)
+        out.print(table)
+        out.print()
+    for proxy, quality in _by_proxy(outcome).items():
+        for why, times in quality[0].unscored_why.items():
+            out.print(f"[dim]{proxy}: {times} without a score: {why}[/]")
+
+
+def _by_proxy(outcome: BenchOutcome) -> dict[str, list[ProxyQuality]]:
+    """For each proxy its quality on each target, in the targets' order."""
+    found: dict[str, list[ProxyQuality]] = {}
     for row in outcome.rows:
-        q = row.quality
-        if q.spearman is None or q.spearman_ci is None or q.kendall is None or q.kendall_ci is None:
-            table.add_row(row.proxy, row.target, str(q.n), str(q.unscored), "[yellow]none[/]", q.why)
-            continue
-        rho, tau = (f"{low:.3f} to {high:.3f}" for low, high in (q.spearman_ci, q.kendall_ci))
-        table.add_row(
-            row.proxy, row.target, str(q.n), str(q.unscored), f"{q.spearman:.3f}", rho, f"{q.kendall:.3f}", tau
-        )
-    out.print(table)
-    for row in outcome.rows:
-        if row.target == targets[0]:
-            for why, times in row.quality.unscored_why.items():
-                out.print(f"[dim]{row.proxy}: {times} without a score: {why}[/]")
+        found.setdefault(row.proxy, []).append(row.quality)
+    return found
+
+
+def _interval(quality: ProxyQuality, statistic: str) -> str:
+    """`.892 [.866, .915]`, or why there is none."""
+    value, interval = getattr(quality, statistic), getattr(quality, f"{statistic}_ci")
+    if value is None:
+        return f"[yellow]{quality.why}[/]"
+    low, high = (f"{bound:.3f}".replace("0.", ".", 1) for bound in interval)
+    return f"[bold]{value:.3f}[/] [dim]\\[{low}, {high}][/]".replace("0.", ".", 1)

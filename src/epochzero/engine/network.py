@@ -6,7 +6,7 @@ the passes, so a proxy cannot tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -66,17 +66,21 @@ class Handle(NamedTuple):
 
 
 class PlanNetwork:
-    """A plan with weights drawn from an origin, or given."""
+    """A plan, or what makes one when it is first needed, with weights drawn from an origin or given."""
 
     def __init__(
         self,
-        plan: Plan,
+        plan: Plan | Callable[[], Plan],
         weights: Origin | Mapping[str, Tensor] = Origin(),
         device: str | torch.device = "cpu",
     ) -> None:
-        self.plan = plan
+        self._plan = plan
         self._given = weights
         self._device = device
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self._plan if isinstance(self._plan, Plan) else self._plan()
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:

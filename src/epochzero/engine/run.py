@@ -121,7 +121,7 @@ def _run_forward(
     """The forward run, and every gradient that is wanted of it, each once."""
     graph = bool(wanted & NEED_GRAPH)
     if graph:
-        weights = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        weights = weights | {name: weights[name].detach().requires_grad_() for name in network.layer_weights}
     if "input_gradients" in wanted:
         x = x.detach().requires_grad_()
     leaves = [weights[name] for name in network.layer_weights]

@@ -115,16 +115,17 @@ class Plan:
 
     @cached_property
     def input_shapes(self) -> tuple[Shape, ...]:
-        return tuple(self.nodes[i].shape for i in self.inputs)
+        return tuple(p.shape for p in self.pieces if isinstance(p, Node) and isinstance(p.op, Input))
 
-    @property
+    @cached_property
     def output_shape(self) -> Shape:
-        return self.nodes[-1].shape
+        last = self.pieces[-1]
+        return last.block.output_shape if isinstance(last, Inlined) else last.shape
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many nodes there are."""
-        return len(self.nodes)
+        return sum(p.block.size - len(p.inputs) if isinstance(p, Inlined) else 1 for p in self.pieces)
 
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:

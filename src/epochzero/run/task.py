@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class Task:
 
     def score(self, archs: Sequence[Any]) -> list[tuple[dict[str, Score], float]]:
         """The scores of each architecture by proxy, with the seconds that they took."""
-        networks = (PlanNetwork(self.plan(arch), self.origin, self.device) for arch in archs)
+        networks = (PlanNetwork(partial(self.plan, arch), self.origin, self.device) for arch in archs)
         scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
         return [(one.scores, one.seconds) for one in scored]
 

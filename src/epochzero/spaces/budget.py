@@ -52,9 +52,11 @@ class BudgetedSpace:
                     f"the smallest has {getattr(smallest, attribute):,}."
                 )
 
+        limited = any(True for _ in budget.limits())
+
         @lru_cache(maxsize=100_000)
         def fits(arch: Any) -> bool:
-            return budget.fits(space.plan(arch, num_classes, input_shape))
+            return not limited or budget.fits(space.plan(arch, num_classes, input_shape))
 
         self.fits = fits
 

@@ -44,20 +44,6 @@ NORM, RELU, SUM = BatchNorm(), ReLU(), Add()
 EDGE = re.compile(r"([^~|+]+)~(\d+)")
 
 
-@lru_cache(maxsize=64)
-def _edge_ops(op: str, width: int) -> tuple[tuple[str, Op], ...]:
-    """The chain of ops, with their names, that an edge stands for."""
-    match op:
-        case "none":
-            return (("zero", Zero()),)
-        case "skip_connect":
-            return (("skip", Identity()),)
-        case "avg_pool_3x3":
-            return (("pool", AvgPool(3, 1, padding=1)),)
-    kernel = int(op[-1])
-    return ("relu", RELU), ("conv", Conv(width, kernel, padding=kernel // 2)), ("norm", NORM)
-
-
 class NB201:
     """The topology space of NAS-Bench-201 and NATS-Bench."""
 
@@ -135,19 +121,14 @@ class NB201:
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell."""
         net = Builder()
-        x = net.input(input_shape)
-        x = net.add(Conv(WIDTHS[0], 3, padding=1), x, name="stem.conv")
-        x = net.add(NORM, x, name="stem.norm")
+        x = net.inline(_stem(input_shape), net.input(input_shape), name="stem")
         for stage, width in enumerate(WIDTHS):
             if stage:
-                x = _reduction(net, x, width, f"reduce{stage}")
+                x = net.inline(_reduction(width, net.shape(x)), x, name=f"reduce{stage}")
             cell = _cell(arch, net.shape(x))
             for i in range(CELLS):
                 x = net.inline(cell, x, name=f"cell{stage * CELLS + i}")
-        x = net.add(NORM, x, name="head.norm")
-        x = net.add(RELU, x, name="head.relu")
-        x = net.add(GlobalAvgPool(), x, name="head.pool")
-        net.add(Linear(num_classes), x, name="head.linear")
+        net.inline(_head(num_classes, net.shape(x)), x, name="head")
         return net.plan()
 
 
@@ -156,34 +137,64 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def _chain(net: Builder, x: int, ops: tuple[tuple[str, Op], ...], name: str) -> int:
-    for label, op in ops:
-        x = net.add(op, x, name=f"{name}.{label}")
-    return x
+def _chain(shape: Shape, **ops: Op) -> Plan:
+    net = Builder()
+    x = net.input(shape)
+    for name, op in ops.items():
+        x = net.add(op, x, name=name)
+    return net.plan()
+
+
+@lru_cache(maxsize=256)
+def _conv(width: int, kernel: int, stride: int, shape: Shape) -> Plan:
+    return _chain(shape, relu=RELU, conv=Conv(width, kernel, stride, padding=kernel // 2), norm=NORM)
+
+
+@lru_cache(maxsize=256)
+def _edge(op: str, shape: Shape) -> Plan:
+    match op:
+        case "none":
+            return _chain(shape, zero=Zero())
+        case "skip_connect":
+            return _chain(shape, skip=Identity())
+        case "avg_pool_3x3":
+            return _chain(shape, pool=AvgPool(3, 1, padding=1))
+    return _conv(shape[0], int(op[-1]), 1, shape)
 
 
 @lru_cache(maxsize=256)
 def _cell(arch: Cell, shape: Shape) -> Plan:
     net = Builder()
     nodes = [net.input(shape)]
-    for to in (1, 2, 3):
-        arriving = [
-            _chain(net, nodes[source], _edge_ops(op, shape[0]), f"edge{target}{source}")
-            for (target, source), op in zip(EDGES, arch, strict=True)
-            if target == to
-        ]
-        nodes.append(net.add(SUM, *arriving, name=f"node{to}"))
+    arriving: dict[int, list[int]] = {1: [], 2: [], 3: []}
+    for (to, source), op in zip(EDGES, arch, strict=True):
+        if len(nodes) < to:
+            nodes.append(net.add(SUM, *arriving[to - 1], name=f"node{to - 1}"))
+        arriving[to].append(net.inline(_edge(op, shape), nodes[source], name=f"edge{to}{source}"))
+    net.add(SUM, *arriving[3], name="node3")
     return net.plan()
 
 
-def _reduction(net: Builder, x: int, width: int, name: str) -> int:
+@lru_cache(maxsize=256)
+def _stem(shape: Shape) -> Plan:
+    return _chain(shape, conv=Conv(WIDTHS[0], 3, padding=1), norm=NORM)
+
+
+@lru_cache(maxsize=256)
+def _reduction(width: int, shape: Shape) -> Plan:
     """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
-    main = x
-    for i, stride in enumerate((2, 1), start=1):
-        ops = ("relu", RELU), ("conv", Conv(width, 3, stride, padding=1)), ("norm", NORM)
-        main = _chain(net, main, ops, f"{name}.conv{i}")
-    side = _chain(net, x, (("pool", AvgPool(2, 2)), ("conv", Conv(width, 1))), f"{name}.shortcut")
-    return net.add(SUM, side, main, name=f"{name}.sum")
+    net = Builder()
+    x = net.input(shape)
+    main = net.inline(_conv(width, 3, 2, shape), x, name="conv1")
+    main = net.inline(_conv(width, 3, 1, net.shape(main)), main, name="conv2")
+    side = net.inline(_chain(shape, pool=AvgPool(2, 2), conv=Conv(width, 1)), x, name="shortcut")
+    net.add(SUM, side, main, name="sum")
+    return net.plan()
+
+
+@lru_cache(maxsize=256)
+def _head(num_classes: int, shape: Shape) -> Plan:
+    return _chain(shape, norm=NORM, relu=RELU, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 spaces.register("nb201", NB201())

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.plan.ops.base import Jet, Op, Param
+from epochzero.plan.ops.batch_statistics import batch_norm
 from epochzero.types import Shape
 
 Statistics = Literal["batch", "tracked", "running"]
@@ -37,7 +38,7 @@ class BatchNorm(Op):
         *affine, mean, var = w
         weight, bias = affine if self.affine else (None, None)
         if self.statistics == "batch":
-            return F.batch_norm(x[0], None, None, weight, bias, True, self.momentum, self.eps)
+            return batch_norm(x[0], weight, bias, self.eps)
         tracked = self.statistics == "tracked"
         return F.batch_norm(x[0], mean, var, weight, bias, tracked, self.momentum, self.eps)
 

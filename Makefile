@@ -1,0 +1,32 @@
+# make search   find a network on a fresh machine
+# make test     lint, types and tests
+# make bench    speed, as ratios within one run
+# make clean    forget the environment
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: search test lint bench clean
+
+search: .venv/installed
+	@mkdir -p runs
+	$(BIN)/epochzero search --space nb201 --proxy dextr --budget 300 --store runs/nb201.db --out runs/nb201
+
+test: .venv/installed lint
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf .venv
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
