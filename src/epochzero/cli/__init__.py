@@ -10,6 +10,7 @@ import sys
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from epochzero import __version__
 from epochzero.cli import bench, score, search, store
@@ -59,5 +60,5 @@ def main() -> None:
 
 
 def _stop(sentence: str, code: int) -> None:
-    err.print(f"[red]error:[/] {sentence}", markup=True, soft_wrap=True)
+    err.print(Text.assemble(("error:", "red"), " ", " ".join(sentence.splitlines())), soft_wrap=True)
     sys.exit(code)

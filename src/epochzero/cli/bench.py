@@ -90,7 +90,7 @@ def _show(outcome: BenchOutcome, targets: list[str]) -> None:
     for statistic in ("spearman", "kendall"):
         table = Table(statistic.capitalize(), box=None, pad_edge=False, header_style="dim")
         table.add_column("n", justify="right")
-        table.add_column("no score", justify="right")
+        table.add_column("none", justify="right")
         for target in targets:
             table.add_column(target, justify="right", overflow="fold")
         for proxy, quality in _by_proxy(outcome).items():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -18,12 +19,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from epochzero.engine import Proxy
 from epochzero.types import Score
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = Console(highlight=False, markup=False, emoji=False, stderr=True)
+"""markup is off: an architecture, a path or a reason may hold square brackets"""
 
 
 def print_json(value: Any) -> None:
@@ -41,18 +44,31 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def progress_bar(what: str) -> Progress:
-    """A bar on standard error with counts, time spent and time left."""
-    return Progress(
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error with counts, time spent and time left; it appears with the first (done, total, note)."""
+    bar = Progress(
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         console=err,
     )
+
+    def show(done: int, total: int, note: str = "") -> None:
+        if not bar.task_ids:
+            bar.add_task("")
+            bar.start()
+        bar.update(bar.task_ids[0], completed=done, total=total, description=note)
+
+    try:
+        yield show
+    finally:
+        if bar.task_ids:
+            bar.stop()
 
 
 def score_json(proxy: Proxy, score: Score) -> dict[str, Any]:
@@ -71,8 +87,8 @@ def score_table(proxies: list[Proxy], scores: Mapping[str, Score]) -> Table:
     for proxy in proxies:
         score = scores[proxy.text]
         direction = "higher" if proxy.higher_is_better else "lower"
-        value = number(score.value) if score.ok else f"[yellow]{score.status}[/]"
-        table.add_row(proxy.text, value, direction, f"[yellow]{score.why}[/]" if score.why else "")
+        value = number(score.value) if score.ok else Text(score.status, "yellow")
+        table.add_row(proxy.text, value, direction, Text(score.why, "yellow"))
     return table
 
 

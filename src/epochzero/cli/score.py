@@ -69,7 +69,7 @@ def score(
         by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
         print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})
         return
-    out.print(f"[bold]{name}[/]")
+    out.print(name, style="bold")
     for what, count in facts.items():
         out.print(f"{what:7} {millions(count)}")
     out.print(f"data    {batch.about}")

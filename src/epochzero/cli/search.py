@@ -66,12 +66,11 @@ def search(
     task = Task(spaces[space], [parse(proxy)], batch, Origin(init, seed), device)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
     folder = None if out_dir is None else _made(out_dir)
-    with Store.open(store or ":memory:") as opened, progress_bar("search") as bar:
-        shown = bar.add_task("", total=budget)
+    with Store.open(store or ":memory:") as opened, progress_bar("search") as show:
 
         def update(outcome: Outcome) -> None:
             best = "" if outcome.best is None else f"best {outcome.best.score.value:.4g}"
-            bar.update(shown, completed=outcome.evaluated, description=best)
+            show(outcome.evaluated, budget, best)
 
         outcome = run_search(
             task,
@@ -125,7 +124,7 @@ def _show(
 ) -> None:
     assert outcome.best is not None
     plan, cell = outcome.plan, outcome.task.space.cell_block
-    out.print(f"[bold]{outcome.best.text}[/]\n")
+    out.print(f"{outcome.best.text}\n", style="bold")
     out.print(plan.drawn(cell))
     out.print(f"params  {millions(plan.params)}")
     out.print(f"flops   {millions(plan.flops)} multiply-accumulates")
