@@ -7,9 +7,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
+from epochzero.api import as_network
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork
+from epochzero.engine import PlanNetwork, parse, score_network
+from epochzero.engine.hooks import ModuleNetwork
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
@@ -24,10 +27,12 @@ from tests.proxies.nets import (
     chain,
     conv_net,
     cut_net,
+    dead_path_net,
     drawn,
     linear_net,
     random_batch,
     score,
+    shared_net,
     unlabelled,
     value,
     with_weights,
@@ -95,6 +100,26 @@ def test_the_scale_of_a_layer_does_not_matter() -> None:
     before = value(network, "fmi", batch)
     network.weights["conv0.weight"] = network.weights["conv0.weight"] * 1e-6
     assert value(network, "fmi", batch) == pytest.approx(before, rel=1e-5)
+
+
+def test_a_pooled_map_is_a_vector_too() -> None:
+    """`nn.AdaptiveAvgPool2d(1)` gives [C, 1, 1] where a plan's pooling gives [C]: one singular value either way."""
+    network, batch = drawn(chain(IMAGE, Conv(4, 3), ReLU(), GlobalAvgPool(), Linear(3))), random_batch()
+    layers = Twin(network).parts
+    modules = nn.Sequential(
+        layers["conv0"], nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), layers["linear3"]
+    ).float()
+    found = score_network(ModuleNetwork(modules, batch), [parse("fmi")], batch, 0).scores["fmi"]
+    assert found.value == pytest.approx(value(network, "fmi", batch), rel=1e-6)
+
+
+@pytest.mark.parametrize("make", [conv_net, dead_path_net, shared_net])
+def test_a_plan_and_its_module_agree(make: Callable[[], PlanNetwork]) -> None:
+    network, batch = make(), random_batch()
+    module = network.plan.module()
+    module.load_state_dict(network.weights)
+    found = score_network(as_network(module, batch), [parse("fmi")], batch, 0).scores["fmi"]
+    assert found.value == pytest.approx(value(network, "fmi", batch), rel=1e-6)
 
 
 def test_a_network_of_vectors_has_no_feature_maps() -> None:

@@ -66,7 +66,6 @@ def test_a_weight_that_is_no_number_is_not_taken_for_a_cut(proxy: str) -> None:
     assert "nan" in found.why
 
 
-@pytest.mark.xfail(reason="the engine does not guard against a network without conv and linear layers")
 @pytest.mark.parametrize("proxy", sorted(FROM_THE_WEIGHTS))
 def test_a_network_without_conv_and_linear_layers(proxy: str) -> None:
     found = score(layerless_net(), proxy, random_batch((3, 6, 6)))
@@ -74,7 +73,6 @@ def test_a_network_without_conv_and_linear_layers(proxy: str) -> None:
     assert "conv or linear layer" in found.why
 
 
-@pytest.mark.xfail(reason="a plan's batch norm gives its shift where torch's refuses a single value")
 @pytest.mark.parametrize("proxy", ["fmi", "dextr"])
 def test_a_norm_that_sees_one_number(proxy: str) -> None:
     """One sample, and one place in the map: there is no variance. A plan and its module say the same."""
@@ -86,13 +84,11 @@ def test_a_norm_that_sees_one_number(proxy: str) -> None:
     assert score(network, proxy, batch).status == of_module.status
 
 
-@pytest.mark.xfail(reason="the engine does not catch what a plan's ops raise", raises=(RuntimeError, ValueError))
 def test_published_dextr_on_a_network_that_takes_no_images() -> None:
     network = linear_net([[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]], relu=True)
     assert score(network, "dextr(variant=reference)", random_batch((2,))).status in ("degenerate", "failed")
 
 
-@pytest.mark.xfail(reason="the engine does not check labels against the number of logits", raises=IndexError)
 def test_a_label_beyond_the_last_class() -> None:
     found = score(conv_net(), "snip", batch_of((torch.zeros(2, *IMAGE), [0, 3])))
     assert found.status == "failed"

@@ -35,7 +35,7 @@ def assert_jet(network: PlanNetwork, norm: str, shape: tuple[int, ...]) -> None:
         assert torch.allclose(found, expected, rtol=1e-10, atol=1e-10 * expected.abs().max().item())
 
 
-@pytest.mark.parametrize("arch", [EVERY_OP, *(NB201().text(NB201().sample(Random(seed))) for seed in (0, 1))])
+@pytest.mark.parametrize("arch", [EVERY_OP, NB201().text(NB201().sample(Random(0)))])
 def test_cells_of_nb201(arch: str) -> None:
     space = NB201()
     network = drawn(space.plan(space.parse(arch), input_shape=(3, 8, 8)))

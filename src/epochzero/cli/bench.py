@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from epochzero import data as data_
 from epochzero.benchmarks import AccuracyTable
@@ -66,8 +67,7 @@ def bench(
     task = Task(spaces[space], proxies, batch, Origin(init, seed), device)
     targets = [column.strip() for column in target.split(",") if column.strip()]
     truths = AccuracyTable.read(table)
-    with Store.open(store or ":memory:") as opened, progress_bar("bench") as bar:
-        shown = bar.add_task("", total=sample)
+    with Store.open(store or ":memory:") as opened, progress_bar("bench") as show:
         outcome = run_bench(
             task,
             truths,
@@ -76,7 +76,7 @@ def bench(
             seed=seed,
             unscored=unscored,  # type: ignore[arg-type]
             store=opened,
-            progress=lambda done, total: bar.update(shown, completed=done, total=total),
+            progress=lambda done, total: show(done, total, ""),
         )
     if json:
         rows = [{"proxy": row.proxy, "target": row.target, **asdict(row.quality)} for row in outcome.rows]
@@ -100,7 +100,7 @@ def _show(outcome: BenchOutcome, targets: list[str]) -> None:
         out.print()
     for proxy, quality in _by_proxy(outcome).items():
         for why, times in quality[0].unscored_why.items():
-            out.print(f"[dim]{proxy}: {times} without a score: {why}[/]")
+            out.print(f"{proxy}: {times} without a score: {why}", style="dim")
 
 
 def _by_proxy(outcome: BenchOutcome) -> dict[str, list[ProxyQuality]]:
@@ -111,10 +111,11 @@ def _by_proxy(outcome: BenchOutcome) -> dict[str, list[ProxyQuality]]:
     return found
 
 
-def _interval(quality: ProxyQuality, statistic: str) -> str:
+def _interval(quality: ProxyQuality, statistic: str) -> Text:
     """`.892 [.866, .915]`, or why there is none."""
     value, interval = getattr(quality, statistic), getattr(quality, f"{statistic}_ci")
     if value is None:
-        return f"[yellow]{quality.why}[/]"
+        return Text(quality.why, "yellow")
     low, high = (f"{bound:.3f}".replace("0.", ".", 1) for bound in interval)
-    return f"[bold]{value:.3f}[/] [dim]\\[{low}, {high}][/]".replace("0.", ".", 1)
+    shown = f"{value:.3f}".replace("0.", ".", 1)
+    return Text.assemble((shown, "bold"), (f" [{low}, {high}]", "dim"))

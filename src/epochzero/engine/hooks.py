@@ -21,9 +21,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
+from epochzero.engine.failure import PassFailedError
 from epochzero.engine.passes import Layer, Norm, Watch
-from epochzero.engine.run import PassFailedError
-from epochzero.plan.ops.base import Jet
+from epochzero.errors import DegenerateError, UserError
+from epochzero.plan import draw
+from epochzero.plan.ops.base import Jet, Param
+from epochzero.types import Origin
 
 KINDS: dict[str, str] = {
     **dict.fromkeys(["conv1d", "conv2d", "conv3d"], "conv"),
@@ -61,8 +64,11 @@ class ModuleNetwork:
         self.output = output
         self._sample = batch.part(0)[0][:2].to(device)
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        for name, tensor in tensors.items():
+            if nn.parameter.is_lazy(tensor):
+                raise UserError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
         self.weights = {name: tensor.detach().to(device) for name, tensor in tensors.items()}
-        self.trainable = frozenset(name for name, p in module.named_parameters() if p.requires_grad)
+        self.trainable = tuple(name for name, p in module.named_parameters() if p.requires_grad)
 
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:
@@ -89,6 +95,19 @@ class ModuleNetwork:
         with counter, torch.no_grad():
             self.forward(self._sample[:1].to("meta"), weights, "eval")
         return counter.get_total_flops() // 2
+
+    def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
+        """Conv and linear weights drawn by the scheme, biases zero, norms at scale 1; what is frozen stays."""
+        weights = dict(self.weights)
+        for name in self.trainable:
+            old = weights[name]
+            if name in self.layer_weights:
+                space = old[0, 0].numel() if old.dim() > 2 else 1
+                spec = Param(tuple(old.shape), "weight", old.shape[1] * space, old.shape[0] * space)
+            else:
+                spec = Param(tuple(old.shape), "zero" if name.endswith("bias") else "one")
+            weights[name] = draw({name: spec}, origin)[name].to(old)
+        return weights
 
     @property
     def origin(self) -> str:
@@ -125,7 +144,9 @@ class ModuleNetwork:
         ):
             try:
                 output = functional_call(self.module, state, (x,))
-            except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
+            except (PassFailedError, DegenerateError, UserError, MemoryError, torch.OutOfMemoryError):
+                raise
+            except Exception as error:
                 first = (str(error).strip() or "no message").splitlines()[0]
                 raise PassFailedError(f"the module's forward raised {type(error).__name__}: {first}") from error
         if self.output is not None:
@@ -309,4 +330,26 @@ def _layer_norm(
     return y if bias is None else y + bias
 
 
-SPELLED_OUT: dict[str, Callable[..., Any]] = {"batch_norm": _batch_norm, "layer_norm": _layer_norm}
+def _instance_norm(
+    x: Tensor,
+    mean: Tensor | None = None,
+    var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if not use_input_stats:
+        return _batch_norm(x, mean, var, weight, bias, False, momentum, eps)
+    wide = (1, -1) + (1,) * (x.dim() - 2)
+    y = _standardised(x, list(range(2, x.dim())), eps)
+    y = y if weight is None else y * weight.view(wide)
+    return y if bias is None else y + bias.view(wide)
+
+
+SPELLED_OUT: dict[str, Callable[..., Any]] = {
+    "batch_norm": _batch_norm,
+    "instance_norm": _instance_norm,
+    "layer_norm": _layer_norm,
+}

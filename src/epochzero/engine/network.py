@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from epochzero.engine.failure import PassFailedError
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.plan import Plan, draw, execute, execute_jet
 from epochzero.plan.ops.base import Jet
@@ -32,6 +33,10 @@ class Network(Protocol):
         """Names of the weights of conv and linear layers, in the network's order."""
 
     @property
+    def trainable(self) -> tuple[str, ...]:
+        """Names of everything that training would change."""
+
+    @property
     def params(self) -> int: ...
 
     @property
@@ -49,6 +54,9 @@ class Network(Protocol):
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         """The logits with two derivatives, from those of the inputs."""
+
+    def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
+        """Other weights for the same network."""
 
 
 class Handle(NamedTuple):
@@ -93,6 +101,10 @@ class PlanNetwork:
         return self.plan.layer_weights
 
     @property
+    def trainable(self) -> tuple[str, ...]:
+        return tuple(name for name, param in self.plan.weights.items() if param.trainable)
+
+    @property
     def params(self) -> int:
         return self.plan.params
 
@@ -109,11 +121,10 @@ class PlanNetwork:
         blocks: bool = False,
     ) -> Tensor:
         plan = self._variant(norm)
-        if watch is None:
-            return execute(plan, weights, (x,))
         ends = _block_ends(plan) if blocks else {}
 
         def see(node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            assert watch is not None
             if node.op.kind:
                 weight = node.params[0] if node.op.kind in ("conv", "linear") else None
                 shape = plan.weights[weight].shape if weight else ()
@@ -121,10 +132,18 @@ class PlanNetwork:
             for block in ends.get(node.name, ()):
                 watch(Layer("block", "block", block, inputs, output))
 
-        return execute(plan, weights, (x,), see)
+        try:
+            return execute(plan, weights, (x,), None if watch is None else see)
+        except (RuntimeError, ValueError) as error:
+            if isinstance(error, torch.OutOfMemoryError | torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+                raise
+            raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         return execute_jet(self._variant(norm), weights, (x,))
+
+    def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
+        return {name: tensor.to(self._device) for name, tensor in draw(self.plan.weights, origin).items()}
 
     def _variant(self, norm: Norm) -> Plan:
         if norm == "off":

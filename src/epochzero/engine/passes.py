@@ -4,11 +4,20 @@ Equal passes run once, however many proxies ask. Within a pass, one forward run 
 kind of gradient is computed once.
 
     layers              each layer's output, as the network runs: a function maps it to something small
+    whole_layers        each layer with its inputs, likewise (see `Layer`)
+    blocks              the output of each top-level block of the network, likewise
     relus               the input of each ReLU, likewise
     layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
     logits, loss        the output, and its mean cross-entropy with the labels
+    labels              of the pass's samples
     weights             of conv and linear layers, in the network's order
     gradients           of the loss, for those weights (zeros where the loss does not depend on one)
+    parameters          everything trainable, biases and norms too, and the loss gradients of that
+    parameter_gradients
+    kernel_loss         [B, B] inner products of the samples' gradients over everything trainable: of each sample's
+    kernel_label        loss; of the logit of its label; of the sum of its logits
+    kernel_sum
+    kernel_outputs      the same for every single logit: [B*K, B*K]
     hessian_gradients   H g for those weights, with g as above and H the Hessian of the loss
     log_gradients       of log sum(logits), for those weights
     input_gradients     of sum(logits), for each sample
@@ -32,30 +41,41 @@ from epochzero.types import Shape
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
 
-STREAMS = frozenset({"layers", "relus", "layer_gradients"})
-READS = STREAMS | {
-    "acceleration",
-    "flops",
-    "gradients",
-    "hessian_gradients",
-    "input_gradients",
-    "log_gradients",
-    "logits",
-    "loss",
-    "network",
-    "params",
-    "velocity",
-    "weights",
-}
-NEED_LABELS = frozenset({"loss", "gradients", "hessian_gradients", "layer_gradients"})
+STREAMS = frozenset({"layers", "whole_layers", "blocks", "relus", "layer_gradients"})
+KERNELS = frozenset({"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs"})
+READS = (
+    STREAMS
+    | KERNELS
+    | {
+        "acceleration",
+        "flops",
+        "gradients",
+        "hessian_gradients",
+        "input_gradients",
+        "labels",
+        "log_gradients",
+        "logits",
+        "loss",
+        "network",
+        "parameter_gradients",
+        "parameters",
+        "params",
+        "velocity",
+        "weights",
+    }
+)
+NEED_LABELS = frozenset(
+    {"loss", "labels", "gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"}
+    | {"kernel_loss", "kernel_label"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """One run of the network: what goes in, with which weights, how norms act, how precisely."""
 
-    inputs: Literal["batch", "ones", "circle"] = "batch"
-    """a part of the data; one sample of ones; or points spaced evenly on a random circle"""
+    inputs: Literal["batch", "ones", "noise", "circle"] = "batch"
+    """a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random circle"""
     part: int = 0
     """which part of the data"""
     only: tuple[int, int] | None = None
@@ -64,8 +84,12 @@ class Pass:
     """how many points on the circle"""
     radius: float = 1.0
     """the circle's radius is sqrt(N * radius) with N the number of inputs of a sample"""
+    nudge: float = 0.0
+    """so much more noise is added to noise"""
     draw: int = 0
-    """which of the random circles"""
+    """which of the random circles, noises and initialisations"""
+    init: str = ""
+    """weights drawn anew by this scheme, in place of the network's own"""
     weights: Literal["as_is", "absolute"] = "as_is"
     norm: Norm = "train"
     dtype: Literal["float32", "float64"] = "float32"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,22 +11,19 @@ from torch import Tensor
 
 from epochzero.data import Batch
 from epochzero.engine.circle import circle
+from epochzero.engine.failure import PassFailedError
+from epochzero.engine.inputs import like, pass_inputs, pass_weights
+from epochzero.engine.kernels import rows_of, tangent_kernel
 from epochzero.engine.network import Handle, Network
-from epochzero.engine.passes import NEED_LABELS, Layer, Need, Pass
+from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
 from epochzero.engine.trace import Trace
-from epochzero.errors import DataError
+from epochzero.engine.watch import Item, Watcher
+from epochzero.errors import DegenerateError
 
-Item = tuple[str, Callable[..., Any] | None]
-"""A read, and for a stream the function that is mapped over it."""
-
-NEED_GRAPH = frozenset({"gradients", "hessian_gradients", "layer_gradients", "log_gradients", "input_gradients"})
-NEED_FORWARD = NEED_GRAPH | {"layers", "relus", "logits", "loss"}
-CHANNELS_LAST_FROM = 8
-"""the batch size from which convolutions on the CPU run faster in channels-last form"""
-
-
-class PassFailedError(Exception):
-    """A pass, or one read of it, could not be had. The message becomes `Score.why` of the proxies that need it."""
+OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
+OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
+NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients"}
+NEED_FORWARD = NEED_GRAPH | {"layers", "whole_layers", "blocks", "relus", "logits", "loss"}
 
 
 def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
@@ -38,72 +35,60 @@ def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
 
 
 def trace(need: Need, results: Mapping[Item, Any]) -> Trace:
-    """What one need gets of its pass; PassFailedError where a read of it could not be had."""
+    """What one need gets of its pass. Raises what stood in the way of a read."""
     reads = {item[0]: results[item] for item in need.reads.items()}
     for value in reads.values():
-        if isinstance(value, PassFailedError):
+        if isinstance(value, Exception):
             raise value
     return Trace(reads)
 
 
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
-    """Run a pass and collect what is read of it."""
+    """Run a pass and collect what is read of it; a read that cannot be had holds the reason instead."""
     wanted = {name for name, _ in items}
     results: dict[str, Any] = {}
-    weights = _weights(network, run)
-    results["weights"] = [weights[name] for name in network.layer_weights] if "weights" in wanted else None
+    if wanted & OF_LAYERS and not network.layer_weights:
+        results |= dict.fromkeys(wanted & OF_LAYERS, DegenerateError("the network has no conv or linear layer"))
+        wanted -= OF_LAYERS
     if "params" in wanted:
         results["params"] = network.params
     if "flops" in wanted:
         results["flops"] = network.flops
-    streams: dict[Item, list[Any]] = {item: [] for item in items if item[1] is not None}
-    if run.inputs == "circle" and wanted & {"velocity", "acceleration", "logits"}:
-        results |= _run_curve(run, network, weights, batch, seed)
-    elif wanted & (NEED_FORWARD | {"network"}):
-        x, y = _inputs(run, batch, weights)
-        if y is None:
-            missing = PassFailedError(f"needs labels, and there are none in this data ({batch.about})")
-            results |= dict.fromkeys(wanted & NEED_LABELS, missing)
-            streams = {item: found for item, found in streams.items() if item[0] not in NEED_LABELS}
-            wanted -= NEED_LABELS
-        if "network" in wanted:
-            results["network"] = Handle(network, weights, x, y, seed, run.norm)
-        if wanted & NEED_FORWARD:
-            results |= _run_forward(run, network, weights, x, y, wanted, streams)
-    return {item: streams[item] if item in streams else results[item[0]] for item in items}
+    if wanted - {"params", "flops"}:
+        results |= _run(run, items, wanted, network, batch, seed)
+    return {item: results.get(item[0], results.get(item)) for item in items}  # type: ignore[call-overload]
 
 
-def _weights(network: Network, run: Pass) -> dict[str, Tensor]:
-    dtype = getattr(torch, run.dtype)
-    weights = {name: w.detach().to(dtype) for name, w in network.weights.items()}
-    return {name: w.abs() for name, w in weights.items()} if run.weights == "absolute" else weights
-
-
-def _inputs(run: Pass, batch: Batch, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """The pass's inputs and labels, where the weights are and as precise as they are."""
-    like = next(iter(weights.values()), torch.empty(0))
-    if run.inputs == "ones":
-        return torch.ones(1, *batch.input_shape, dtype=like.dtype, device=like.device), None
-    try:
-        x, y = batch.part(run.part)
-    except DataError as error:
-        raise PassFailedError(str(error)) from None
-    if run.only is not None:
-        if run.only[1] > len(x):
-            raise PassFailedError(f"needs {run.only[1]} samples, and a part of this data has {len(x)}")
-        x, y = x[slice(*run.only)], None if y is None else y[slice(*run.only)]
-    x = x.to(like.device, like.dtype)
-    if x.dim() == 4 and len(x) >= CHANNELS_LAST_FROM and x.device.type == "cpu":
-        x = x.contiguous(memory_format=torch.channels_last)
-    return x, None if y is None else y.to(like.device)
+def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch: Batch, seed: int) -> dict[Any, Any]:
+    weights = pass_weights(network, run, seed)
+    results: dict[Any, Any] = {}
+    if "weights" in wanted:
+        results["weights"] = [weights[name] for name in network.layer_weights]
+    if "parameters" in wanted:
+        results["parameters"] = [weights[name] for name in network.trainable]
+    if run.inputs == "circle":
+        return results | _run_curve(run, network, weights, batch, seed)
+    if not wanted & (NEED_FORWARD | {"network", "labels"}):
+        return results
+    x, y = pass_inputs(run, batch, seed, like(weights, run))
+    results["labels"] = y
+    if y is None:
+        missing = PassFailedError(f"needs labels, and there are none in this data ({batch.about})")
+        results |= dict.fromkeys(wanted & NEED_LABELS, missing)
+        wanted = wanted - NEED_LABELS
+    if "network" in wanted:
+        results["network"] = Handle(network, weights, x, y, seed, run.norm)
+    if wanted & NEED_FORWARD:
+        streams: dict[Item, list[Any]] = {item: [] for item in items if item[1] is not None and item[0] in wanted}
+        results |= _run_forward(run, network, weights, x, y, wanted, streams) | streams
+    return results
 
 
 def _run_curve(
     run: Pass, network: Network, weights: Mapping[str, Tensor], batch: Batch, seed: int
 ) -> dict[str, Tensor]:
-    like = next(iter(weights.values()), torch.empty(0))
     start = circle(batch.input_shape, run.points, run.radius, seed, run.draw)
-    x, v, a = (stream.to(like.device, like.dtype) for stream in start)
+    x, v, a = (stream.to(like(weights, run)) for stream in start)
     with torch.no_grad():
         logits, velocity, acceleration = network.jet((x, v, a), weights, run.norm)
     return {"logits": logits, "velocity": velocity, "acceleration": acceleration}
@@ -120,39 +105,56 @@ def _run_forward(
 ) -> dict[str, Any]:
     """The forward run, and every gradient that is wanted of it, each once."""
     graph = bool(wanted & NEED_GRAPH)
+    everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
     if graph:
-        weights = weights | {name: weights[name].detach().requires_grad_() for name in network.layer_weights}
+        followed = network.trainable if everything else network.layer_weights
+        weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
     if "input_gradients" in wanted:
         x = x.detach().requires_grad_()
-    leaves = [weights[name] for name in network.layer_weights]
-    watcher = _Watcher(streams)
+    watcher = Watcher(streams)
     try:
         with torch.set_grad_enabled(graph):
-            logits = network.forward(x, weights, run.norm, watcher if streams else None)
+            logits = network.forward(x, weights, run.norm, watcher if streams else None, watcher.blocks)
         if logits.dim() < 2 or len(logits) != len(x):
             raise PassFailedError(f"the output should be [batch, classes], and is {list(logits.shape)}")
         results: dict[str, Any] = {"logits": logits.detach()}
-        if wanted & NEED_LABELS:
-            assert y is not None
-            loss = F.cross_entropy(logits, y)
-            results["loss"] = loss.detach()
-            twice = "hessian_gradients" in wanted
-            if wanted & {"gradients", "hessian_gradients", "layer_gradients"}:
-                again = twice or "input_gradients" in wanted
-                gradients = _gradients(loss, leaves, create_graph=twice, retain_graph=again)
-                results["gradients"] = [g.detach() for g in gradients]
-                watcher.release()
+        if y is not None and wanted & NEED_LABELS and int(y.max()) >= logits.shape[1]:
+            misfit = PassFailedError(f"the network has {logits.shape[1]} outputs, and a label is {int(y.max())}")
+            results |= dict.fromkeys(wanted & NEED_LABELS, misfit)
+            wanted = wanted - NEED_LABELS
+        if y is not None and wanted & (OF_LOSS | {"loss"}):
+            results |= _of_loss(F.cross_entropy(logits, y), network, weights, wanted)
     finally:
         watcher.release()
-    if "input_gradients" in wanted:
-        again = "hessian_gradients" in wanted
-        results["input_gradients"] = _gradients(logits.sum(), [x], retain_graph=again)[0]
-    if "hessian_gradients" in wanted:
-        along = sum((g.detach() * g).sum() for g in gradients)
-        assert isinstance(along, Tensor)
-        results["hessian_gradients"] = _gradients(along, leaves)
+    leaves = [weights[name] for name in network.layer_weights]
     if "log_gradients" in wanted:
-        results["log_gradients"] = _gradients(logits.sum().log(), leaves)
+        results["log_gradients"] = _gradients(logits.sum().log(), leaves, retain_graph=True)
+    for kind in wanted & KERNELS:
+        trainable = [weights[name] for name in network.trainable]
+        results[kind] = tangent_kernel(rows_of(kind, logits, y), trainable)
+    if "input_gradients" in wanted:
+        results["input_gradients"] = _gradients(logits.sum(), [x])[0]
+    return results
+
+
+def _of_loss(loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str]) -> dict[str, Any]:
+    """The loss and its gradients; the graph is kept where something else is still wanted of it."""
+    results: dict[str, Any] = {"loss": loss.detach()}
+    if not wanted & OF_LOSS:
+        return results
+    twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
+    names = network.trainable if everything else network.layer_weights
+    again = twice or bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
+    found = _gradients(loss, [weights[name] for name in names], create_graph=twice, retain_graph=again)
+    by_name = dict(zip(names, found, strict=True))
+    if everything:
+        results["parameter_gradients"] = [g.detach() for g in found]
+    layers = [by_name.get(name, torch.zeros_like(weights[name])) for name in network.layer_weights]
+    results["gradients"] = [g.detach() for g in layers]
+    if twice:
+        along = torch.stack([(g.detach() * g).sum() for g in layers]).sum()
+        leaves = [weights[name] for name in network.layer_weights]
+        results["hessian_gradients"] = _gradients(along, leaves, retain_graph=again)
     return results
 
 
@@ -166,44 +168,3 @@ def _gradients(
         of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
     )
     return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
-
-
-class _Watcher:
-    """Feeds the streams as layers run, and as their gradients arrive."""
-
-    def __init__(self, streams: Mapping[Item, list[Any]]) -> None:
-        self.streams = streams
-        self.hooks: list[torch.utils.hooks.RemovableHandle] = []
-
-    def __call__(self, layer: Layer) -> None:
-        for (stream, function), collected in self.streams.items():
-            assert function is not None
-            if stream == "layers":
-                collected.append(_quietly(function, layer.output))
-            elif stream == "relus" and layer.op == "relu":
-                collected.append(_quietly(function, layer.inputs[0]))
-            elif stream == "layer_gradients" and layer.weight is not None and layer.output.requires_grad:
-                collected.append(None)
-                self._watch_gradient(layer, function, collected, len(collected) - 1)
-
-    def _watch_gradient(self, layer: Layer, function: Callable[..., Any], collected: list[Any], place: int) -> None:
-        version = layer.output._version
-
-        def arrived(gradient: Tensor) -> None:
-            if layer.output._version != version:
-                raise PassFailedError(f"the output of {layer.name} is changed in place after the layer has run")
-            collected[place] = _quietly(function, layer, gradient)
-
-        self.hooks.append(layer.output.register_hook(arrived))  # type: ignore[no-untyped-call]
-
-    def release(self) -> None:
-        """Take the hooks off the graph, so that no later gradient is taken for the loss's."""
-        for hook in self.hooks:
-            hook.remove()
-        self.hooks.clear()
-
-
-def _quietly(function: Callable[..., Any], *given: Any) -> Any:
-    """A function of detached tensors, off the graph."""
-    with torch.no_grad():
-        return function(*(value.detach() if isinstance(value, Tensor) else value for value in given))

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from epochzero.data import Batch
+from epochzero.engine.failure import PassFailedError
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Pass
 from epochzero.engine.proxy import Proxy
-from epochzero.engine.run import Item, PassFailedError, merged, run_pass, trace
+from epochzero.engine.run import merged, run_pass, trace
+from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
 from epochzero.types import Score
 

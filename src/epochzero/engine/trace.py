@@ -15,6 +15,13 @@ class Trace:
 
     weights: list[Tensor]
     gradients: list[Tensor]
+    parameters: list[Tensor]
+    parameter_gradients: list[Tensor]
+    labels: Tensor
+    kernel_loss: Tensor
+    kernel_label: Tensor
+    kernel_sum: Tensor
+    kernel_outputs: Tensor
     hessian_gradients: list[Tensor]
     log_gradients: list[Tensor]
     input_gradients: Tensor
@@ -25,6 +32,8 @@ class Trace:
     params: int
     flops: int
     layers: list[Any]
+    whole_layers: list[Any]
+    blocks: list[Any]
     relus: list[Any]
     layer_gradients: list[Any]
     network: Handle

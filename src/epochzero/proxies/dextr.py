@@ -40,6 +40,8 @@ def gram(output: Tensor) -> Tensor | None:
     if x.dim() < 2:
         return None
     x = x.flatten(1).double()  # [C, H*W]
+    if 1 in x.shape:
+        return None
     return x @ x.mT if x.shape[0] <= x.shape[1] else x.mT @ x  # [n, n]
 
 

@@ -70,6 +70,8 @@ def run_bench(
     }
     run = store.begin_run("bench", settings, manifest(settings | {"data": task.batch.about, "device": task.device}))
     scores: dict[str, list[Score]] = {proxy.text: [] for proxy in task.proxies}
+    if progress is not None:
+        progress(0, len(archs))
     for first in range(0, len(archs), CHUNK):
         found, _ = task.evaluate([space.parse(text) for text in archs[first : first + CHUNK]], store, run, first)
         for by_proxy in found:

@@ -65,11 +65,16 @@ def make_search(method: str, task: Task, budget: Budget, seed: int, options: Map
     """The search of that name, on the part of the space that fits the budget."""
     maker = searches[method]
     space = BudgetedSpace(task.space, budget, task.batch.num_classes, task.batch.input_shape)
-    known = [p.name for p in inspect.signature(maker).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for option in options:
+    known = {p.name: p.default for p in inspect.signature(maker).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    for option, value in options.items():
         if option not in known:
-            hint = near_miss(option, known)
+            hint = near_miss(option, list(known))
             raise UnknownNameError(f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}.")
+        kind = type(known[option])
+        if not isinstance(value, (int, float) if kind is float else kind):
+            raise UserError(
+                f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
+            )
     found: Search = maker(space, seed, **options)
     return found
 
@@ -106,6 +111,8 @@ def run_search(
     about: dict[str, JSON] = {"data": task.batch.about, "device": task.device}
     run = store.begin_run("search", settings, manifest(settings | about))
     outcome = Outcome(task, proxy, run=run.id)
+    if progress is not None:
+        progress(outcome)
     while outcome.evaluated < evaluations:
         archs = search.ask(min(search.batch, evaluations - outcome.evaluated))
         if not archs:

@@ -69,7 +69,7 @@ class Task:
 def usable(device: str) -> None:
     """UserError for a device that this machine does not have."""
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0]
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
         raise UserError(f"The device '{device}' cannot be used here ({reason}): try cpu.") from None

@@ -21,6 +21,7 @@ from epochzero.registry import searches
 from epochzero.searches.base import Sampler, Unseen
 
 CHILD_TRIES = 50
+MOST = 10**9
 
 
 @searches.registers("evolution")
@@ -30,8 +31,10 @@ class Evolution:
     def __init__(
         self, space: Sampler, seed: int, *, population: int = 50, tournament: int = 10, batch: int = 8
     ) -> None:
-        if not 1 <= tournament <= population:
+        if not 1 <= tournament <= population <= MOST:
             raise UserError(f"A tournament of {tournament} cannot be drawn from a population of {population}.")
+        if batch < 1:
+            raise UserError(f"Evolution asks for at least 1 architecture at a time, not {batch}.")
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.population, self.tournament = population, tournament
         self.alive: deque[tuple[float, Any]] = deque(maxlen=population)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from epochzero.errors import UserError
 from epochzero.registry import searches
 from epochzero.searches.base import Sampler, Unseen
 
@@ -18,6 +19,8 @@ class RandomSearch:
     """Draws uniformly and remembers nothing but what it drew."""
 
     def __init__(self, space: Sampler, seed: int, *, batch: int = 16) -> None:
+        if batch < 1:
+            raise UserError(f"Random search asks for at least 1 architecture at a time, not {batch}.")
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.unseen = Unseen()
 

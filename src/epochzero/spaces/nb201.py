@@ -119,7 +119,10 @@ class NB201:
         return ("none",) * len(EDGES)
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """The whole network of a cell."""
+        """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
+        if len(input_shape) != 3 or input_shape[1] % 4 or input_shape[2] % 4:
+            shape = "x".join(map(str, input_shape))
+            raise UserError(f"nb201 takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {shape}.")
         net = Builder()
         x = net.inline(_stem(input_shape), net.input(input_shape), name="stem")
         for stage, width in enumerate(WIDTHS):

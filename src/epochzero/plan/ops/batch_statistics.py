@@ -27,6 +27,8 @@ from torch.autograd.function import once_differentiable
 
 def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Batch norm in training, nothing tracked; may be differentiated twice."""
+    if x.numel() == x.shape[1]:
+        raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(x.shape)}")
     y: Tensor = _Forward.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
     return y
 

@@ -1,0 +1,63 @@
+r"""Tangent kernels: inner products of the samples' gradients.
+
+    K_ij = <d a_i / d theta, d a_j / d theta>        a_i the loss, a logit, or the sum of logits of sample i
+
+Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
+pass through the whole batch. That is exact for every network; forms that treat samples apart are exact only where no
+layer mixes them. Gradients are kept for a block of parameters at a time, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+ROWS_BYTES = 2 * 2**30
+"""the most memory that the gradients of one block of parameters may take"""
+
+
+def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
+    """What is differentiated: one number for each row of the kernel."""
+    if kind == "kernel_outputs":
+        return logits.flatten()  # [B*K]
+    if kind == "kernel_sum":
+        return logits.flatten(1).sum(1)  # [B]
+    assert y is not None
+    if kind == "kernel_label":
+        return logits.gather(1, y[:, None])[:, 0]  # [B]
+    return F.cross_entropy(logits, y, reduction="none")  # [B]
+
+
+def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
+    """The Gram matrix of the rows' gradients, in double precision. Keeps the graph."""
+    kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
+    if not rows.requires_grad:
+        return kernel
+    for block in _blocks(leaves, len(rows)):
+        jacobian = torch.stack([_gradient(row, block) for row in rows])  # [rows, parameters of the block]
+        kernel += (jacobian @ jacobian.mT).double()
+    return kernel
+
+
+def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Tensor]]:
+    """The parameters in groups whose gradients fit into memory."""
+    block: list[Tensor] = []
+    size = 0
+    for leaf in leaves:
+        bytes_needed = leaf.numel() * leaf.element_size() * rows
+        if block and size + bytes_needed > ROWS_BYTES:
+            yield block
+            block, size = [], 0
+        block.append(leaf)
+        size += bytes_needed
+    if block:
+        yield block
+
+
+def _gradient(row: Tensor, leaves: list[Tensor]) -> Tensor:
+    found = torch.autograd.grad(row, leaves, retain_graph=True, allow_unused=True)
+    zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+    return torch.cat([g.flatten() for g in zeros])
