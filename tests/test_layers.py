@@ -19,6 +19,7 @@ LAYERS = [
     {"spaces"},
     {"engine"},
     {"proxies"},
+    {"combine"},
     {"store"},
     {"benchmarks"},
     {"stats"},

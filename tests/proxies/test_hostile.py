@@ -27,14 +27,28 @@ from tests.proxies.nets import (
     unlabelled,
 )
 
-FROM_LABELS = {"fisher", "grad_norm", "grasp", "plain", "snip", "zico"}
-FROM_THE_INPUTS = FROM_LABELS | {"dextr", "dextr(variant=reference)", "fmi", "jacov", "naswot"}
-FROM_THE_WEIGHTS = {"grad_norm", "grasp", "l2_norm", "plain", "snip", "synflow", "zico"}
-ALL = FROM_THE_INPUTS | FROM_THE_WEIGHTS | {"curvature", "flops", "params"}
+FROM_LABELS = {
+    *("epe_nas", "fisher", "grad_norm", "grasp", "hnas", "hnas(metric=grasp,literal=true)", "knas"),
+    *("knas(variant=reference)", "nasi_trace", "nasi_trace_sum", "ntk_cond", "ntk_trace", "plain"),
+    *("sigeo(batches=2)", "snip", "zico"),
+}
+FROM_THE_INPUTS = FROM_LABELS | {
+    *("dextr", "dextr(variant=reference)", "dextr_opt", "fmi", "jacov", "meco", "meco_opt", "naswot"),
+}
+FROM_THE_WEIGHTS = {"grad_norm", "grasp", "l2_norm", "plain", "sigeo(batches=2)", "snip", "synflow", "tf_tas", "zico"}
+ALL = (
+    FROM_THE_INPUTS
+    | FROM_THE_WEIGHTS
+    | {
+        *("az_expressivity", "az_progressivity", "curvature", "flops", "linear_regions", "params"),
+        *("swap(samples=8)", "swap_reg(samples=8)", "zen"),
+    }
+)
+FOR_BLOCKS_IN_A_ROW = {"az_trainability"}
 
 
 def test_these_are_all_proxies() -> None:
-    assert {parse(text).name for text in ALL} == set(proxies)
+    assert {parse(text).name for text in ALL | FOR_BLOCKS_IN_A_ROW} == set(proxies)
 
 
 @pytest.mark.parametrize("proxy", sorted(ALL))

@@ -7,6 +7,8 @@ user can mend, 1 for a failure of the machine, 130 when stopped by Ctrl-C.
 from __future__ import annotations
 
 import sys
+from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EROFS
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -16,7 +18,11 @@ from epochzero import __version__
 from epochzero.cli import bench, score, search, store
 from epochzero.cli.console import err
 from epochzero.cli.list import list_
+from epochzero.engine.failure import out_of_memory
 from epochzero.errors import MachineError, UserError
+
+MENDABLE = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
+"""what the system refuses because of the path that the user gave"""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,17 +33,22 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"epochzero {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _epochzero(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     """Find the network before you train it.
 
     Scores networks at epoch zero with training-free proxies, searches with them, and says how far to trust them.
     """
-    if version:
-        typer.echo(f"epochzero {__version__}")
-        raise typer.Exit
 
 
 app.command(name="list")(list_)
@@ -49,14 +60,26 @@ app.command()(store.store)
 
 def main() -> None:
     """Run the command line, and turn errors into one sentence and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no × is no reason to fail
     try:
         app()
     except UserError as error:
         _stop(str(error), 2)
     except MachineError as error:
         _stop(str(error), 1)
-    except KeyboardInterrupt:
-        _stop("Stopped. With a --store, the same command goes on from here.", 130)
+    except OSError as error:
+        where = error.filename or "standard output"
+        _stop(f"{error.strerror or error}: '{where}'.", 2 if error.errno in MENDABLE else 1)
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)
+    except SystemExit as stop:
+        if stop.code == 130:  # what typer makes of Ctrl-C
+            _stop("Stopped. With a --store, the same command goes on from here.", 130)
+        raise
 
 
 def _stop(sentence: str, code: int) -> None:

@@ -30,8 +30,13 @@ err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on standard output; a number that is none becomes null."""
-    typer.echo(json.dumps(_plain(value), ensure_ascii=False))
+    """One JSON object on standard output."""
+    typer.echo(as_json(value))
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON as its standard has it: a number that is none becomes null."""
+    return json.dumps(_plain(value), ensure_ascii=False, indent=indent)
 
 
 def _plain(value: Any) -> Any:

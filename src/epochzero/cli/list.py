@@ -21,7 +21,10 @@ def list_(
     kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches", help="What to list.")],
     json: AsJson = False,
 ) -> None:
-    """List the proxies, search spaces or searches, each with its facts."""
+    """List the proxies, search spaces or searches, each with its facts.
+
+    epochzero list proxies
+    """
     if kind not in KINDS:
         hint = near_miss(kind, list(KINDS))
         raise UnknownNameError(f"There is nothing called '{kind}' to list.{hint} Known: {', '.join(KINDS)}.")

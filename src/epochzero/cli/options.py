@@ -21,8 +21,8 @@ ProxyNames = Annotated[
 DataSource = Annotated[
     str, typer.Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
 ]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Samples in one batch.")]
-Classes = Annotated[int | None, typer.Option("--classes", min=1, help="Classes; default: what the data says, or 10.")]
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
+Classes = Annotated[int | None, typer.Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws weights, samples and candidates.")]
 Init = Annotated[
     str, typer.Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")

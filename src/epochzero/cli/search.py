@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
 
 from epochzero import data as data_
-from epochzero.cli.console import err, millions, out, print_json, progress_bar, score_json, score_table
+from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar, score_json, score_table
 from epochzero.cli.options import (
     AsJson,
     BatchSize,
@@ -23,7 +23,7 @@ from epochzero.cli.options import (
     count,
     options,
 )
-from epochzero.engine import Proxy, parse, parse_list
+from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import proxies, spaces
 from epochzero.run.search import Outcome, run_search
@@ -85,7 +85,7 @@ def search(
     if outcome.best is None:
         reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
         raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
-    everything = parse_list(",".join(proxies))
+    everything = [proxy for proxy in map(parse, proxies) if proxy.quick]
     scores = Task(task.space, everything, batch, task.origin, device).score([outcome.best.arch])[0][0]
     report = _report(outcome, everything, scores)
     if folder is not None:
@@ -147,8 +147,10 @@ def _show(
 def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass  # a folder that cannot be written says so now, not after the search
     except OSError as error:
-        raise UserError(f"The folder '{folder}' cannot be made ({error.strerror}): choose another --out.") from None
+        raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
     return folder
 
 
@@ -158,6 +160,6 @@ def _write_winner(folder: Path, outcome: Outcome, report: dict[str, Any]) -> Non
         (folder / "cell.svg").write_text(plan.svg(outcome.task.space.cell_block), encoding="utf-8")
         (folder / "network.svg").write_text(plan.svg(), encoding="utf-8")
         (folder / "model.py").write_text(plan.code(), encoding="utf-8")
-        (folder / "winner.json").write_text(json_.dumps(report, indent=2), encoding="utf-8")
+        (folder / "winner.json").write_text(as_json(report, indent=2), encoding="utf-8")
     except OSError as error:
         raise MachineError(f"The winner could not be written to '{folder}': {error.strerror}.") from error

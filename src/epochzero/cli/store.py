@@ -21,7 +21,10 @@ def store(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show the runs in a result store, or export its scores."""
+    """Show the runs in a result store, or export its scores.
+
+    epochzero store run.db --to scores.csv
+    """
     if not path.is_file():
         raise UserError(f"There is no store '{path}'.")
     with Store.open(path) as opened:

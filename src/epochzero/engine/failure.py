@@ -1,7 +1,51 @@
-"""Why a pass, or one read of it, could not be had."""
+"""Why a pass, or one read of it, could not be had: a reason, never a traceback.
+
+Running out of memory is no fact about a network: it goes on up as it is.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from epochzero.errors import DegenerateError, UserError
 
 
 class PassFailedError(Exception):
     """The message becomes `Score.why` of the proxies that need the pass or the read."""
+
+
+LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+REASONS = (PassFailedError, DegenerateError, LinAlgError)
+
+
+def or_why(find: Callable[[], Any]) -> Any:
+    """What is to be found, or the reason why it cannot be had."""
+    try:
+        return find()
+    except REASONS as reason:
+        return reason
+
+
+@contextmanager
+def blaming(who: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Errors of these kinds become the reason: that `who` raised them."""
+    try:
+        yield
+    except (*REASONS, UserError):
+        raise
+    except kinds as error:
+        if out_of_memory(error):
+            raise
+        first = (str(error).strip() or "no message").splitlines()[0]
+        raise PassFailedError(f"{who} raised {type(error).__name__}: {first}") from error
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the machine has no room: torch has an error for that, but not on the CPU."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return any(words in str(error) for words in ("can't allocate memory", "Storage size calculation overflowed"))

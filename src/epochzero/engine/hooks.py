@@ -21,9 +21,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
-from epochzero.engine.failure import PassFailedError
+from epochzero.engine.failure import PassFailedError, blaming
 from epochzero.engine.passes import Layer, Norm, Watch
-from epochzero.errors import DegenerateError, UserError
+from epochzero.errors import UserError
 from epochzero.plan import draw
 from epochzero.plan.ops.base import Jet, Param
 from epochzero.types import Origin
@@ -59,6 +59,8 @@ class ModuleNetwork:
         output: Callable[[Any], Tensor] | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UserError("A module compiled by torch.jit cannot be watched: give the one that it was made from.")
         self.module = module
         self.seed = seed
         self.output = output
@@ -68,6 +70,7 @@ class ModuleNetwork:
             if nn.parameter.is_lazy(tensor):
                 raise UserError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
         self.weights = {name: tensor.detach().to(device) for name, tensor in tensors.items()}
+        self._places = _places(module, {id(tensor): name for name, tensor in tensors.items()})
         self.trainable = tuple(name for name, p in module.named_parameters() if p.requires_grad)
 
     @cached_property
@@ -80,7 +83,7 @@ class ModuleNetwork:
                 seen[layer.weight] = None
 
         with torch.no_grad():
-            self.forward(self._sample, self.weights, "train", see)
+            self.forward(self._sample, {name: _single(w) for name, w in self.weights.items()}, "train", see)
         return tuple(seen)
 
     @property
@@ -90,7 +93,7 @@ class ModuleNetwork:
     @cached_property
     def flops(self) -> int:
         """Multiply-accumulates, counted on the meta device: the one place where torch counts attention right."""
-        weights = {name: w.to("meta") for name, w in self.weights.items()}
+        weights = {name: _single(w.to("meta")) for name, w in self.weights.items()}
         counter = FlopCounterMode(display=False)
         with counter, torch.no_grad():
             self.forward(self._sample[:1].to("meta"), weights, "eval")
@@ -106,7 +109,7 @@ class ModuleNetwork:
                 spec = Param(tuple(old.shape), "weight", old.shape[1] * space, old.shape[0] * space)
             else:
                 spec = Param(tuple(old.shape), "zero" if name.endswith("bias") else "one")
-            weights[name] = draw({name: spec}, origin)[name].to(old)
+            weights[name] = draw({name: spec}, origin)[name].to(old.device)
         return weights
 
     @property
@@ -141,16 +144,13 @@ class ModuleNetwork:
         with (
             _borrowed(self.module, norm, self.seed),
             _Watching(self.module, state, norm, watch, blocks, twice),
+            blaming("the module's forward"),
         ):
-            try:
-                output = functional_call(self.module, state, (x,))
-            except (PassFailedError, DegenerateError, UserError, MemoryError, torch.OutOfMemoryError):
-                raise
-            except Exception as error:
-                first = (str(error).strip() or "no message").splitlines()[0]
-                raise PassFailedError(f"the module's forward raised {type(error).__name__}: {first}") from error
+            placed = {place: state[name] for place, name in self._places.items()}
+            output = functional_call(self.module, placed, (x,), tie_weights=False)
         if self.output is not None:
-            output = self.output(output)
+            with blaming("output="):
+                output = self.output(output)
         if not isinstance(output, Tensor):
             raise PassFailedError(
                 f"the module returns {type(output).__name__}, not a tensor: say which part is meant with output="
@@ -179,6 +179,25 @@ class ModuleNetwork:
             reason = str(error).splitlines()[0]
             raise PassFailedError(f"the module has no second forward-mode derivative: {reason}") from error
         return out, first, second
+
+
+def _single(weight: Tensor) -> Tensor:
+    """In single precision; whole numbers, such as those of an index, stay what they are."""
+    return weight.float() if weight.is_floating_point() else weight
+
+
+def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
+    """Every place that holds a weight, once, with the weight's name; a shared weight has several places.
+
+    `functional_call` finds them itself, but it takes a part that has two names for two, and then leaves our tensors
+    in the user's module (torch 2.13).
+    """
+    return {
+        f"{prefix}.{leaf}" if prefix else leaf: names[id(tensor)]
+        for prefix, part in module.named_modules()
+        for leaf, tensor in (*part._parameters.items(), *part._buffers.items())
+        if tensor is not None
+    }
 
 
 @contextmanager
@@ -332,8 +351,8 @@ def _layer_norm(
 
 def _instance_norm(
     x: Tensor,
-    mean: Tensor | None = None,
-    var: Tensor | None = None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     use_input_stats: bool = True,
@@ -341,7 +360,7 @@ def _instance_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     if not use_input_stats:
-        return _batch_norm(x, mean, var, weight, bias, False, momentum, eps)
+        return _batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     wide = (1, -1) + (1,) * (x.dim() - 2)
     y = _standardised(x, list(range(2, x.dim())), eps)
     y = y if weight is None else y * weight.view(wide)

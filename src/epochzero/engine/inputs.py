@@ -54,10 +54,7 @@ def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tenso
 
 def _noise(run: Pass, batch: Batch, seed: int) -> Tensor:
     size = (batch.size if run.only is None else run.only[1] - run.only[0], *batch.input_shape)
-    x = torch.randn(size, generator=generator(seed, "noise", run.draw))
-    if run.nudge:
-        x = x + run.nudge * torch.randn(size, generator=generator(seed, "nudge", run.draw))
-    return x
+    return torch.randn(size, generator=generator(seed, "noise", run.draw))
 
 
 def _faster(x: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ kind of gradient is computed once.
     velocity            first and second derivative of the logits along the circle on which the inputs lie
     acceleration
     params, flops       counts
+    seed                of the weights' origin, for what a proxy draws itself
     network             the network itself and the pass's inputs, for what fits no pass
 """
 
@@ -60,6 +61,7 @@ READS = (
         "parameter_gradients",
         "parameters",
         "params",
+        "seed",
         "velocity",
         "weights",
     }
@@ -84,8 +86,6 @@ class Pass:
     """how many points on the circle"""
     radius: float = 1.0
     """the circle's radius is sqrt(N * radius) with N the number of inputs of a sample"""
-    nudge: float = 0.0
-    """so much more noise is added to noise"""
     draw: int = 0
     """which of the random circles, noises and initialisations"""
     init: str = ""

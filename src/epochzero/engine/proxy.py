@@ -10,13 +10,15 @@ from typing import Any
 
 from torch import Tensor
 
-from epochzero.engine.passes import NEED_LABELS, Need
+from epochzero.engine.passes import KERNELS, NEED_LABELS, Need
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 
 Value = bool | int | float | str
 Needs = Sequence[Need] | Callable[..., Sequence[Need]]
 
+MOST = 10**6
+"""the largest whole number that a setting may be: each may stand for a pass"""
 WRITTEN = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
@@ -49,6 +51,12 @@ class Proxy:
     @property
     def needs_labels(self) -> bool:
         return any(NEED_LABELS & set(need.reads) for need in self.needs)
+
+    @property
+    def quick(self) -> bool:
+        """Whether it takes a few ordinary passes: no tangent kernel, nothing that it runs itself."""
+        slow = KERNELS | {"network"}
+        return len(self.needs) <= 4 and not any(slow & set(need.reads) for need in self.needs)
 
     @property
     def summary(self) -> str:
@@ -109,11 +117,22 @@ def parse(text: str) -> Proxy:
 
 def parse_list(text: str) -> list[Proxy]:
     """Several proxies, separated by commas outside parentheses; each one once."""
-    pieces = re.split(r",(?![^(]*\))", text)
-    named = [parse(piece) for piece in pieces if piece.strip()]
+    named = [parse(piece) for piece in split_list(text)]
     if not named:
         raise UserError("No proxy is named: give one or more, separated by commas; `epochzero list proxies`.")
     return list({found.text: found for found in named}.values())
+
+
+def split_list(text: str) -> list[str]:
+    """The pieces between commas that stand outside parentheses."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth <= 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces if piece.strip()]
 
 
 def _written(value: Value) -> str:
@@ -123,13 +142,12 @@ def _written(value: Value) -> str:
 def _converted(name: str, key: str, value: Value, default: Value) -> Value:
     """A value as the type of the default."""
     kind = type(default)
-    if isinstance(value, kind):
-        return value
     try:
-        if kind is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        return kind(value)
+        found = {"true": True, "false": False}[str(value).lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
         raise UserError(
             f"{name} takes {kind.__name__} for '{key}' (default {_written(default)}), not {value!r}."
         ) from None
+    if isinstance(found, int) and abs(found) > MOST:
+        raise UserError(f"{name} takes at most {MOST:,} for '{key}' (default {_written(default)}), not {value}.")
+    return found

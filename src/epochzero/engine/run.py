@@ -11,13 +11,13 @@ from torch import Tensor
 
 from epochzero.data import Batch
 from epochzero.engine.circle import circle
-from epochzero.engine.failure import PassFailedError
+from epochzero.engine.failure import PassFailedError, blaming, or_why
 from epochzero.engine.inputs import like, pass_inputs, pass_weights
 from epochzero.engine.kernels import rows_of, tangent_kernel
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
 from epochzero.engine.trace import Trace
-from epochzero.engine.watch import Item, Watcher
+from epochzero.engine.watch import Item, Streams, Watcher
 from epochzero.errors import DegenerateError
 
 OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
@@ -46,20 +46,19 @@ def trace(need: Need, results: Mapping[Item, Any]) -> Trace:
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
     """Run a pass and collect what is read of it; a read that cannot be had holds the reason instead."""
     wanted = {name for name, _ in items}
-    results: dict[str, Any] = {}
-    if wanted & OF_LAYERS and not network.layer_weights:
-        results |= dict.fromkeys(wanted & OF_LAYERS, DegenerateError("the network has no conv or linear layer"))
-        wanted -= OF_LAYERS
-    if "params" in wanted:
-        results["params"] = network.params
-    if "flops" in wanted:
-        results["flops"] = network.flops
-    if wanted - {"params", "flops"}:
-        results |= _run(run, items, wanted, network, batch, seed)
-    return {item: results.get(item[0], results.get(item)) for item in items}  # type: ignore[call-overload]
+    facts = {"seed": lambda: seed, "params": lambda: network.params, "flops": lambda: network.flops}
+    results: dict[Any, Any] = {name: or_why(find) for name, find in facts.items() if name in wanted}
+    rest = wanted - results.keys()
+    if rest:
+        ran = or_why(lambda: _run(run, items, rest, network, batch, seed))
+        results |= dict.fromkeys(rest, ran) if isinstance(ran, Exception) else ran
+    return {item: results.get(item[0], results.get(item)) for item in items}
 
 
 def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch: Batch, seed: int) -> dict[Any, Any]:
+    if wanted & OF_LAYERS and not network.layer_weights:
+        none = DegenerateError("the network has no conv or linear layer")
+        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
     weights = pass_weights(network, run, seed)
     results: dict[Any, Any] = {}
     if "weights" in wanted:
@@ -79,7 +78,7 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
     if "network" in wanted:
         results["network"] = Handle(network, weights, x, y, seed, run.norm)
     if wanted & NEED_FORWARD:
-        streams: dict[Item, list[Any]] = {item: [] for item in items if item[1] is not None and item[0] in wanted}
+        streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
         results |= _run_forward(run, network, weights, x, y, wanted, streams) | streams
     return results
 
@@ -91,7 +90,22 @@ def _run_curve(
     x, v, a = (stream.to(like(weights, run)) for stream in start)
     with torch.no_grad():
         logits, velocity, acceleration = network.jet((x, v, a), weights, run.norm)
-    return {"logits": logits, "velocity": velocity, "acceleration": acceleration}
+    _check(logits, run.points)
+    return {"logits": logits, "velocity": velocity.flatten(1), "acceleration": acceleration.flatten(1)}
+
+
+def _check(logits: Tensor, samples: int) -> None:
+    if logits.dim() < 2 or len(logits) != samples or not logits.is_floating_point():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise PassFailedError(f"the output should be [{samples}, classes], and is {list(logits.shape)} of {kind}")
+
+
+def _loss(logits: Tensor, y: Tensor) -> Tensor:
+    if logits.dim() > 2:
+        raise PassFailedError(f"the labels are one class for each sample, and the output is {list(logits.shape)}")
+    if int(y.max()) >= logits.shape[1]:
+        raise PassFailedError(f"the network has {logits.shape[1]} outputs, and a label is {int(y.max())}")
+    return F.cross_entropy(logits, y)
 
 
 def _run_forward(
@@ -101,13 +115,13 @@ def _run_forward(
     x: Tensor,
     y: Tensor | None,
     wanted: set[str],
-    streams: Mapping[Item, list[Any]],
+    streams: Streams,
 ) -> dict[str, Any]:
     """The forward run, and every gradient that is wanted of it, each once."""
     graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
     if graph:
-        followed = network.trainable if everything else network.layer_weights
+        followed = (*network.trainable, *network.layer_weights) if everything else network.layer_weights
         weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
     if "input_gradients" in wanted:
         x = x.detach().requires_grad_()
@@ -115,46 +129,48 @@ def _run_forward(
     try:
         with torch.set_grad_enabled(graph):
             logits = network.forward(x, weights, run.norm, watcher if streams else None, watcher.blocks)
-        if logits.dim() < 2 or len(logits) != len(x):
-            raise PassFailedError(f"the output should be [batch, classes], and is {list(logits.shape)}")
+        _check(logits, len(x))
         results: dict[str, Any] = {"logits": logits.detach()}
-        if y is not None and wanted & NEED_LABELS and int(y.max()) >= logits.shape[1]:
-            misfit = PassFailedError(f"the network has {logits.shape[1]} outputs, and a label is {int(y.max())}")
-            results |= dict.fromkeys(wanted & NEED_LABELS, misfit)
-            wanted = wanted - NEED_LABELS
-        if y is not None and wanted & (OF_LOSS | {"loss"}):
-            results |= _of_loss(F.cross_entropy(logits, y), network, weights, wanted)
+        if y is not None and wanted & NEED_LABELS:
+            found = or_why(lambda: _of_loss(_loss(logits, y), network, weights, wanted, watcher))
+            if isinstance(found, Exception):
+                found = dict.fromkeys(wanted & NEED_LABELS, found)
+                wanted = wanted - NEED_LABELS
+            results |= found
     finally:
         watcher.release()
     leaves = [weights[name] for name in network.layer_weights]
     if "log_gradients" in wanted:
-        results["log_gradients"] = _gradients(logits.sum().log(), leaves, retain_graph=True)
+        results["log_gradients"] = or_why(lambda: _gradients(logits.sum().log(), leaves, retain_graph=True))
     for kind in wanted & KERNELS:
         trainable = [weights[name] for name in network.trainable]
         results[kind] = tangent_kernel(rows_of(kind, logits, y), trainable)
     if "input_gradients" in wanted:
-        results["input_gradients"] = _gradients(logits.sum(), [x])[0]
+        results["input_gradients"] = or_why(lambda: _gradients(logits.sum(), [x])[0])
     return results
 
 
-def _of_loss(loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str]) -> dict[str, Any]:
+def _of_loss(
+    loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str], watcher: Watcher
+) -> dict[str, Any]:
     """The loss and its gradients; the graph is kept where something else is still wanted of it."""
     results: dict[str, Any] = {"loss": loss.detach()}
     if not wanted & OF_LOSS:
         return results
     twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
-    names = network.trainable if everything else network.layer_weights
+    names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
     again = twice or bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
     found = _gradients(loss, [weights[name] for name in names], create_graph=twice, retain_graph=again)
+    watcher.release()
     by_name = dict(zip(names, found, strict=True))
     if everything:
-        results["parameter_gradients"] = [g.detach() for g in found]
-    layers = [by_name.get(name, torch.zeros_like(weights[name])) for name in network.layer_weights]
+        results["parameter_gradients"] = [by_name[name].detach() for name in network.trainable]
+    layers = [by_name[name] for name in network.layer_weights]
     results["gradients"] = [g.detach() for g in layers]
     if twice:
         along = torch.stack([(g.detach() * g).sum() for g in layers]).sum()
         leaves = [weights[name] for name in network.layer_weights]
-        results["hessian_gradients"] = _gradients(along, leaves, retain_graph=again)
+        results["hessian_gradients"] = or_why(lambda: _gradients(along, leaves, retain_graph=again))
     return results
 
 
@@ -164,7 +180,8 @@ def _gradients(
     """Gradients for each leaf, zeros where nothing depends on it."""
     if not of.requires_grad or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    found = torch.autograd.grad(
-        of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
-    )
+    with blaming("the backward pass"):
+        found = torch.autograd.grad(
+            of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
+        )
     return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]

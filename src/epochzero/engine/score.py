@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from epochzero.data import Batch
-from epochzero.engine.failure import PassFailedError
+from epochzero.engine.failure import LinAlgError, PassFailedError, blaming, out_of_memory
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Pass
 from epochzero.engine.proxy import Proxy
@@ -18,6 +18,9 @@ from epochzero.engine.run import merged, run_pass, trace
 from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
 from epochzero.types import Score
+
+MISFITS = (RuntimeError, ValueError, IndexError, ArithmeticError)
+"""what a proxy raises over shapes and numbers that it was not made for; other errors are bugs"""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,9 @@ def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed
     for run, items in merged(need for of_proxy in needs.values() for need in of_proxy).items():
         try:
             results[run] = run_pass(run, items, network, batch, seed)
-        except PassFailedError as reason:
-            results[run] = dict.fromkeys(items, reason)
-        except (torch.OutOfMemoryError, MemoryError):
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
             raise MachineError(
                 f"Out of memory on one network with {network.params:,} parameters at batch size {batch.size}: "
                 "use a smaller --batch-size, or a machine with more memory."
@@ -55,13 +58,13 @@ def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed
 def _compute(proxy: Proxy, results: dict[Pass, dict[Item, object]]) -> Score:
     try:
         traces = [trace(need, results[need.run]) for need in proxy.needs]
-        with torch.no_grad():
+        with torch.no_grad(), blaming("the proxy", MISFITS):
             value = float(proxy.compute(*traces, **proxy.resolved))
     except PassFailedError as reason:
         return Score.failed(str(reason))
     except DegenerateError as reason:
         return Score.degenerate(str(reason))
-    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+    except LinAlgError as error:
         return Score.degenerate(f"the linear algebra did not converge: {error}")
     if not math.isfinite(value):
         return Score.degenerate(f"the value is {value}")

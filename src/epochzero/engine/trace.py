@@ -30,6 +30,7 @@ class Trace:
     velocity: Tensor
     acceleration: Tensor
     params: int
+    seed: int
     flops: int
     layers: list[Any]
     whole_layers: list[Any]

@@ -16,6 +16,9 @@ time. The paper leaves open which layers count, how many points, and q; its code
 `variant=reference`: every module and block counted, ten outputs drawn with replacement, one point, a circle of
 radius 1 on 64x64 inputs, batch of one).
 
+`dextr_opt` (eq. 22) takes `channels` random channels of each layer and weighs the layer by how many it has, which
+takes the effect of the number of channels out. Without it, Dextr ranks networks of different widths the wrong way.
+
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value
 decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
 """
@@ -53,12 +56,13 @@ def inverse_conditions(grams: Sequence[Tensor | None]) -> Tensor:
             by_size[len(g)].append(g)
     if not by_size:
         raise DegenerateError("no layer has an output with channels and positions")
-    ratios = []
-    for equal in by_size.values():
-        eigenvalues = torch.linalg.eigvalsh(torch.stack(equal))  # [layers, n], ascending
-        low, high = eigenvalues[:, 0].clamp(min=0), eigenvalues[:, -1]
-        ratios.append(torch.where(high == 0, 0, low / high).sqrt())
-    return torch.cat(ratios)  # [L]
+    return torch.cat([evenness(torch.linalg.eigvalsh(torch.stack(equal))) for equal in by_size.values()])  # [L]
+
+
+def evenness(eigenvalues: Tensor) -> Tensor:
+    """sigma_min / sigma_max from squared singular values [..., n] in ascending order."""
+    low, high = eigenvalues[..., 0].clamp(min=0), eigenvalues[..., -1]
+    return torch.where(high == 0, 0, low / high).sqrt()
 
 
 def independence(trace: Trace) -> Tensor:
@@ -119,6 +123,46 @@ def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, var
     samples, circles = traces[::2], traces[1::2]
     values = [harmonic(independence(s), bending(c)) for s, c in zip(samples, circles, strict=True)]
     return torch.stack(values).mean()  # [repeats] -> []
+
+
+def channel_gram(output: Tensor) -> tuple[Tensor, int] | None:
+    """X X^T for one sample's output X [C, H*W], with H*W; or nothing where there is one channel or one position."""
+    x = output[0]
+    if x.dim() < 2 or 1 in (x := x.flatten(1).double()).shape:
+        return None
+    return x @ x.mT, x.shape[1]  # [C, C]
+
+
+def some_channels(grams: Sequence[Tensor], channels: int, seed: int) -> tuple[list[Tensor], Tensor]:
+    """The Gram matrix of so many random channels of each layer, and how many channels the layer has for each.
+
+    Layers of one width have the same channels drawn, so that the order in which layers run does not matter.
+    """
+    kept, weights = [], []
+    for g in grams:
+        chosen = torch.randperm(len(g), generator=generator(seed, "channels", len(g)))[:channels].to(g.device)
+        kept.append(g[chosen][:, chosen])  # [channels, channels]
+        weights.append(len(g) / len(chosen))
+    if not kept:
+        raise DegenerateError("no layer has an output with channels and positions")
+    return kept, torch.tensor(weights, dtype=torch.float64, device=kept[0].device)
+
+
+def needs_opt(points: int, q: float, channels: int) -> Sequence[Need]:
+    if channels < 2:
+        raise UserError(f"dextr_opt compares channels and needs at least 2, not {channels}.")
+    return [need(Pass(only=(0, 1)), "seed", layers=channel_gram), curve(points, q)]
+
+
+@proxy(needs=needs_opt, higher_is_better=True)
+def dextr_opt(sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, channels: int = 8) -> Tensor:
+    """Dextr on a fixed number of random channels of each layer (eq. 22)."""
+    layers = [layer for layer in sample.layers if layer is not None]
+    grams, weights = some_channels([gram for gram, _ in layers], channels, sample.seed)
+    ratios = [  # fewer positions than channels: the eigenvalues beyond the positions are zero, and no singular values
+        evenness(torch.linalg.eigvalsh(gram)[-positions:]) for gram, (_, positions) in zip(grams, layers, strict=True)
+    ]
+    return harmonic((weights * torch.stack(ratios)).sum().log1p(), bending(circle))
 
 
 def as_published(network: Handle) -> Tensor:

@@ -20,7 +20,10 @@ from epochzero.errors import DegenerateError
 
 def agreement(before: Tensor) -> Tensor:
     """On how many of a layer's ReLUs each pair of inputs agrees."""
-    on = (before > 0).flatten(1).float()  # [B, A]
+    on = (before > 0).float()
+    if on.dim() == 4 and on.is_contiguous(memory_format=torch.channels_last):
+        on = on.permute(0, 2, 3, 1)  # the order of the ReLUs does not matter, and this needs no copy
+    on = on.flatten(1)  # [B, A]
     both = (on @ on.mT).double()  # [B, B]
     fired = both.diagonal()  # [B]
     return 2 * both + (on.shape[1] - fired[:, None] - fired[None, :])  # [B, B]

@@ -28,12 +28,18 @@ def on_each_batch(batches: int) -> Sequence[Need]:
 
 @proxy(needs=on_each_batch, higher_is_better=True)
 def zico(*traces: Trace, batches: int = 2) -> Tensor:
+    ratios = inverse_variation([trace.gradients for trace in traces])  # [L]
+    return torch.where(ratios == 0, 0, ratios.log()).sum()
+
+
+def inverse_variation(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
+    """sum_w E|g_w| / std(g_w) for each layer, from the layers' gradients on each batch."""
     layers = []
-    for gradients in zip(*(trace.gradients for trace in traces), strict=True):
-        g = torch.stack([gradient.flatten() for gradient in gradients])  # [k, W]
+    for on_batches in zip(*gradients, strict=True):
+        g = torch.stack([gradient.flatten() for gradient in on_batches])  # [k, W]
         mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
         layers.append(torch.where(std == 0, 0, mean / std).sum())
     ratios = torch.stack(layers)  # [L]
     if not ratios.any():
         raise DegenerateError("no weight's gradient varies between the batches")
-    return torch.where(ratios == 0, 0, ratios.log()).sum()
+    return ratios

@@ -1,0 +1,1 @@
+"""Many scores into one."""

@@ -1,0 +1,118 @@
+r"""AZ-NAS: features that fill their space, more so from block to block, with gradients that neither grow nor fade.
+
+Features f_1 .. f_L are the outputs of the network's blocks (NAS-Bench-201: the stem and each cell); weights are drawn
+by Kaiming's scheme, inputs from N(0, 1).
+
+    e_l                 = entropy of the normalised eigenvalues of f_l's channel covariance
+    az_expressivity     = sum_l e_l
+    az_progressivity    = min_l (e_l - e_{l-1})
+    A_l                 = g_in^T g_out / (B H W)       g_out random signs at f_l, g_in what arrives of them at f_{l-1}
+    az_trainability     = mean_l  2 - s_l - 1/s_l      s_l the largest singular value of A_l
+    complexity          = flops
+
+The score of the paper is the sum of the logarithms of the four ranks: `rank(az_expressivity,az_progressivity,
+az_trainability,flops)`. Where a block halves the resolution, the gradient at its input is folded into channels. A block
+that passes gradients through untouched is left out (the published code gives -inf or leaves it out, by copy).
+
+Lee, Ham. AZ-NAS: assembling zero-cost proxies for network architecture search. CVPR 2024. arXiv:2403.19232
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from epochzero.engine import Handle, Layer, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+from epochzero.plan import generator
+
+AT_START = Pass(inputs="noise", init="kaiming")
+EPS = 1e-8
+
+
+def entropy(output: Tensor) -> Tensor | None:
+    """The entropy of one block's channel covariance; nothing for a vector."""
+    if output.dim() < 3:
+        return None
+    channels = output.flatten(2).transpose(1, 2) if output.dim() > 3 else output  # [B, H*W, C]
+    x = channels.reshape(-1, channels.shape[-1]).double()  # [N, C]
+    x = x - x.mean(0)
+    spectrum: Tensor = torch.linalg.eigvalsh(x.mT @ x / len(x)).clamp(min=0)  # [C]
+    share = spectrum / spectrum.sum()
+    return -(share * (share + EPS).log()).sum()
+
+
+def entropies(trace: Trace) -> Tensor:
+    found = [e for e in trace.blocks if e is not None]
+    if len(found) < 2:
+        raise DegenerateError("needs a network of at least two blocks with feature maps")
+    e = torch.stack(found)  # [L]
+    if not torch.isfinite(e).all():
+        raise DegenerateError("a block's features are constant")
+    return e
+
+
+@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
+def az_expressivity(trace: Trace) -> Tensor:
+    """AZ-NAS, expressivity: how evenly the features of the blocks fill their space."""
+    return entropies(trace).sum()
+
+
+@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
+def az_progressivity(trace: Trace) -> Tensor:
+    """AZ-NAS, progressivity: by how much expressivity grows at the least from block to block."""
+    return entropies(trace).diff().min()
+
+
+@proxy(needs=[need(AT_START, "network")], higher_is_better=True)
+def az_trainability(trace: Trace) -> Tensor:
+    """AZ-NAS, trainability: whether gradients pass each block without growing or fading."""
+    network = trace.network
+    features = block_features(network)
+    scores = []
+    for i, (before, after) in enumerate(pairwise(features)):
+        signs = torch.randint(2, after.shape, generator=generator(network.seed, "az", i)).to(after) * 2 - 1
+        arrived = None
+        if after.requires_grad and before.requires_grad:
+            arrived = torch.autograd.grad(after, before, signs, retain_graph=True, allow_unused=True)[0]
+        if arrived is None or not arrived.any():
+            raise DegenerateError("no gradient passes from one block to the next")
+        if arrived.shape == signs.shape and torch.equal(arrived, signs):
+            continue
+        largest = torch.linalg.matrix_norm(transfer(arrived, signs), 2)
+        scores.append(2 - largest - 1 / (largest + 1e-6))
+    if not scores:
+        raise DegenerateError("every block passes gradients through untouched")
+    return torch.stack(scores).mean()
+
+
+def transfer(arrived: Tensor, signs: Tensor) -> Tensor:
+    """A = g_in^T g_out / (B H W), channels in by channels out."""
+    if arrived.dim() == signs.dim() == 4:
+        times = max(1, arrived.shape[-1] // signs.shape[-1])
+        if arrived.shape[-2:] == (times * signs.shape[-2], times * signs.shape[-1]):
+            arrived = F.pixel_unshuffle(arrived, times)
+    g_in, g_out = (g.flatten(2).transpose(1, 2) if g.dim() > 3 else g for g in (arrived, signs))  # [B, H*W, C]
+    g_in, g_out = (g.reshape(-1, g.shape[-1]).double() for g in (g_in, g_out))  # [N, C]
+    if len(g_in) != len(g_out):
+        raise DegenerateError("the resolution of a block is no whole fraction of that of the block before it")
+    return g_in.mT @ g_out / len(g_out)  # [C_in, C_out]
+
+
+def block_features(network: Handle) -> list[Tensor]:
+    """The outputs of the network's blocks that are feature maps, with the graph between them."""
+    found: list[Tensor] = []
+
+    def see(layer: Layer) -> None:
+        top = layer.kind == "block" and layer.name and "." not in layer.name
+        if top and layer.output.dim() > 2:
+            found.append(layer.output)
+
+    with torch.enable_grad():
+        network.network.forward(network.x.detach().requires_grad_(), network.weights, network.norm, see, blocks=True)
+    if len(found) < 2:
+        raise DegenerateError("needs a network of at least two blocks with feature maps")
+    return found

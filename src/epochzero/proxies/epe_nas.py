@@ -1,0 +1,51 @@
+r"""EPE-NAS: how alike the network's responses are to inputs of the same class.
+
+    J_n = d(sum of logits)/dx_n;   R_c = corrcoef of the rows of class c;   s_c = sum log(|R_c| + k),  k = 1e-5
+    score = sum_c |s_c|                                            up to 100 classes
+    score = sum_{c,c'} |s_c/|c| - s_c'/|c'|| / #classes seen       beyond
+
+The published script passes 10 classes for every data set, so that it never takes the second form: `classes=10` does so.
+
+Lopes, Alirezazadeh, Alexandre. EPE-NAS: efficient performance estimation without training for neural architecture
+search. ICANN 2021. arXiv:2102.08099
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+
+K = 1e-5
+
+
+def needs(classes: int) -> Sequence[Need]:
+    if classes < 0:
+        raise UserError(f"epe_nas takes a number of classes, or 0 for as many as there are logits, not {classes}.")
+    return [need(Pass(), "input_gradients", "labels", "logits")]
+
+
+@proxy(needs=needs, higher_is_better=True)
+def epe_nas(trace: Trace, *, classes: int = 0) -> Tensor:
+    """`classes`: how many there are; 0 takes the number of logits."""
+    rows = trace.input_gradients.flatten(1).double()  # [B, N]
+    rows = rows - rows.mean(1, keepdim=True)
+    length = rows.norm(dim=1, keepdim=True)  # [B, 1]
+    flat = (length == 0).nonzero()
+    if len(flat):
+        raise DegenerateError(f"the response to input {flat[0, 0]} is the same everywhere: it has no correlation")
+    correlated = (rows / length) @ (rows / length).mT  # [B, B]
+    sums, sizes = [], []
+    for label in torch.unique(trace.labels):
+        same = trace.labels == label
+        sums.append((correlated[same][:, same].abs() + K).log().sum())
+        sizes.append(int(same.sum()))
+    s = torch.stack(sums)  # [classes seen]
+    if (classes or trace.logits.shape[1]) <= 100:
+        return s.abs().sum()
+    s = s / torch.tensor(sizes).to(s)
+    return (s[:, None] - s[None, :]).abs().sum() / len(s)

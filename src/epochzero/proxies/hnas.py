@@ -1,0 +1,140 @@
+r"""HNAS: one objective for every gradient metric M, from a bound on the generalisation error; lower is better.
+
+    form=thesis          kappa/M + mu (M^2 - nu)^(2t)                   eq. 7.7
+    form=code            kappa/(M + 1e-6) + mu |M^2 - nu^2|             what the published code computes
+    form=realizable      1/M                                            corollary 7.1, up to constants
+    form=non_realizable  m/2 (1 - rate M^2/m)^(2t) + kappa/M            corollary 7.2, rate = eta/c, m samples
+
+kappa is the condition number of the tangent kernel (`ntk_cond`). M is one of grad, snip, grasp, trace, knas, fisher,
+synflow (its logarithm) and naswot: by default the sums over layers that the experiments ran (ZCN's forms), or, with
+`literal=true`, eqs 7.2 and 7.3 for the first three:
+
+    grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
+
+A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP sees little of a network.
+M_Trace = sqrt(trace/m). mu and nu are what HNAS tunes by Bayesian optimisation.
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
+boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from epochzero.engine import Handle, Need, Pass, Proxy, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+from epochzero.proxies.fisher import fisher
+from epochzero.proxies.grad_norm import grad_norm
+from epochzero.proxies.grasp import grasp
+from epochzero.proxies.knas import knas
+from epochzero.proxies.nasi import squared_norm
+from epochzero.proxies.naswot import naswot
+from epochzero.proxies.ntk import condition_number
+from epochzero.proxies.sigeo import along
+from epochzero.proxies.snip import snip
+from epochzero.proxies.synflow import synflow
+
+METRICS: dict[str, Proxy] = {
+    "grad": grad_norm,
+    "snip": snip,
+    "grasp": grasp,
+    "knas": knas,
+    "fisher": fisher,
+    "synflow": synflow,
+    "naswot": naswot,
+}
+FORMS = ("thesis", "code", "realizable", "non_realizable")
+
+
+def literal_grad(trace: Trace) -> Tensor:
+    return squared_norm(trace).sqrt()
+
+
+def literal_snip(trace: Trace) -> Tensor:
+    return along(trace).abs()
+
+
+def literal_grasp(trace: Trace) -> Tensor:
+    """|1/m sum_i theta . H_i g_i|, one sample's loss at a time, all samples in the batch norm."""
+    network: Handle = trace.network
+    names = network.network.trainable
+    weights = dict(network.weights) | {name: network.weights[name].detach().requires_grad_() for name in names}
+    leaves = [weights[name] for name in names]
+    with torch.enable_grad():
+        logits = network.network.forward(network.x, weights, network.norm)
+        assert network.y is not None
+        losses = F.cross_entropy(logits, network.y, reduction="none")  # [B]
+        if not losses.requires_grad:
+            raise DegenerateError("the loss does not depend on anything trainable")
+        total = torch.zeros((), dtype=torch.float64, device=losses.device)
+        for loss in losses:
+            g = torch.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
+            pairs = [(one, leaf) for one, leaf in zip(g, leaves, strict=True) if one is not None]
+            squared = torch.stack([(one * one.detach()).sum() for one, _ in pairs]).sum()
+            hg = torch.autograd.grad(squared, [leaf for _, leaf in pairs], retain_graph=True, allow_unused=True)
+            products = [(leaf * h).sum() for (_, leaf), h in zip(pairs, hg, strict=True) if h is not None]
+            total = total + torch.stack(products).sum().detach().double()
+    return (total / len(losses)).abs()
+
+
+LITERAL: dict[str, tuple[Need, Callable[[Trace], Tensor]]] = {
+    "grad": (need(Pass(), "parameter_gradients"), literal_grad),
+    "snip": (need(Pass(), "parameters", "parameter_gradients"), literal_snip),
+    "grasp": (need(Pass(), "network", "loss"), literal_grasp),
+}
+
+
+def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> Sequence[Need]:
+    if metric not in (*METRICS, "trace") or form not in FORMS:
+        raise UserError(f"hnas takes metric={', '.join([*METRICS, 'trace'])} and form={', '.join(FORMS)}.")
+    if literal and metric not in LITERAL:
+        raise UserError(f"hnas has literal forms of {', '.join(LITERAL)} only, not of {metric}.")
+    if not 0 < t < math.inf or not all(map(math.isfinite, others.values())):
+        raise UserError("hnas takes a positive t, and finite mu, nu and rate.")
+    kernel = need(Pass(), "kernel_label", "logits")
+    if metric == "trace":
+        return [kernel]
+    measured = LITERAL[metric][0] if literal else METRICS[metric].needs[0]
+    return [measured] if form == "realizable" else [measured, kernel]
+
+
+@proxy(needs=needs, higher_is_better=False)
+def hnas(
+    *traces: Trace,
+    metric: str = "trace",
+    form: str = "thesis",
+    literal: bool = False,
+    mu: float = 0.01,
+    nu: float = 0.0,
+    t: float = 1.0,
+    rate: float = 1.0,
+) -> Tensor:
+    m = measured(traces, metric, literal)
+    if not m > 0:
+        raise DegenerateError(f"the metric {metric} is {float(m):.3g}, and the bound needs a positive one")
+    if form == "realizable":
+        return 1 / m
+    kappa = condition_number(traces[-1].kernel_label)
+    if form == "code":
+        return kappa / (m + 1e-6) + mu * (m**2 - nu**2).abs()
+    if form == "non_realizable":
+        samples = len(traces[-1].logits)
+        return samples / 2 * (1 - rate * m**2 / samples).abs() ** (2 * t) + kappa / m
+    return kappa / m + mu * (m**2 - nu).abs() ** (2 * t)
+
+
+def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
+    """The metric M."""
+    if metric == "trace":
+        theta = traces[-1].kernel_label
+        return (theta.trace() / len(theta)).sqrt()
+    if literal:
+        return LITERAL[metric][1](traces[0]).double()
+    found = METRICS[metric]
+    return torch.as_tensor(found.compute(traces[0], **found.resolved)).double()

@@ -1,0 +1,57 @@
+r"""KNAS: how alike the gradients of different samples are.
+
+    score = mean_ij  g_i . g_j          g_i the loss gradient of sample i over everything trainable
+
+The mean of the Gram matrix, as the paper says. The published code computes something else, `variant=reference`:
+samples one at a time, the first eleven parameter tensors with at least 50 numbers, their first 50 coordinates; the
+covariance of each coordinate between the first and the second half of the samples, summed and divided by 2500.
+
+Xu, Zhao, Lin, Gao, Sun, Yang. KNAS: green neural architecture search. ICML 2021. arXiv:2111.13293
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from epochzero.engine import Handle, Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+
+TENSORS, COORDINATES, SAMPLES = 11, 50, 50
+
+
+def needs(variant: str) -> Sequence[Need]:
+    if variant not in ("paper", "reference"):
+        raise UserError(f"knas takes variant=paper or variant=reference, not {variant!r}.")
+    return [need(Pass(), "kernel_loss") if variant == "paper" else need(Pass(), "network", "labels", "loss")]
+
+
+@proxy(needs=needs, higher_is_better=True)
+def knas(trace: Trace, *, variant: str = "paper") -> Tensor:
+    return trace.kernel_loss.mean() if variant == "paper" else split_half(trace.network, trace.labels)
+
+
+def split_half(network: Handle, labels: Tensor) -> Tensor:
+    """What the published code computes, on at most 50 samples."""
+    samples = min(len(labels), SAMPLES) // 2 * 2
+    chosen = [name for name in network.network.trainable if network.weights[name].numel() >= COORDINATES][:TENSORS]
+    if samples < 4 or not chosen:
+        raise DegenerateError("needs at least 4 samples, and a parameter tensor with 50 numbers")
+    weights = dict(network.weights) | {name: network.weights[name].detach().requires_grad_() for name in chosen}
+    rows = []
+    for i in range(samples):
+        with torch.enable_grad():
+            logits = network.network.forward(network.x[i : i + 1], weights, network.norm)
+            loss = F.cross_entropy(logits, labels[i : i + 1])
+            leaves = [weights[name] for name in chosen]
+            if not loss.requires_grad:
+                raise DegenerateError("the loss does not depend on these parameters")
+            found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        whole = (torch.zeros_like(w) if g is None else g for g, w in zip(found, leaves, strict=True))
+        rows.append(torch.stack([g.flatten()[:COORDINATES] for g in whole]))  # [tensors, 50]
+    g = torch.stack(rows).double()  # [samples, tensors, 50]
+    first, second = g[: samples // 2], g[samples // 2 :]
+    return ((first - first.mean(0)) * (second - second.mean(0))).sum() / (samples * COORDINATES)

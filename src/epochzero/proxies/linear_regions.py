@@ -1,0 +1,27 @@
+r"""Linear regions: into how many pieces the network's ReLUs cut the samples.
+
+    score = sum_i 1 / #{j : c_j = c_i}          c_i the on-off pattern of all ReLUs for sample i: distinct patterns
+
+TE-NAS counts them for crops of 3x3 in a network of one channel, where patterns repeat; on a whole network the samples
+of a batch nearly always differ, and the count says little. Its score is `rank(ntk_cond(of=sum),linear_regions)`.
+
+Chen, Gong, Wang. Neural architecture search on ImageNet in four GPU hours. ICLR 2021. arXiv:2102.11535
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+from epochzero.proxies.naswot import agreement
+
+
+@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True)
+def linear_regions(trace: Trace) -> Tensor:
+    if not trace.relus:
+        raise DegenerateError("the network has no ReLU")
+    agree = torch.stack(trace.relus).sum(0)  # [B, B]
+    same = agree == agree.diagonal()[:, None]  # a sample agrees with itself on every ReLU
+    return (1 / same.double().sum(1)).sum()

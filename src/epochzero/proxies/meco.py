@@ -1,0 +1,68 @@
+r"""MeCo: how far the channels of each layer are from being copies of each other.
+
+    P_l   = correlation matrix of layer l's channels for one sample, [C, C]
+    score = sum_l lambda_min(P_l)
+
+A channel that is constant counts as uncorrelated with itself too (a row of zeros), as in the published code.
+`meco_opt` takes `channels` random channels of each layer and weighs the layer by C / channels; without that, networks
+of different widths are ranked the wrong way. The published code also counts blocks, and reads noise of 64x64.
+
+Jiang, Wang, Bie. MeCo: zero-shot NAS with one data and single forward pass via minimum eigenvalue of correlation.
+NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+from epochzero.proxies.dextr import some_channels
+
+
+def correlation(output: Tensor) -> Tensor | None:
+    """Correlations between the channels of one sample's output, or nothing where there is one channel or position."""
+    x = output[0]
+    if x.dim() < 2 or 1 in (x := x.flatten(1).double()).shape:
+        return None
+    x = x - x.mean(1, keepdim=True)  # [C, H*W]
+    length = x.norm(dim=1, keepdim=True)  # [C, 1]
+    x = torch.where(length == 0, 0, x / length)
+    return x @ x.mT  # [C, C]
+
+
+def least_eigenvalues(matrices: Sequence[Tensor | None]) -> Tensor:
+    """The smallest eigenvalue of each layer's matrix, in the layers' order."""
+    by_size: defaultdict[int, list[int]] = defaultdict(list)
+    found = [matrix for matrix in matrices if matrix is not None]
+    for i, matrix in enumerate(found):
+        by_size[len(matrix)].append(i)
+    if not found:
+        raise DegenerateError("no layer has an output with channels and positions")
+    least = found[0].new_empty(len(found))  # [L]
+    for places in by_size.values():
+        least[places] = torch.linalg.eigvalsh(torch.stack([found[i] for i in places]))[:, 0]
+    return least
+
+
+@proxy(needs=[need(Pass(only=(0, 1)), layers=correlation)], higher_is_better=True)
+def meco(trace: Trace) -> Tensor:
+    return least_eigenvalues(trace.layers).sum()
+
+
+def needs_opt(channels: int) -> Sequence[Need]:
+    if channels < 2:
+        raise UserError(f"meco_opt compares channels and needs at least 2, not {channels}.")
+    return [need(Pass(only=(0, 1)), "seed", layers=correlation)]
+
+
+@proxy(needs=needs_opt, higher_is_better=True)
+def meco_opt(trace: Trace, *, channels: int = 8) -> Tensor:
+    """MeCo on a fixed number of random channels of each layer."""
+    layers = [layer for layer in trace.layers if layer is not None]
+    matrices, weights = some_channels(layers, channels, trace.seed)
+    return (weights * least_eigenvalues(matrices)).sum()

@@ -1,0 +1,37 @@
+r"""NASI's approximations of the tangent kernel's trace norm.
+
+    nasi_trace     = || 1/b sum_x grad L_x ||_2^2           one backward pass for the whole batch
+    nasi_trace_sum = sum_x || grad L_x ||_2^2               one for each sample ("sum" in NASI's Table 7)
+
+L_x is the cross-entropy of sample x, the gradient is over everything trainable.
+
+Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
+arXiv:2109.00817
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError
+
+
+def squared_norm(trace: Trace) -> Tensor:
+    """Of the batch's gradient, over everything trainable."""
+    if not trace.parameter_gradients:
+        raise DegenerateError("the network has nothing to train")
+    return torch.stack(torch._foreach_norm(trace.parameter_gradients)).double().square().sum()
+
+
+@proxy(needs=[need(Pass(), "parameter_gradients")], higher_is_better=True)
+def nasi_trace(trace: Trace) -> Tensor:
+    """Trace norm of the tangent kernel, approximated from one mini-batch gradient."""
+    return squared_norm(trace)
+
+
+@proxy(needs=[need(Pass(), "kernel_loss")], higher_is_better=True)
+def nasi_trace_sum(trace: Trace) -> Tensor:
+    """Trace norm of the tangent kernel, approximated from each sample's loss gradient."""
+    return trace.kernel_loss.trace()

@@ -1,0 +1,60 @@
+r"""Neural tangent kernel at initialisation: its trace norm and its condition number.
+
+    Theta_ij  = < d a_i/d theta, d a_j/d theta >      theta everything trainable, a_i what `of` says of sample i
+    ntk_trace = sum_i Theta_ii                        of=outputs: over every logit, eq. 9 of NASI
+    ntk_cond  = lambda_max / lambda_min               kappa; lower is better
+
+    of=label      the logit of the sample's class (what HNAS ran)
+    of=sum        the sum of its logits (TE-NAS); needs no labels
+    of=outputs    every logit: as many times the work and memory as there are classes
+
+Exact, also under train-mode batch norm, which couples the samples: one backward pass through the whole batch for each
+row. A kernel whose smallest eigenvalue is rounding has no condition number.
+
+Jacot, Gabriel, Hongler. Neural tangent kernel. NeurIPS 2018; Shu, Cai, Dai, Ooi, Low. NASI. ICLR 2022.
+arXiv:2109.00817; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+
+ROWS = ("label", "sum", "outputs")
+
+
+def kernel_of(of: str, norm: str) -> Sequence[Need]:
+    if of not in ROWS or norm not in ("train", "eval"):
+        raise UserError(f"The tangent kernel takes of={', '.join(ROWS)} and norm=train or norm=eval.")
+    return [need(Pass(norm=norm), f"kernel_{of}")]  # type: ignore[arg-type]
+
+
+def kernel(trace: Trace, of: str) -> Tensor:
+    found: Tensor = getattr(trace, f"kernel_{of}")
+    return found
+
+
+def condition_number(theta: Tensor) -> Tensor:
+    """lambda_max / lambda_min of a kernel matrix."""
+    eigenvalues: Tensor = torch.linalg.eigvalsh(theta)  # ascending
+    noise = len(theta) * torch.finfo(torch.float32).eps * eigenvalues[-1]
+    if not eigenvalues[0] > noise:
+        raise DegenerateError("the tangent kernel is singular: its smallest eigenvalue is rounding")
+    return eigenvalues[-1] / eigenvalues[0]
+
+
+@proxy(needs=kernel_of, higher_is_better=True)
+def ntk_trace(trace: Trace, *, of: str = "label", norm: str = "train") -> Tensor:
+    """Trace norm of the neural tangent kernel: how fast the network can learn."""
+    return kernel(trace, of).trace()
+
+
+@proxy(needs=kernel_of, higher_is_better=False)
+def ntk_cond(trace: Trace, *, of: str = "label", norm: str = "train") -> Tensor:
+    """Condition number kappa of the neural tangent kernel: how unevenly it learns."""
+    return condition_number(kernel(trace, of))

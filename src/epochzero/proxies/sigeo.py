@@ -1,0 +1,79 @@
+r"""SiGeo: steady gradients, a loss that bends strongly at the weights, and a loss that is low already.
+
+    score = l1 * sum_m log || mu_m / sigma_m ||_1  +  l2 * log FR  -  l3 * loss              eq. 7
+    FR    = 1/k sum_i (theta . grad L(theta; D_i))^2                                         Fisher-Rao norm
+
+mu_m and sigma_m are the mean absolute value and the standard deviation of module m's gradient over k batches, as in
+ZiCo; `form=neuron` takes one norm over all weights in place of a sum over modules. FR runs over everything trainable,
+the loss is that of the last batch, and the weights are the same for every batch: the paper leaves these open.
+
+    weights=zero_shot           l = 1, 1, 0      nothing trained yet
+    weights=warm_vision         l = 1, 50, 1     after a warm-up
+    weights=warm_recommender    l = 1, 1, 1      after a warm-up
+    weights=1/50/1              any others
+
+A layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: at initialisation FR
+sees the head, layers without a norm, and the norms themselves.
+
+SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape. arXiv:2311.13169
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+from epochzero.proxies.zico import inverse_variation
+
+PRESETS = {"zero_shot": "1/1/0", "warm_vision": "1/50/1", "warm_recommender": "1/1/1"}
+
+
+def lambdas(weights: str) -> tuple[float, float, float]:
+    """The three weights by the name of a preset, or written out."""
+    try:
+        one, two, three = (float(part) for part in PRESETS.get(weights, weights).split("/"))
+    except ValueError:
+        one = two = three = math.nan
+    if not math.isfinite(one + two + three):
+        raise UserError(f"sigeo takes weights={', '.join(PRESETS)} or three numbers as 1/50/1, not {weights!r}.")
+    return one, two, three
+
+
+def on_each_batch(batches: int, weights: str, form: str) -> Sequence[Need]:
+    lambdas(weights)
+    if batches < 2 or form not in ("module", "neuron"):
+        raise UserError("sigeo takes batches of at least 2, and form=module or form=neuron.")
+    reads = ("gradients", "parameters", "parameter_gradients", "loss")
+    return [need(Pass(part=i), *reads) for i in range(batches)]
+
+
+def along(trace: Trace) -> Tensor:
+    """The inner product of everything trainable with its gradient."""
+    pairs = list(zip(trace.parameters, trace.parameter_gradients, strict=True))
+    if not pairs:
+        raise DegenerateError("the network has nothing to train")
+    return torch.stack([(w * g).sum() for w, g in pairs]).double().sum()
+
+
+def fisher_rao(traces: Sequence[Trace]) -> Tensor:
+    """The mean over batches of (theta . gradient)^2."""
+    return torch.stack([along(trace) for trace in traces]).square().mean()
+
+
+@proxy(needs=on_each_batch, higher_is_better=True)
+def sigeo(*traces: Trace, batches: int = 4, weights: str = "zero_shot", form: str = "module") -> Tensor:
+    one, two, three = lambdas(weights)
+    ratios = inverse_variation([trace.gradients for trace in traces])  # [L]
+    steady = ratios.sum().log() if form == "neuron" else torch.where(ratios == 0, 0, ratios.log()).sum()
+    score = one * steady.double() - three * traces[-1].loss
+    if two:
+        bent = fisher_rao(traces)
+        if bent == 0:
+            raise DegenerateError("the Fisher-Rao norm is 0: the loss does not change along the weights")
+        score = score + two * bent.log()
+    return score

@@ -1,0 +1,64 @@
+r"""SWAP: how many different on-off patterns over the samples the network's neurons show.
+
+    A in {0,1}^(neurons x B)      one row for each ReLU output of a feature map: on which samples it is on
+    score = number of distinct rows, averaged over `repeats` draws of N(0, 1) weights
+    swap_reg = score * exp(-(P - mu)^2 / sigma)           P the number of parameters in thousands
+
+mu and sigma say which size is wanted; the published script's 40 and 40 are for its thin networks of 3 channels. Here
+they are wide around NAS-Bench-201's largest network.
+
+Peng, Song, Fayek, Ciesielski, Chang. SWAP-NAS: sample-wise activation patterns for ultra-fast NAS. ICLR 2024.
+arXiv:2403.04161
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.errors import DegenerateError, UserError
+
+
+def patterns(before: Tensor) -> Tensor | None:
+    """The distinct patterns of one layer, each packed into a whole number; nothing for a vector."""
+    if before.dim() < 4:
+        return None
+    on = (before > 0).flatten(1).long()  # [B, A]
+    place = 2 ** torch.arange(len(on), device=on.device)  # [B]
+    packed: Tensor = torch.unique((on * place[:, None]).sum(0))  # [patterns]
+    return packed
+
+
+def distinct(trace: Trace) -> Tensor:
+    found = [layer for layer in trace.relus if layer is not None]
+    if not found:
+        raise DegenerateError("the network has no ReLU on feature maps")
+    return torch.tensor(float(len(torch.unique(torch.cat(found)))))
+
+
+def needs(repeats: int, samples: int) -> Sequence[Need]:
+    if repeats < 1 or not 1 <= samples <= 62:
+        raise UserError("swap takes repeats of at least 1, and 1 to 62 samples.")
+    return [need(Pass(only=(0, samples), init="normal", draw=i), "params", relus=patterns) for i in range(repeats)]
+
+
+def needs_reg(repeats: int, samples: int, mu: float, sigma: float) -> Sequence[Need]:
+    if not math.isfinite(mu) or not 0 < sigma < math.inf:
+        raise UserError("swap_reg takes a finite size mu, and a positive width sigma.")
+    return needs(repeats, samples)
+
+
+@proxy(needs=needs, higher_is_better=True)
+def swap(*traces: Trace, repeats: int = 32, samples: int = 16) -> Tensor:
+    return torch.stack([distinct(trace) for trace in traces]).mean()
+
+
+@proxy(needs=needs_reg, higher_is_better=True)
+def swap_reg(*traces: Trace, repeats: int = 32, samples: int = 16, mu: float = 1500.0, sigma: float = 1.0e6) -> Tensor:
+    """SWAP, made smaller the further the network is from the wanted size."""
+    size = torch.tensor(traces[0].params / 1e3, dtype=torch.float64)
+    return torch.stack([distinct(trace) for trace in traces]).mean() * torch.exp(-((size - mu) ** 2) / sigma)

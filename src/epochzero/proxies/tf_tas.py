@@ -1,0 +1,46 @@
+r"""TF-TAS DSS: for transformers, how much attention layers diversify and how strongly signal flows through the rest.
+
+    R     = sum of logits      weights replaced by their absolute values, input all ones
+    score = sum over attention weights  ||dR/dW||_* ||W||_*     (nuclear norms)
+          + sum over other linear weights  sum |dR/dW * W|
+
+Attention weights are those of linear layers that map a width to itself (projections), or to three times itself with
+such a projection next (queries, keys and values together). The form of the paper, on a stand-alone network: in the
+published code the weights are not absolute, and queries, keys and values add nothing. The logarithm is taken.
+
+Zhou, Zheng, Wu, Pan, Ji. Training-free transformer architecture search. CVPR 2022. arXiv:2203.12217
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.engine import Trace, need, proxy
+from epochzero.errors import DegenerateError
+from epochzero.proxies.synflow import POSITIVE
+from epochzero.types import Shape
+
+
+def attends(shape: Shape, following: Shape | None) -> bool:
+    """Whether a weight is of an attention layer, by its shape and that of the weight after it."""
+    wide, width = shape
+    return wide == width or (wide == 3 * width and following == (width, width))
+
+
+@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
+def tf_tas(trace: Trace) -> Tensor:
+    attention, rest = [], []
+    following = [*(w.shape for w in trace.weights[1:]), None]
+    for weight, gradient, after in zip(trace.weights, trace.log_gradients, following, strict=True):
+        if weight.dim() == 2 and attends(weight.shape, after):
+            attention.append(torch.linalg.matrix_norm(gradient, "nuc") * torch.linalg.matrix_norm(weight, "nuc"))
+        elif weight.dim() == 2:
+            rest.append((weight * gradient).abs().sum())
+    if not attention:
+        raise DegenerateError("is for transformers, and no linear layer here maps a width to itself")
+    flow = trace.logits.sum().abs()  # layer norms may turn its sign
+    share = torch.stack(attention + rest).sum()
+    if not torch.isfinite(flow) or flow == 0 or share <= 0:
+        raise DegenerateError("no signal flows from the input to the output, or more than double precision holds")
+    return flow.log() + share.log()

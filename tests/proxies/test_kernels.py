@@ -1,0 +1,83 @@
+"""Tangent kernels against inner products of gradients taken one number at a time, in one block or in many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, kernels, need
+from epochzero.engine.kernels import rows_of, tangent_kernel
+from tests.proxies.gradients import gram, rows_together
+from tests.proxies.nets import CONNECTED, Twin, conv_net, cut_net, labels, linear_net, random_batch, score, value
+
+KINDS = ["loss", "label", "sum", "outputs"]
+
+
+def entry(of: str, i: int, j: int) -> Proxy:
+    """One number of the kernel that the engine computes, as a proxy."""
+
+    def compute(trace: Trace) -> float:
+        return float(getattr(trace, f"kernel_{of}")[i, j])
+
+    return Proxy(f"entry_{i}_{j}", compute, [need(Pass(dtype="float64"), f"kernel_{of}")], True, {})
+
+
+def test_by_hand() -> None:
+    # logits W x with W 2 x 2. For x = (1, 2) and (3, -1), of labels 0, 1: x.x = 5, 10 and x.x' = 1.
+    # The logit of label k has gradient x in row k, so that different labels do not meet; the sum has x in both rows.
+    leaf = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    logits = torch.tensor([[1.0, 2.0], [3.0, -1.0]]) @ leaf.mT
+    y = torch.tensor([0, 1])
+    assert tangent_kernel(rows_of("kernel_label", logits, y), [leaf]).tolist() == [[5, 0], [0, 10]]
+    assert tangent_kernel(rows_of("kernel_sum", logits, None), [leaf]).tolist() == [[10, 2], [2, 20]]
+    apart = [[5, 0, 1, 0], [0, 5, 0, 1], [1, 0, 10, 0], [0, 1, 0, 10]]
+    assert tangent_kernel(rows_of("kernel_outputs", logits, None), [leaf]).tolist() == apart
+
+
+@pytest.mark.parametrize("of", KINDS)
+@pytest.mark.parametrize("make", [*CONNECTED, cut_net])
+def test_many_blocks_are_one_block(make: Callable[[], PlanNetwork], of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for one number only, every parameter is a block of its own."""
+    twin, batch = Twin(make()), random_batch(size=4)
+    logits = twin(batch.part(0)[0].double())
+    rows = rows_of(f"kernel_{of}", logits, labels(batch))
+    leaves: list[Tensor] = list(twin.parameters())
+    whole = tangent_kernel(rows, leaves)
+    monkeypatch.setattr(kernels, "ROWS_BYTES", 1)
+    assert [len(block) for block in kernels._blocks(leaves, len(rows))] == [1] * len(leaves)
+    expected = gram(rows_together(twin, batch, of))
+    assert torch.allclose(whole, expected, rtol=1e-10, atol=1e-12)
+    assert torch.allclose(tangent_kernel(rows, leaves), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_block_takes_as_much_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten rows of single precision are 40 bytes for each number of a parameter."""
+    leaves = [torch.zeros(n) for n in (3, 2, 9, 1, 1, 1, 4)]
+    monkeypatch.setattr(kernels, "ROWS_BYTES", 5 * 40)
+    sizes = [[len(leaf) for leaf in block] for block in kernels._blocks(leaves, 10)]
+    assert sizes == [[3, 2], [9], [1, 1, 1], [4]]
+
+
+@pytest.mark.parametrize("of", KINDS)
+def test_the_engine_reads_the_same_in_many_blocks(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, batch = conv_net(), random_batch(size=4)
+    expected = gram(rows_together(Twin(network), batch, of))
+    for room in (kernels.ROWS_BYTES, 1):
+        monkeypatch.setattr(kernels, "ROWS_BYTES", room)
+        for i, j in ((0, 0), (1, 3), (3, 1)):
+            assert value(network, entry(of, i, j), batch) == pytest.approx(expected[i, j].item(), rel=1e-9)
+
+
+def test_nothing_to_differentiate_is_zero() -> None:
+    assert tangent_kernel(torch.ones(2), [torch.ones(3)]).tolist() == [[0, 0], [0, 0]]
+    used, unused = torch.ones(2, requires_grad=True), torch.ones(5, requires_grad=True)
+    assert tangent_kernel((used * 3).sum()[None], [used, unused]).tolist() == [[18]]
+
+
+def test_a_label_beyond_the_last_class() -> None:
+    found = score(linear_net([[1.0], [2.0]]), entry("label", 0, 0), random_batch((1,)))
+    assert found.status == "failed"
+    assert "2 outputs" in found.why

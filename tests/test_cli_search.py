@@ -1,0 +1,219 @@
+"""`epochzero search`, `bench` and `store`: JSON, files, limits, correlations, exports, Ctrl-C."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import epochzero as ez
+from epochzero import data
+from epochzero.registry import proxies, spaces
+from epochzero.store import Store
+from tests.command import CHEAP, CUT, epochzero, process
+
+FEW = ["--batch-size", "2"]
+SPACE = spaces["nb201"]
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A search with everything that a search can be asked for."""
+    folder = tmp_path_factory.mktemp("search")
+    arguments = ["--proxy", "l2_norm", "--budget", 40, "--max-params", "0.7M", "--max-flops", "90e6", "--seed", 2]
+    options = ["--option", "population=12", "--option", "tournament=3", "--option", "batch=5"]
+    ran = epochzero(
+        "search", *arguments, *options, *FEW, "--store", folder / "run.db", "--out", folder / "best", "--json"
+    )
+    assert "40/40" in ran.err, "progress is shown on standard error"
+    return folder, ran.json
+
+
+def test_search_json_has_the_fields_of_the_design(searched: tuple[Path, dict[str, Any]]) -> None:
+    _, found = searched
+    best = found["best"]
+    assert set(best) >= {"arch", "score", "params", "flops"}
+    assert found["evaluated"] == 40
+    assert found["seconds"] >= found["scoring_seconds"] > 0
+    plan = SPACE.plan(SPACE.parse(best["arch"]))
+    assert (best["params"], best["flops"]) == (plan.params, plan.flops)
+    assert best["score"] == best["scores"]["l2_norm"]["value"]
+    assert set(best["scores"]) == set(proxies)
+
+
+def test_search_keeps_within_its_limits(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = searched
+    with Store.open(folder / "run.db") as store:
+        (run,) = store.runs()
+        (steps,) = run.history().values()
+        assert run.settings["options"] == {"population": 12, "tournament": 3, "batch": 5}
+        assert (run.settings["max_params"], run.settings["max_flops"]) == (700_000, 90_000_000)
+        assert (run.id, run.state) == (found["run"], "finished")
+    assert len({step.arch for step in steps}) == 40
+    for step in steps:
+        plan = SPACE.plan(SPACE.parse(step.arch))
+        assert plan.params <= 700_000 and plan.flops <= 90_000_000
+    values = {step.arch: step.scores["l2_norm"][0].value for step in steps}
+    assert found["best"]["arch"] == max(values, key=lambda arch: values[arch])
+
+
+def test_search_leaves_the_winner_as_drawing_code_and_facts(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = searched
+    out = folder / "best"
+    assert {path.name for path in out.iterdir()} == {"cell.svg", "network.svg", "model.py", "winner.json"}
+    for drawing in ("cell.svg", "network.svg"):
+        assert ElementTree.parse(out / drawing).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert json.loads((out / "winner.json").read_text()) == found
+    program = (
+        "import torch, model\n"
+        "network = model.Network()\n"
+        "print(sum(p.numel() for p in network.parameters()), list(network(torch.zeros(2, 3, 32, 32)).shape))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=out, capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{found['best']['params']} [2, 10]\n"
+
+
+def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = searched
+    arguments = ["--proxy", "l2_norm", "--budget", 40, "--max-params", 700_000, "--max-flops", "90M", "--seed", 2]
+    options = ["--option", "population=12", "--option", "tournament=3", "--option", "batch=5"]
+    again = epochzero("search", *arguments, *options, *FEW, "--store", folder / "run.db", "--json").json
+    assert again["run"] == found["run"], "0.7M is 700,000"
+    assert again["best"] == found["best"]
+    assert again["scoring_seconds"] < found["scoring_seconds"]
+
+
+def test_search_in_words(tmp_path: Path) -> None:
+    ran = epochzero(
+        "search", "--method", "random", "--proxy", "params", "--budget", 5, *FEW, "--store", tmp_path / "run.db"
+    )
+    assert ran.code == 0
+    arch = ran.out.splitlines()[0]
+    plan = SPACE.plan(SPACE.parse(arch))
+    assert f"params  {plan.params:,} (" in ran.out
+    assert f"flops   {plan.flops:,} (" in ran.out
+    assert plan.drawn("cell0") in ran.out
+    assert all(f"\n{name} " in ran.out for name in proxies)
+    assert "5/5" in ran.err and "5 networks in" in ran.err and str(tmp_path / "run.db") in ran.err
+    assert "5/5" not in ran.out
+
+
+# bench
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Six networks; `size` and `smallness` order them by their parameters, `plainly` by the values of `plain`."""
+    archs = [CUT, CHEAP]
+    archs += [SPACE.text((op, "nor_conv_1x1", "none", "skip_connect", "none", op)) for op in ("none", "nor_conv_1x1")]
+    archs += [SPACE.text((op, "nor_conv_3x3", "none", "skip_connect", "none", op)) for op in ("none", "nor_conv_3x3")]
+    path = tmp_path / "table.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arch_str", "size", "smallness", "plainly", "note"])
+        for arch in archs:
+            params = SPACE.plan(SPACE.parse(arch)).params
+            plain = ez.score(arch, "plain", space="nb201", data=data.pink(size=2))["plain"].value
+            writer.writerow([arch, params, -params, -plain, "text"])
+    return path
+
+
+def test_bench_json_has_the_fields_of_the_design(table: Path) -> None:
+    ran = epochzero(
+        "bench", "--table", table, "--target", "size,smallness,plainly", "--proxy", "params,plain", *FEW, "--json"
+    )
+    rows = {(row["proxy"], row["target"]): row for row in ran.json["results"]}
+    assert list(rows) == [(p, t) for p in ("params", "plain") for t in ("size", "smallness", "plainly")]
+    fields = {"proxy", "target", "n", "unscored", "spearman", "spearman_ci", "kendall", "kendall_ci"}
+    for row in rows.values():
+        assert set(row) >= fields
+        assert (row["n"], row["unscored"]) == (6, 0)
+        assert row["spearman_ci"][0] <= row["spearman"] <= row["spearman_ci"][1]
+        assert row["kendall_ci"][0] <= row["kendall"] <= row["kendall_ci"][1]
+    assert rows["params", "size"]["kendall"] == pytest.approx(rows["params", "size"]["spearman"])
+    assert rows["params", "smallness"]["spearman"] == pytest.approx(-rows["params", "size"]["spearman"])
+    assert rows["plain", "plainly"]["spearman"] == pytest.approx(1), "lower is better, and it points the right way"
+    assert "6/6" in ran.err
+
+
+def test_bench_counts_networks_without_a_score(table: Path) -> None:
+    arguments = ["bench", "--table", table, "--target", "size", "--proxy", "synflow", *FEW]
+    (dropped,) = epochzero(*arguments, "--json").json["results"]
+    (worst,) = epochzero(*arguments, "--unscored", "worst", "--json").json["results"]
+    assert (dropped["n"], dropped["unscored"]) == (worst["n"], worst["unscored"]) == (5, 1)
+    assert dropped["unscored_why"] == {"no signal flows from the input to the output": 1}
+    assert dropped["spearman"] != worst["spearman"]
+    ran = epochzero(*arguments)
+    assert "synflow: 1 without a score: no signal flows from the input to the output" in ran.out
+
+
+def test_bench_samples_and_says_where_there_is_no_correlation(table: Path) -> None:
+    arguments = ["bench", "--table", table, "--target", "size", "--proxy", "snip,params", *FEW]
+    rows = epochzero(*arguments, "--sample", 3, "--seed", 1, "--json").json["results"]
+    assert [row["n"] + row["unscored"] for row in rows] == [3, 3]
+    table.write_text("\n".join(line.replace(",text", ",1") for line in table.read_text().splitlines()))
+    (flat,) = epochzero("bench", "--table", table, "--target", "note", "--proxy", "params", *FEW, "--json").json[
+        "results"
+    ]
+    assert flat["spearman"] is None and flat["kendall_ci"] is None
+    assert flat["why"] == "all 6 true values are equal, so nothing can be ranked"
+    ran = epochzero("bench", "--table", table, "--target", "note", "--proxy", "params", *FEW)
+    assert "all 6 true values are equal" in " ".join(ran.out.split())
+
+
+# store
+
+
+def test_store_shows_runs_and_exports_scores(searched: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    folder, found = searched
+    run = epochzero("store", folder / "run.db", "--json").json["runs"][0]
+    assert (run["id"], run["kind"], run["state"]) == (found["run"], "search", "finished")
+    assert run["settings"]["budget"] == 40
+    for name in ("scores.csv", "scores.csv.gz", "scores.parquet"):
+        ran = epochzero("store", folder / "run.db", "--to", tmp_path / name)
+        assert ran.code == 0
+        assert str(tmp_path / name) in ran.err.replace("\n", "")
+        assert found["run"] in ran.out
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40
+    assert {row["arch"]: float(row["value"]) for row in rows}[found["best"]["arch"]] == found["best"]["score"]
+    with gzip.open(tmp_path / "scores.csv.gz", "rt", newline="") as file:
+        assert list(csv.DictReader(file)) == rows
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(tmp_path / "scores.parquet").column("arch").to_pylist() == [row["arch"] for row in rows]
+
+
+# Ctrl-C
+
+
+def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
+    store = tmp_path / "run.db"
+    arguments = ["search", "--proxy", "l2_norm", "--budget", "600", *FEW, "--store", str(store), "--json"]
+    search = subprocess.Popen(process(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    patience = time.monotonic() + 60
+    log = store.with_name("run.db-wal")
+    while search.poll() is None and not (log.exists() and log.stat().st_size > 100_000):
+        assert time.monotonic() < patience
+        time.sleep(0.005)
+    search.send_signal(signal.SIGINT)
+    out, err = search.communicate(timeout=60)
+    assert (search.returncode, out) == (130, "")
+    assert err.rstrip().endswith("error: Stopped. With a --store, the same command goes on from here.")
+    assert "Traceback" not in err
+    with Store.open(store) as opened:
+        kept = len(list(opened.all_scores()))
+    assert 0 < kept < 600
+    resumed = ez.search(proxy="l2_norm", budget=600, data=data.pink(size=2), store=store)
+    assert resumed.evaluated == 600
+    with Store.open(store) as opened:
+        assert [run.state for run in opened.runs()] == ["finished"], "another run was begun"
