@@ -34,8 +34,8 @@ class AvgPool(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
         if centred and x[0].requires_grad:
-            summed: Tensor = _Box.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
-            return summed * _spread(self.kernel, x[0].shape[2], x[0].shape[3], x[0].dtype, x[0].device)
+            pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
+            return pooled
         return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=False)
 
     def label(self) -> str:
@@ -46,11 +46,22 @@ class AvgPool(Op):
         return f"nn.AvgPool2d({self.kernel}, stride={self.stride}{padding})"
 
 
-class _Box(Function):
-    """The mean over a centred window, zeros beyond the border: its own transpose, so its own derivative.
+class _Centred(Function):
+    """Average pooling of stride 1: torch's values, and a backward pass that costs no more than a forward one."""
 
-    Torch's backward pass of average pooling takes several times as long as the forward pass.
-    """
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: int) -> Tensor:
+        ctx.kernel = kernel
+        return F.avg_pool2d(x, kernel, 1, kernel // 2, count_include_pad=False)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        spread = _spread(ctx.kernel, gradient.shape[2], gradient.shape[3], gradient.dtype, gradient.device)
+        return _Box.apply(gradient * spread, ctx.kernel), None  # type: ignore[no-untyped-call]
+
+
+class _Box(Function):
+    """The mean over a centred window, zeros beyond the border: its own transpose, so its own derivative."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: int) -> Tensor:
