@@ -85,7 +85,8 @@ def search(
     if outcome.best is None:
         reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
         raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
-    everything = [proxy for proxy in map(parse, proxies) if proxy.quick]
+    quick = [proxy for proxy in map(parse, proxies) if proxy.quick]
+    everything = list({proxy.text: proxy for proxy in (outcome.proxy, *quick)}.values())
     scores = Task(task.space, everything, batch, task.origin, device).score([outcome.best.arch])[0][0]
     report = _report(outcome, everything, scores)
     if folder is not None:

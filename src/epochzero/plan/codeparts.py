@@ -126,12 +126,13 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
         refs.update({output: (at, k) for k, output in enumerate(unit.outputs)})
     for at, owner in borrowed.items():
         parts[at] = _sharing(parts, at, owner, home)
+    unread = next(reversed(refs.values()))  # what a block returns that nobody reads is all the same
     shapes = plan.nodes[sources[0]].shape, plan.nodes[outputs[0]].shape
     return Block(
         name,
         _attributes(name, parts),
         len(sources),
-        tuple(refs[output] for output in outputs),
+        tuple(refs.get(output, unread) for output in outputs),
         tuple(labels(plan, nodes)),
         (_width(shapes[0]), _width(shapes[1])),
         "channels" if len(shapes[0]) == 3 else "features",
