@@ -74,7 +74,7 @@ def candidates_a_second(evaluations: int) -> float:
     constant = Proxy("constant", lambda: 1.0, (), True, {})
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "run.db") as store:
         task = Task(spaces["nb201"], [constant], data.load("pink"))
-        outcome = run_search(task, "evolution", evaluations, store=store, options={"batch": 64})
+        outcome = run_search(task, "evolution", evaluations, store=store)
     return outcome.evaluated / outcome.seconds
 
 

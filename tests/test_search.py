@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -308,6 +308,9 @@ class FewCells(NB201):
 
     name = "few"
     cells: Sequence[Cell] = [(op,) * 6 for op in ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3")]
+
+    def __iter__(self) -> Iterator[Cell]:
+        return iter(self.cells)
 
     def sample(self, rng: Random) -> Cell:
         return rng.choice(self.cells)

@@ -9,8 +9,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from epochzero import data as data_
+from epochzero.combine.objective import parse_objective, parse_objectives, single
 from epochzero.data import Batch
-from epochzero.engine import Network, PlanNetwork, Proxy, parse, parse_list, score_network
+from epochzero.engine import Network, PlanNetwork, Proxy, score_network
 from epochzero.engine.hooks import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan.module import PlanModule
@@ -82,11 +83,20 @@ def search(
     With a store on disk, the same call resumes where it was stopped.
     """
     found = spaces[space] if isinstance(space, str) else space
-    task = Task(found, [parse(proxy)], _batch(data), Origin(init, seed), device)
+    objective = parse_objective(proxy)
+    task = Task(found, objective.proxies, _batch(data), Origin(init, seed), device)
     limits = Budget(*(None if limit is None else int(limit) for limit in (max_params, max_flops)))
     with Store.open(store) as opened:
         return run_search(
-            task, method, budget, seed=seed, budget=limits, options=options, store=opened, progress=progress
+            task,
+            method,
+            budget,
+            seed=seed,
+            objective=objective,
+            budget=limits,
+            options=options,
+            store=opened,
+            progress=progress,
         )
 
 
@@ -104,7 +114,7 @@ def as_network(
 
 
 def _proxies(asked: str | Sequence[str]) -> list[Proxy]:
-    return parse_list(asked) if isinstance(asked, str) else [parse(text) for text in asked]
+    return single(parse_objectives(asked if isinstance(asked, str) else ",".join(asked)))
 
 
 def _batch(data: Data) -> Batch:

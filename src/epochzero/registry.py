@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from epochzero.errors import UnknownNameError
+from epochzero.errors import UnknownNameError, UserError
 
 T = TypeVar("T")
 
@@ -62,7 +62,10 @@ class Registry(Mapping[str, T], Generic[T]):
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self.package}.{module.name}")
         for plugin in entry_points(group=self.package):
-            plugin.load()
+            try:
+                plugin.load()
+            except Exception as error:
+                raise UserError(f"The plug-in {plugin.value} cannot be loaded ({error}): mend or remove it.") from error
 
     def __getitem__(self, name: str) -> T:
         self._load()

@@ -25,7 +25,7 @@ from epochzero.cli.options import (
     SpaceName,
     StorePath,
 )
-from epochzero.engine import parse_list
+from epochzero.combine.objective import members, parse_objectives
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bench import BenchOutcome, run_bench
@@ -62,9 +62,9 @@ def bench(
     """
     if unscored not in ("drop", "worst"):
         raise UserError(f"--unscored takes drop or worst, not {unscored!r}.")
-    proxies = parse_list(proxy)
+    objectives = parse_objectives(proxy)
     batch = data_.load(data, num_classes=classes, size=batch_size, seed=seed)
-    task = Task(spaces[space], proxies, batch, Origin(init, seed), device)
+    task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device)
     targets = [column.strip() for column in target.split(",") if column.strip()]
     truths = AccuracyTable.read(table)
     with Store.open(store or ":memory:") as opened, progress_bar("bench") as show:
@@ -75,6 +75,7 @@ def bench(
             sample,
             seed=seed,
             unscored=unscored,  # type: ignore[arg-type]
+            objectives=objectives,
             store=opened,
             progress=lambda done, total: show(done, total, ""),
         )

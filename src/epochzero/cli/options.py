@@ -23,7 +23,7 @@ DataSource = Annotated[
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
 Classes = Annotated[int | None, typer.Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Draws weights, samples and candidates.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
 Init = Annotated[
     str, typer.Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")
 ]

@@ -21,7 +21,8 @@ from epochzero.cli.options import (
     Seed,
     shape,
 )
-from epochzero.engine import parse_list, score_network
+from epochzero.combine.objective import parse_objectives, single
+from epochzero.engine import score_network
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.task import Task, usable
@@ -49,10 +50,12 @@ def score(
 
     epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
     """
-    proxies = parse_list(proxy)
+    proxies = single(parse_objectives(proxy))
     batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
     if (module is None) == (arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
+    if module is not None and (space is not None or init != "default"):
+        raise UserError("A module has no space and keeps its own weights: leave --space and --init out.")
     if module is not None:
         usable(device)
         network = as_network(load_module(module), batch, seed, picker(output), device)

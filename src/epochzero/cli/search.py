@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from epochzero.cli.options import (
     count,
     options,
 )
+from epochzero.combine.objective import parse_objective
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import proxies, spaces
@@ -63,7 +65,8 @@ def search(
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     """
     batch = data_.load(data, num_classes=classes, size=batch_size, seed=seed)
-    task = Task(spaces[space], [parse(proxy)], batch, Origin(init, seed), device)
+    objective = parse_objective(proxy)
+    task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
     folder = None if out_dir is None else _made(out_dir)
     with Store.open(store or ":memory:") as opened, progress_bar("search") as show:
@@ -77,17 +80,17 @@ def search(
             method,
             budget,
             seed=seed,
+            objective=objective,
             budget=limits,
             options=options(option or []),
             store=opened,
             progress=update,
         )
-    if outcome.best is None:
-        reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
-        raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
-    quick = [proxy for proxy in map(parse, proxies) if proxy.quick]
-    everything = list({proxy.text: proxy for proxy in (outcome.proxy, *quick)}.values())
-    scores = Task(task.space, everything, batch, task.origin, device).score([outcome.best.arch])[0][0]
+        if outcome.best is None:
+            reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
+            raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
+        scores = _all_scores(outcome, opened)
+    everything = [found for found in map(parse, scores) if scores[found.text].ok or found in objective.proxies]
     report = _report(outcome, everything, scores)
     if folder is not None:
         _write_winner(folder, outcome, report)
@@ -95,6 +98,16 @@ def search(
         print_json(report)
     else:
         _show(outcome, everything, scores, store, folder)
+
+
+def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
+    """What every quick proxy says of the winner, kept in the store beside the search."""
+    assert outcome.best is not None
+    quick = [found for found in map(parse, proxies) if found.quick]
+    asked = list({found.text: found for found in (*outcome.objective.proxies, *quick)}.values())
+    task = replace(outcome.task, proxies=asked)
+    run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})
+    return task.evaluate([outcome.best.arch], store, run, 0)[0][0]
 
 
 def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score]) -> dict[str, Any]:
@@ -109,7 +122,7 @@ def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score])
             "scores": {proxy.text: score_json(proxy, scores[proxy.text]) for proxy in everything},
         },
         "space": outcome.task.space.name,
-        "proxy": outcome.proxy.text,
+        "proxy": outcome.objective.text,
         "evaluated": outcome.evaluated,
         "unscored": sum(outcome.unscored.values()),
         "unscored_why": outcome.unscored,

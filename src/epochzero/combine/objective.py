@@ -82,9 +82,9 @@ def members(objectives: Sequence[Objective]) -> list[Proxy]:
 def single(objectives: Sequence[Objective]) -> list[Proxy]:
     """The proxies of objectives that mean something for one network alone; UserError for a ranker."""
     for objective in objectives:
-        if objective.of_a_set:
+        if objective.method:
             raise UserError(
-                f"{objective.text} compares networks of a set and means nothing for one alone: "
+                f"{objective.text} is for comparing networks and means nothing for one alone: "
                 "use it in search or bench, or score its proxies."
             )
     return members(objectives)

@@ -7,7 +7,6 @@ written; training flags and the global random state are put back, also after an 
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
 from epochzero.engine.failure import PassFailedError, blaming
+from epochzero.engine.network import runs_faster_channels_last
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.errors import UserError
 from epochzero.plan import draw
@@ -83,7 +83,7 @@ class ModuleNetwork:
                 seen[layer.weight] = None
 
         with torch.no_grad():
-            self.forward(self._sample, {name: _single(w) for name, w in self.weights.items()}, "train", see)
+            self._try(see)
         return tuple(seen)
 
     @property
@@ -99,27 +99,49 @@ class ModuleNetwork:
             self.forward(self._sample[:1].to("meta"), weights, "eval")
         return counter.get_total_flops() // 2
 
+    @cached_property
+    def hides(self) -> str:
+        """`nn.MultiheadAttention` runs its projections where no function mode sees them."""
+        seen = False
+
+        def see(layer: Layer) -> None:
+            nonlocal seen
+            seen = seen or layer.op == "multi_head_attention_forward"
+
+        with torch.no_grad():
+            self._try(see)
+        words = "nn.MultiheadAttention hides its projections' weights: write them as linear layers"
+        return words if seen else ""
+
+    def _try(self, see: Watch) -> None:
+        self.forward(self._sample, {name: _single(w) for name, w in self.weights.items()}, "train", see)
+
+    @cached_property
+    def _takes_channels_last(self) -> bool:
+        """Whether it runs on such inputs; `x.view(...)` in its forward refuses them."""
+        x = self._sample.contiguous(memory_format=torch.channels_last)
+        weights = {name: _single(w) for name, w in self.weights.items()}
+        try:
+            with torch.no_grad():
+                self._forward(x, weights, "train", None, blocks=False, twice=False)
+        except PassFailedError:
+            return False
+        return True
+
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
-        """Conv and linear weights drawn by the scheme, biases zero, norms at scale 1; what is frozen stays."""
+        """Conv and linear weights drawn by the scheme, biases zero, norms at scale 1; the rest stays as it is."""
         weights = dict(self.weights)
         for name in self.trainable:
             old = weights[name]
             if name in self.layer_weights:
                 space = old[0, 0].numel() if old.dim() > 2 else 1
                 spec = Param(tuple(old.shape), "weight", old.shape[1] * space, old.shape[0] * space)
-            else:
+            elif old.dim() == 1:
                 spec = Param(tuple(old.shape), "zero" if name.endswith("bias") else "one")
+            else:
+                continue
             weights[name] = draw({name: spec}, origin)[name].to(old.device)
         return weights
-
-    @property
-    def origin(self) -> str:
-        """A name for exactly these weights in this module: what the store keys its scores by."""
-        digest = hashlib.sha256(repr(self.module).encode())
-        for name, tensor in self.weights.items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        return f"given:{digest.hexdigest()[:16]}"
 
     def forward(
         self,
@@ -129,6 +151,8 @@ class ModuleNetwork:
         watch: Watch | None = None,
         blocks: bool = False,
     ) -> Tensor:
+        if runs_faster_channels_last(x) and self._takes_channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         return self._forward(x, weights, norm, watch, blocks, twice=False)
 
     def _forward(
@@ -275,8 +299,9 @@ class _Watching(TorchFunctionMode):
         if self.twice and name in SPELLED_OUT:
             func = SPELLED_OUT[name]
         output = func(*args, **given)
-        if self.watch is not None and isinstance(output, Tensor):
-            self._tell(name, args, given, output)
+        told = output[0] if name in KINDS and isinstance(output, tuple) else output
+        if self.watch is not None and isinstance(told, Tensor):
+            self._tell(name, args, given, told)
         return output
 
     def _tell(self, name: str, args: tuple[Any, ...], given: dict[str, Any], output: Tensor) -> None:

@@ -15,8 +15,6 @@ from epochzero.errors import DataError
 from epochzero.plan import generator
 from epochzero.types import Origin
 
-CHANNELS_LAST_FROM = 8
-"""the batch size from which convolutions on the CPU run faster in channels-last form"""
 NEXT_DRAW = 1_000_003
 """how far apart the seeds of repeated initialisations are"""
 
@@ -40,7 +38,7 @@ def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tenso
     if run.inputs == "ones":
         return torch.ones(1, *batch.input_shape, dtype=like.dtype, device=like.device), None
     if run.inputs == "noise":
-        return _faster(_noise(run, batch, seed).to(like)), None
+        return _noise(run, batch, seed).to(like), None
     try:
         x, y = batch.part(run.part)
     except DataError as error:
@@ -49,15 +47,9 @@ def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tenso
         if run.only[1] > len(x):
             raise PassFailedError(f"needs {run.only[1]} samples, and a part of this data has {len(x)}")
         x, y = x[slice(*run.only)], None if y is None else y[slice(*run.only)]
-    return _faster(x.to(like)), None if y is None else y.to(like.device)
+    return x.to(like), None if y is None else y.to(like.device)
 
 
 def _noise(run: Pass, batch: Batch, seed: int) -> Tensor:
     size = (batch.size if run.only is None else run.only[1] - run.only[0], *batch.input_shape)
     return torch.randn(size, generator=generator(seed, "noise", run.draw))
-
-
-def _faster(x: Tensor) -> Tensor:
-    if x.dim() == 4 and len(x) >= CHANNELS_LAST_FROM and x.device.type == "cpu":
-        return x.contiguous(memory_format=torch.channels_last)
-    return x

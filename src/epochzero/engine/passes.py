@@ -4,7 +4,6 @@ Equal passes run once, however many proxies ask. Within a pass, one forward run 
 kind of gradient is computed once.
 
     layers              each layer's output, as the network runs: a function maps it to something small
-    whole_layers        each layer with its inputs, likewise (see `Layer`)
     blocks              the output of each top-level block of the network, likewise
     relus               the input of each ReLU, likewise
     layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
@@ -42,7 +41,7 @@ from epochzero.types import Shape
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
 
-STREAMS = frozenset({"layers", "whole_layers", "blocks", "relus", "layer_gradients"})
+STREAMS = frozenset({"layers", "blocks", "relus", "layer_gradients"})
 KERNELS = frozenset({"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs"})
 READS = (
     STREAMS

@@ -23,7 +23,7 @@ from epochzero.errors import DegenerateError
 OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
 OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
 NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients"}
-NEED_FORWARD = NEED_GRAPH | {"layers", "whole_layers", "blocks", "relus", "logits", "loss"}
+NEED_FORWARD = NEED_GRAPH | {"layers", "blocks", "relus", "logits", "loss"}
 
 
 def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
@@ -59,6 +59,9 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
     if wanted & OF_LAYERS and not network.layer_weights:
         none = DegenerateError("the network has no conv or linear layer")
         return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
+    if wanted & OF_LAYERS and network.hides:
+        hidden = PassFailedError(network.hides)
+        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, hidden)
     weights = pass_weights(network, run, seed)
     results: dict[Any, Any] = {}
     if "weights" in wanted:

@@ -33,7 +33,6 @@ class Trace:
     seed: int
     flops: int
     layers: list[Any]
-    whole_layers: list[Any]
     blocks: list[Any]
     relus: list[Any]
     layer_gradients: list[Any]

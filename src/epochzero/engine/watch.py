@@ -34,8 +34,6 @@ class Watcher:
                     self._feed(item, self._place(item), layer.output)
             elif stream == "layers":
                 self._feed(item, self._place(item), layer.output)
-            elif stream == "whole_layers":
-                self._feed(item, self._place(item), layer)
             elif stream == "relus" and layer.op == "relu":
                 self._feed(item, self._place(item), layer.inputs[0])
             elif stream == "layer_gradients" and layer.weight is not None and layer.output.requires_grad:

@@ -31,7 +31,7 @@ def needs(classes: int) -> Sequence[Need]:
 
 @proxy(needs=needs, higher_is_better=True)
 def epe_nas(trace: Trace, *, classes: int = 0) -> Tensor:
-    """`classes`: how many there are; 0 takes the number of logits."""
+    """EPE-NAS: how alike the responses are to inputs of one class; `classes` 0 takes the number of logits."""
     rows = trace.input_gradients.flatten(1).double()  # [B, N]
     rows = rows - rows.mean(1, keepdim=True)
     length = rows.norm(dim=1, keepdim=True)  # [B, 1]

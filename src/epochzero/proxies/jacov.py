@@ -2,7 +2,7 @@ r"""Jacobian covariance: how differently the network responds to small changes o
 
     J_n   = d(sum of logits)/dx_n, flattened          one row for each sample
     R     = corrcoef(J)                               [B, B], eigenvalues lambda
-    score = - sum_i log(lambda_i + k) + 1/(lambda_i + k),   k = 1e-5
+    score = - sum_i [log(lambda_i + k) + 1/(lambda_i + k)],   k = 1e-5
 
 Mellor, Turner, Storkey, Crowley. Neural architecture search without training (first version, 2020).
 arXiv:2006.04647v1

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epochzero.benchmarks import AccuracyTable
+from epochzero.combine.objective import Objective
 from epochzero.errors import UserError
 from epochzero.run.task import Task
 from epochzero.stats import ProxyQuality, Unscored, proxy_quality
@@ -45,6 +51,7 @@ def run_bench(
     *,
     seed: int = 0,
     unscored: Unscored = "drop",
+    objectives: Sequence[Objective] | None = None,
     store: Store,
     progress: Callable[[int, int], None] | None = None,
 ) -> BenchOutcome:
@@ -60,7 +67,7 @@ def run_bench(
     settings: dict[str, JSON] = {
         "space": space.name,
         "proxies": [proxy.text for proxy in task.proxies],
-        "table": table.source,
+        "table": f"{Path(table.source).name}-{_digest(archs, [truths[t][chosen] for t in targets])}",
         "targets": list(targets),
         "sample": len(chosen),
         "seed": seed,
@@ -68,7 +75,12 @@ def run_bench(
         "batch": task.batch.id,
         "origin": str(task.origin),
     }
-    run = store.begin_run("bench", settings, manifest(settings | {"data": task.batch.about, "device": task.device}))
+    about: dict[str, JSON] = {
+        "data": task.batch.about,
+        "device": task.device,
+        "resolved": {proxy.text: dict(proxy.resolved) for proxy in task.proxies},
+    }
+    run = store.begin_run("bench", settings, manifest(settings | about))
     scores: dict[str, list[Score]] = {proxy.text: [] for proxy in task.proxies}
     if progress is not None:
         progress(0, len(archs))
@@ -79,16 +91,31 @@ def run_bench(
                 scores[name].append(score)
         if progress is not None:
             progress(min(first + CHUNK, len(archs)), len(archs))
+    objectives = objectives or [Objective((proxy,)) for proxy in task.proxies]
     rows = [
         BenchRow(
-            proxy.text,
+            objective.text,
             target,
-            proxy_quality(
-                scores[proxy.text], truths[target][chosen], proxy.higher_is_better, unscored=unscored, seed=seed
-            ),
+            proxy_quality(_as_scores(objective, scores), truths[target][chosen], True, unscored=unscored, seed=seed),
         )
-        for proxy in task.proxies
+        for objective in objectives
         for target in targets
     ]
     run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in rows})
     return BenchOutcome(rows, archs, scores, time.perf_counter() - start)
+
+
+def _as_scores(objective: Objective, scores: Mapping[str, Sequence[Score]]) -> list[Score]:
+    """Each network's merit, higher is better, or why it has none."""
+    networks = [dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True)]
+    merits = objective.merits(networks)
+    pairs = zip(networks, merits, strict=True)
+    return [Score.degenerate(objective.why_not(one)) if merit is None else Score(merit) for one, merit in pairs]
+
+
+def _digest(archs: Sequence[str], truths: Sequence[NDArray[np.float64]]) -> str:
+    """A name for what is compared with, whatever the table's file is called."""
+    sha = hashlib.sha256("\n".join(archs).encode())
+    for truth in truths:
+        sha.update(truth.tobytes())
+    return sha.hexdigest()[:12]

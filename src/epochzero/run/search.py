@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from epochzero.engine import Proxy
+from epochzero.combine.objective import Objective
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.plan import Plan
 from epochzero.registry import near_miss, searches
@@ -33,7 +34,7 @@ class Outcome:
     """What a search found."""
 
     task: Task
-    proxy: Proxy
+    objective: Objective
     best: Candidate | None = None
     """None while no network has a score"""
     evaluated: int = 0
@@ -42,6 +43,7 @@ class Outcome:
     seconds: float = 0.0
     scoring_seconds: float = 0.0
     run: str = ""
+    _merit: float = -math.inf
 
     @property
     def plan(self) -> Plan:
@@ -49,23 +51,41 @@ class Outcome:
             raise UserError("The search found no network with a score.")
         return self.task.plan(self.best.arch)
 
-    def look(self, arch: Any, text: str, score: Score) -> None:
-        """Count a network, and keep it if it is the best so far. The first of equals stays."""
-        self.evaluated += 1
-        if not score.ok:
-            self.unscored[score.why] = self.unscored.get(score.why, 0) + 1
-        elif self.best is None or self.proxy.merit(score.value) > self.proxy.merit(self.best.score.value):
-            self.best = Candidate(arch, text, score)
+    def count(self, scores: Sequence[Mapping[str, Score]], merits: Sequence[float | None]) -> None:
+        """Count networks, and the reasons of those that have no merit."""
+        self.evaluated += len(scores)
+        for found, merit in zip(scores, merits, strict=True):
+            if merit is None:
+                why = self.objective.why_not(found)
+                self.unscored[why] = self.unscored.get(why, 0) + 1
+
+    def choose(
+        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]], merits: Sequence[float | None]
+    ) -> None:
+        """Keep the best of these, and of those before unless ranks changed; the first of equals stays."""
+        proxies = self.objective.proxies
+        if self.objective.of_a_set:
+            self.best, self._merit = None, -math.inf
+        for arch, found, merit in zip(archs, scores, merits, strict=True):
+            if merit is not None and merit > self._merit:
+                score = Score(merit) if self.objective.method else found[proxies[0].text]
+                self.best, self._merit = Candidate(arch, self.task.space.text(arch), score), merit
 
 
 Progress = Callable[[Outcome], None]
+
+
+def defaults_of(method: str) -> dict[str, Any]:
+    """The options of a search, with their defaults."""
+    signature = inspect.signature(searches[method]).parameters.values()
+    return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
 
 
 def make_search(method: str, task: Task, budget: Budget, seed: int, options: Mapping[str, Any]) -> Search:
     """The search of that name, on the part of the space that fits the budget."""
     maker = searches[method]
     space = BudgetedSpace(task.space, budget, task.batch.num_classes, task.batch.input_shape)
-    known = {p.name: p.default for p in inspect.signature(maker).parameters.values() if p.kind is p.KEYWORD_ONLY}
+    known = defaults_of(method)
     for option, value in options.items():
         if option not in known:
             hint = near_miss(option, list(known))
@@ -85,20 +105,21 @@ def run_search(
     evaluations: int = 100,
     *,
     seed: int = 0,
+    objective: Objective | None = None,
     budget: Budget = Budget(),
     options: Mapping[str, Any] | None = None,
     store: Store,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Search until so many networks are evaluated, or none is left; `task` holds the one proxy to go by."""
+    """Search until so many networks are evaluated, or none is left, by the task's proxy or by an objective."""
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
     start = time.perf_counter()
-    (proxy,) = task.proxies
+    objective = objective or Objective(tuple(task.proxies))
     search = make_search(method, task, budget, seed, options or {})
     settings: dict[str, JSON] = {
         "space": task.space.name,
-        "proxy": proxy.text,
+        "proxy": objective.text,
         "method": method,
         "options": dict(options or {}),
         "budget": evaluations,
@@ -108,9 +129,17 @@ def run_search(
         "batch": task.batch.id,
         "origin": str(task.origin),
     }
-    about: dict[str, JSON] = {"data": task.batch.about, "device": task.device}
+    about: dict[str, JSON] = {
+        "data": task.batch.about,
+        "device": task.device,
+        "resolved": {
+            "proxy": {p.text: dict(p.resolved) for p in objective.proxies},
+            "method": defaults_of(method) | dict(options or {}),
+        },
+    }
     run = store.begin_run("search", settings, manifest(settings | about))
-    outcome = Outcome(task, proxy, run=run.id)
+    outcome = Outcome(task, objective, run=run.id)
+    past: tuple[list[Any], list[dict[str, Score]]] = [], []
     if progress is not None:
         progress(outcome)
     while outcome.evaluated < evaluations:
@@ -118,10 +147,15 @@ def run_search(
         if not archs:
             break
         scores, seconds = task.evaluate(archs, store, run, outcome.evaluated)
-        merits = [proxy.merit(s[proxy.text].value) if s[proxy.text].ok else None for s in scores]
+        merits = objective.merits(scores)
+        outcome.count(scores, merits)
+        if objective.of_a_set:
+            past[0].extend(archs)
+            past[1].extend(scores)
+            archs, scores = past
+            merits = objective.merits(scores)
         search.tell(archs, merits)
-        for arch, by_proxy in zip(archs, scores, strict=True):
-            outcome.look(arch, task.space.text(arch), by_proxy[proxy.text])
+        outcome.choose(archs, scores, merits)
         outcome.scoring_seconds += seconds
         outcome.seconds = time.perf_counter() - start
         if progress is not None:

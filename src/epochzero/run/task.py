@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -52,18 +52,17 @@ class Task:
         texts = [self.space.text(arch) for arch in archs]
         names = [proxy.text for proxy in self.proxies]
         known = {name: store.scores(self.setting, name, texts) for name in names}
-        missing = [i for i, text in enumerate(texts) if any(text not in known[name] for name in names)]
+        found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
         start = time.perf_counter()
-        computed = dict(zip(missing, self.score([archs[i] for i in missing]), strict=True)) if missing else {}
+        lacks = [frozenset(names).difference(scores) for scores in found]
+        for missing in dict.fromkeys(filter(None, lacks)):
+            lacking = [i for i, lack in enumerate(lacks) if lack == missing]
+            part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
+            for i, (scores, took) in zip(lacking, part.score([archs[i] for i in lacking]), strict=True):
+                found[i] |= {name: (score, took / len(scores)) for name, score in scores.items()}
         seconds = time.perf_counter() - start
-        results, rows = [], []
-        for i, text in enumerate(texts):
-            fresh, took = computed.get(i, ({}, 0.0))
-            scores = {name: known[name].get(text) or fresh[name] for name in names}
-            results.append(scores)
-            rows.append(Evaluated(step + i, text, {name: (score, took) for name, score in scores.items()}))
-        run.record(self.setting, rows)
-        return results, seconds
+        run.record(self.setting, [Evaluated(step + i, text, found[i]) for i, text in enumerate(texts)])
+        return [{name: scores[name][0] for name in names} for scores in found], seconds
 
 
 def usable(device: str) -> None:

@@ -27,7 +27,10 @@ class Search(Protocol):
         """At most n architectures, none of which was asked for before; none at all when there are no more."""
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
-        """How good they are, higher is better; None for a network that has no score."""
+        """How good they are, higher is better; None for a network that has no score.
+
+        A network may be told of again: its merit is then replaced.
+        """
 
 
 class Unseen:
@@ -35,6 +38,14 @@ class Unseen:
 
     def __init__(self) -> None:
         self.seen: set[Any] = set()
+
+    def left(self, space: Any) -> Any | None:
+        """The first architecture of an enumerable space that was not drawn, or None."""
+        rest = (arch for arch in iter(space) if arch not in self.seen) if hasattr(space, "__iter__") else iter(())
+        found = next(rest, None)
+        if found is not None:
+            self.seen.add(found)
+        return found
 
     def draw(self, make: Callable[[], Any], tries: int = TRIES) -> Any | None:
         """Something new that `make` makes, or None when it keeps making the same."""

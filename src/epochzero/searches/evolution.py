@@ -38,6 +38,7 @@ class Evolution:
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.population, self.tournament = population, tournament
         self.alive: deque[tuple[float, Any]] = deque(maxlen=population)
+        self.told: set[Any] = set()
         self.born = 0
         self.unseen = Unseen()
 
@@ -45,8 +46,11 @@ class Evolution:
         return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
-        for arch, merit in zip(archs, merits, strict=True):
-            self.alive.append((-math.inf if merit is None else merit, arch))
+        now = {arch: -math.inf if merit is None else merit for arch, merit in zip(archs, merits, strict=True)}
+        if not self.told.isdisjoint(now):
+            self.alive = deque(((now.get(arch, old), arch) for old, arch in self.alive), self.population)
+        self.alive.extend((merit, arch) for arch, merit in now.items() if arch not in self.told)
+        self.told.update(now)
 
     def _next(self) -> Any | None:
         self.born += 1
@@ -56,4 +60,5 @@ class Evolution:
             child = self.unseen.draw(lambda: self.space.mutate(parent, self.rng), CHILD_TRIES)
             if child is not None:
                 return child
-        return self.unseen.draw(lambda: self.space.sample(self.rng))
+        fresh = self.unseen.draw(lambda: self.space.sample(self.rng))
+        return self.unseen.left(self.space) if fresh is None else fresh

@@ -25,8 +25,12 @@ class RandomSearch:
         self.unseen = Unseen()
 
     def ask(self, n: int) -> list[Any]:
-        drawn = (self.unseen.draw(lambda: self.space.sample(self.rng)) for _ in range(n))
+        drawn = (self._next() for _ in range(n))
         return [arch for arch in drawn if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         """Nothing is learnt."""
+
+    def _next(self) -> Any | None:
+        fresh = self.unseen.draw(lambda: self.space.sample(self.rng))
+        return self.unseen.left(self.space) if fresh is None else fresh

@@ -6,7 +6,7 @@ biases neither more than it must.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -43,6 +43,7 @@ class BudgetedSpace:
 
     def __init__(self, space: Space, budget: Budget, num_classes: int, input_shape: Shape) -> None:
         self.space = space
+        self.everything: Iterable[Any] = ()
         self.budget = budget
         smallest = space.plan(space.smallest(), num_classes, input_shape)
         for attribute, words, limit in budget.limits():
@@ -59,6 +60,12 @@ class BudgetedSpace:
             return not limited or budget.fits(space.plan(arch, num_classes, input_shape))
 
         self.fits = fits
+        if isinstance(space, Iterable):
+            self.everything = space
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every architecture that fits, where the space can be enumerated; nothing where it cannot."""
+        return (arch for arch in self.everything if self.fits(arch))
 
     def sample(self, rng: Random) -> Any:
         for _ in range(TRIES):

@@ -11,8 +11,8 @@
 Each check raises AssertionError with a sentence that says which promise is broken.
 """
 
-from epochzero.testing.proxies import check_proxy
+from epochzero.testing.proxies import check_proxy, check_same_in_another_process
 from epochzero.testing.searches import check_search
 from epochzero.testing.spaces import check_space
 
-__all__ = ["check_proxy", "check_search", "check_space"]
+__all__ = ["check_proxy", "check_same_in_another_process", "check_search", "check_space"]
