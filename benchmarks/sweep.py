@@ -82,6 +82,7 @@ def main() -> None:
                 running -= 1
                 continue
             writer.writerows(item[0])
+            file.flush()
             scored, seconds = scored + 1, seconds + item[1]
             if scored % 50 == 0:
                 print(f"{scored}/{len(archs)} {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats import Correlation, kendall, proxy_quality, spearman
+from epochzero.stats import Correlation, kendall, paired_difference, paired_quality, proxy_quality, spearman
 from epochzero.stats.correlation import (
     Floats,
     Statistic,
@@ -266,3 +266,42 @@ def test_quality_refuses_misuse() -> None:
 def test_neither_package_loads_torch() -> None:
     code = "import sys, epochzero.stats, epochzero.benchmarks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("statistic", ["spearman", "kendall"])
+def test_a_paired_difference_is_that_of_the_correlations(statistic: Any) -> None:
+    rng = np.random.default_rng(3)
+    first, truth = correlated(rng, 0.8, 60)
+    second = rng.normal(size=60)
+    measure = {"spearman": spearman, "kendall": kendall}[statistic]
+    found = paired_difference(first, second, truth, statistic=statistic, resamples=400, seed=5)
+    assert found.value == pytest.approx(measure(first, truth).value - measure(second, truth).value, abs=1e-12)
+    slow: Any = {"spearman": scipy.stats.spearmanr, "kendall": scipy.stats.kendalltau}[statistic]
+    differences = [
+        slow(first[drawn], truth[drawn]).statistic - slow(second[drawn], truth[drawn]).statistic
+        for counts in bootstrap_counts(60, 400, 5)
+        for drawn in (np.repeat(np.arange(60), column.astype(int)) for column in counts.T)
+    ]
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])), abs=1e-9)
+    assert found.low > 0, "a strong proxy against noise is told apart by 60 networks"
+    turned = paired_difference(second, first, truth, statistic=statistic, resamples=400, seed=5)
+    assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low), abs=1e-12)
+
+
+def test_what_two_proxies_share_cancels() -> None:
+    """Two near copies differ by far less than the interval of either says."""
+    first, truth = correlated(np.random.default_rng(0), 0.5, 80)
+    nearly = first + 1e-3 * np.random.default_rng(1).normal(size=80)
+    alone, pair = spearman(first, truth), paired_difference(first, nearly, truth)
+    assert pair.high - pair.low < (alone.high - alone.low) / 10
+    same = paired_difference(first, first, truth)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+
+
+def test_pairs_are_taken_over_the_networks_that_both_score() -> None:
+    first, second = scores(1, 2, None, 4, 5), scores(None, 1, 2, 3, 0)
+    assert paired_quality(first, second, [1, 2, 3, 4, 5], resamples=50).n == 3
+    with pytest.raises(DegenerateError, match="at least 3"):
+        paired_quality(first, scores(None, None, 2, 3, 4), [1, 2, 3, 4, 5])
+    with pytest.raises(UserError, match="statistic=spearman or kendall, not 'pearson'"):
+        paired_difference([1, 2, 3], [1, 2, 3], [1, 2, 3], statistic="pearson")  # type: ignore[arg-type]

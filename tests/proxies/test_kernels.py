@@ -53,6 +53,21 @@ def test_many_blocks_are_one_block(make: Callable[[], PlanNetwork], of: str, mon
     assert torch.allclose(tangent_kernel(rows, leaves), expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("together", [1, 3, 64])
+@pytest.mark.parametrize("make", [*CONNECTED, cut_net])
+def test_rows_in_one_batched_pass_are_rows_one_by_one(
+    make: Callable[[], PlanNetwork], together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a GPU runs, here on the CPU."""
+    monkeypatch.setattr(kernels, "ROWS_TOGETHER", together)
+    network, x = make(), random_batch(size=4).part(0)[0].double()
+    weights = {name: w.detach().double().requires_grad_() for name, w in network.weights.items()}
+    rows = rows_of("kernel_outputs", network.forward(x, weights, "train"), None)
+    leaves = [weights[name] for name in network.trainable]
+    slow = torch.stack([kernels._gradient(row, leaves) for row in rows])
+    assert torch.allclose(kernels._batched(rows, leaves), slow, rtol=1e-10, atol=1e-12)
+
+
 def test_a_block_takes_as_much_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rows of single precision are 40 bytes for each number of a parameter."""
     leaves = [torch.zeros(n) for n in (3, 2, 9, 1, 1, 1, 4)]

@@ -25,10 +25,10 @@ from epochzero.cli.options import (
     SpaceName,
     StorePath,
 )
-from epochzero.combine.objective import members, parse_objectives
+from epochzero.combine.objective import Objective, members, parse_objectives
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bench import BenchOutcome, run_bench
+from epochzero.run.bench import BenchOutcome, BenchPair, run_bench
 from epochzero.run.task import Task
 from epochzero.stats import ProxyQuality
 from epochzero.store import Store
@@ -50,6 +50,9 @@ def bench(
     unscored: Annotated[
         str, typer.Option("--unscored", help="Networks without a score: drop, or rank them worst.")
     ] = "drop",
+    versus: Annotated[
+        str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
+    ] = None,
     store: StorePath = None,
     json: AsJson = False,
 ) -> None:
@@ -63,6 +66,7 @@ def bench(
     if unscored not in ("drop", "worst"):
         raise UserError(f"--unscored takes drop or worst, not {unscored!r}.")
     objectives = parse_objectives(proxy)
+    rival = _rival(versus, objectives)
     batch = data_.load(data, num_classes=classes, size=batch_size, seed=seed)
     task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device)
     targets = [column.strip() for column in target.split(",") if column.strip()]
@@ -76,15 +80,28 @@ def bench(
             seed=seed,
             unscored=unscored,  # type: ignore[arg-type]
             objectives=objectives,
+            versus=rival,
             store=opened,
             progress=lambda done, total: show(done, total, ""),
         )
     if json:
         rows = [{"proxy": row.proxy, "target": row.target, **asdict(row.quality)} for row in outcome.rows]
-        print_json({"results": rows, "data": batch.about, "batch": batch.id, "seconds": outcome.seconds})
+        pairs = [asdict(pair) for pair in outcome.pairs]
+        print_json(
+            {"results": rows, "pairs": pairs, "data": batch.about, "batch": batch.id, "seconds": outcome.seconds}
+        )
         return
     _show(outcome, targets)
     err.print(f"\n{len(outcome.archs)} networks in {outcome.seconds:.1f} s; data: {batch.about}")
+
+
+def _rival(versus: str | None, objectives: list[Objective]) -> Objective | None:
+    if versus is None:
+        return None
+    asked = parse_objectives(versus)
+    if len(asked) != 1 or asked[0] not in objectives:
+        raise UserError(f"--versus takes one of the proxies that are compared, not {versus!r}: name it in --proxy too.")
+    return asked[0]
 
 
 def _show(outcome: BenchOutcome, targets: list[str]) -> None:
@@ -99,9 +116,33 @@ def _show(outcome: BenchOutcome, targets: list[str]) -> None:
             table.add_row(proxy, str(quality[0].n), str(quality[0].unscored or ""), *values)
         out.print(table)
         out.print()
+    if outcome.pairs:
+        _show_pairs(outcome, targets)
     for proxy, quality in _by_proxy(outcome).items():
         for why, times in quality[0].unscored_why.items():
             out.print(f"{proxy}: {times} without a score: {why}", style="dim")
+
+
+def _show_pairs(outcome: BenchOutcome, targets: list[str]) -> None:
+    """Differences of Spearman; bold where the interval leaves 0 out."""
+    table = Table(f"less {outcome.pairs[0].versus}", box=None, pad_edge=False, header_style="dim")
+    for target in targets:
+        table.add_column(target, justify="right", overflow="fold")
+    cells: dict[str, list[Text]] = {}
+    for pair in outcome.pairs:
+        cells.setdefault(pair.proxy, []).append(_difference(pair))
+    for proxy, row in cells.items():
+        table.add_row(proxy, *row)
+    out.print(table)
+    out.print()
+
+
+def _difference(pair: BenchPair) -> Text:
+    found = pair.difference
+    if found is None:
+        return Text(pair.why, "yellow")
+    style = "bold" if found.low > 0 or found.high < 0 else ""
+    return Text.assemble((f"{found.value:+.3f}", style), (f" [{found.low:+.3f}, {found.high:+.3f}]", "dim"))
 
 
 def _by_proxy(outcome: BenchOutcome) -> dict[str, list[ProxyQuality]]:

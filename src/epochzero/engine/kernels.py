@@ -4,7 +4,8 @@ r"""Tangent kernels: inner products of the samples' gradients.
 
 Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
 pass through the whole batch. That is exact for every network; forms that treat samples apart are exact only where no
-layer mixes them. Gradients are kept for a block of parameters at a time, so that memory stays bounded.
+layer mixes them. Gradients are kept for a block of parameters at a time, so that memory stays bounded. On a GPU, which
+one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch import Tensor
 
 ROWS_BYTES = 2 * 2**30
 """the most memory that the gradients of one block of parameters may take"""
+ROWS_TOGETHER = 64
+"""the rows that one batched backward pass takes on a GPU"""
 
 
 def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
@@ -37,8 +40,8 @@ def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
     if not rows.requires_grad:
         return kernel
     for block in _blocks(leaves, len(rows)):
-        jacobian = torch.stack([_gradient(row, block) for row in rows])  # [rows, parameters of the block]
-        kernel += (jacobian @ jacobian.mT).double()
+        jacobian = _batched(rows, block) if rows.is_cuda else torch.stack([_gradient(row, block) for row in rows])
+        kernel += (jacobian @ jacobian.mT).double()  # of [rows, parameters of the block]
     return kernel
 
 
@@ -57,7 +60,14 @@ def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Tensor]]:
         yield block
 
 
-def _gradient(row: Tensor, leaves: list[Tensor]) -> Tensor:
-    found = torch.autograd.grad(row, leaves, retain_graph=True, allow_unused=True)
+def _batched(rows: Tensor, leaves: list[Tensor]) -> Tensor:
+    """The gradients of all rows, many in one backward pass."""
+    one_hot = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+    jacobian: Tensor = torch.func.vmap(lambda row: _gradient(rows, leaves, row), chunk_size=ROWS_TOGETHER)(one_hot)
+    return jacobian
+
+
+def _gradient(of: Tensor, leaves: list[Tensor], along: Tensor | None = None) -> Tensor:
+    found = torch.autograd.grad(of, leaves, along, retain_graph=True, allow_unused=True)
     zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
     return torch.cat([g.flatten() for g in zeros])

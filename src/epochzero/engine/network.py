@@ -15,7 +15,8 @@ from torch import Tensor
 
 from epochzero.engine.failure import PassFailedError
 from epochzero.engine.passes import Layer, Norm, Watch
-from epochzero.plan import Plan, draw, execute, execute_jet
+from epochzero.plan import Plan, execute, execute_jet
+from epochzero.plan.init import draw
 from epochzero.plan.ops.base import Jet
 from epochzero.plan.plan import Node
 from epochzero.types import Origin

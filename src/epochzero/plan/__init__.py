@@ -1,7 +1,7 @@
 """The network as data."""
 
 from epochzero.plan.execute import execute, execute_jet
-from epochzero.plan.init import SCHEMES, draw, generator
+from epochzero.plan.init import SCHEMES, generator
 from epochzero.plan.plan import Builder, Node, Plan
 
-__all__ = ["SCHEMES", "Builder", "Node", "Plan", "draw", "execute", "execute_jet", "generator"]
+__all__ = ["SCHEMES", "Builder", "Node", "Plan", "execute", "execute_jet", "generator"]

@@ -54,7 +54,7 @@ def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[i
     inside = set(nodes)
     sources = dict.fromkeys(s for i in nodes for s in plan.nodes[i].inputs if s not in inside)
     read = {s for i, node in enumerate(plan.nodes) if i not in inside for s in node.inputs}
-    read.add(len(plan.nodes) - 1)
+    read.update(plan.outputs)
     outputs = tuple(i for i in nodes if i in read)
     return tuple(sources), outputs or tuple(nodes[-1:])
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from epochzero.plan.blocks import TIMES, shape_text
@@ -31,7 +32,9 @@ def code(plan: Plan) -> str:
     names: list[str] = []
     for i in plan.inputs:
         names.append("x" if len(plan.inputs) == 1 else _local(checked(plan.nodes[i].name), names))
-    body = Classes(described(plan)).source(names)
+    ours = dict.fromkeys(part for node in plan.nodes for part in node.op.prints)
+    sources = "".join(f"\n\n{inspect.getsource(part)}" for part in ours)
+    body = sources + Classes(described(plan), {part.__name__ for part in ours}).source(names)
     shapes = " and ".join(shape_text(plan.nodes[i].shape, " x ") for i in plan.inputs)
     return (
         f"# {plan.params:,} parameters; {plan.flops:,} multiply-accumulates for an input of {shapes}.\n"
@@ -43,13 +46,15 @@ def code(plan: Plan) -> str:
 
 
 class Call(NamedTuple):
-    """A call with its arguments, each with what stands before it: nothing, or `name=`."""
+    """A call with its arguments, each with what stands before it: nothing, or `name=`; or a list."""
 
     head: str
     args: list[tuple[str, Doc]]
+    brackets: str = "()"
 
     def __str__(self) -> str:
-        return f"{self.head}({', '.join(f'{before}{arg}' for before, arg in self.args)})"
+        inside = ", ".join(f"{before}{arg}" for before, arg in self.args)
+        return f"{self.head}{self.brackets[0]}{inside}{self.brackets[1]}"
 
 
 Doc = str | Call
@@ -62,19 +67,36 @@ def printed(doc: Doc, before: str, after: str = "") -> list[str]:
         return [flat]
     indent = " " * (len(before) - len(before.lstrip()) + 4)
     together = indent + ", ".join(f"{key}{arg}" for key, arg in doc.args)
-    if len(together) <= LINE:
+    is_list = doc.brackets == "[]"
+    if len(together) <= LINE and not is_list:
         inner = [together]
     else:
-        comma = "," if len(doc.args) > 1 else ""
+        comma = "," if len(doc.args) > 1 or is_list else ""
         inner = [row for key, arg in doc.args for row in printed(arg, indent + key, comma)]
-    return [f"{before}{doc.head}(", *inner, f"{indent[4:]}){after}"]
+    return [f"{before}{doc.head}{doc.brackets[0]}", *inner, f"{indent[4:]}{doc.brackets[1]}{after}"]
+
+
+def _broken(line: str) -> list[str]:
+    """A line over as many lines as it needs, where it is a call, or assigns or returns one."""
+    before, value = re.findall(r"^(\s*(?:return |[\w, ]+ = )?)(.*)", line)[0]
+
+    def doc(node: ast.AST) -> Doc:
+        if isinstance(node, ast.Call) and not node.keywords:
+            return Call(text(node.func), [("", doc(arg)) for arg in node.args])
+        return Call("", [("", doc(item)) for item in node.elts], "[]") if isinstance(node, ast.List) else text(node)
+
+    def text(node: ast.AST) -> str:
+        return ast.get_source_segment(value, node) or ""
+
+    return [line] if len(line) <= LINE else printed(doc(ast.parse(value, mode="eval").body), before)
 
 
 class Classes:
     """The classes that a network's blocks need, each once, and their source."""
 
-    def __init__(self, network: Block) -> None:
+    def __init__(self, network: Block, taken: Set[str]) -> None:
         self.network = network
+        self.taken = taken
         self.blocks: dict[Hashable, list[Block]] = {}
         """the blocks of each class, inner blocks first"""
         self._collect(network)
@@ -107,7 +129,7 @@ class Classes:
         name = _camel(said) if said and len(block.labels) <= 2 else ""
         if not name.isidentifier():
             name = _camel(re.sub(r"[\d_]", " ", block.name.rpartition(".")[2])) or "Block"
-        reserved = {*self.names.values(), *dir(builtins), "Network", "Tensor", "OrderedDict"}
+        reserved = {*self.names.values(), *self.taken, *dir(builtins), "Network", "Tensor", "OrderedDict"}
         return _free(name, "", reserved)
 
     def _widths(self, block: Block) -> list[int]:
@@ -146,8 +168,9 @@ class Classes:
             inputs = ["x"] if block.inputs == 1 else [f"x{i}" for i in range(block.inputs)]
         tensors = ", ".join(["Tensor"] * len(block.results))
         result = "Tensor" if len(block.results) == 1 else f"tuple[{tensors}]"
+        result = f"Tensor | {result}" if block.tower else result
         given = ", ".join(["self", *(f"{name}: Tensor" for name in inputs)])
-        body = [INDENT + line for line in _forward(block, inputs)]
+        body = [row for line in _forward(block, inputs) for row in _broken(INDENT + line)]
         return [*head, f"    def forward({given}) -> {result}:", *body]
 
     def _modules(self, block: Block, numbers: Iterator[str]) -> list[str]:
@@ -231,7 +254,10 @@ def _statements(block: Block, inputs: Sequence[str], nested: bool) -> list[str]:
     taken = [*inputs]
     lines: list[str] = []
     last = len(block.parts) - 1 if len(block.results) == 1 else None
+    always = lines
     for at, part in enumerate(block.parts):
+        if block.tower and at == len(block.parts) - block.tower:
+            lines = []
         values = [text[ref] for ref in part.args]
         value = part.expression(values)
         refs = [(at, k) for k in range(part.outputs)]
@@ -245,7 +271,11 @@ def _statements(block: Block, inputs: Sequence[str], nested: bool) -> list[str]:
                 text[ref] = _local(part.path, taken)
                 taken.append(text[ref])
             lines.append(f"{', '.join(text[ref] for ref in refs)} = {value}")
-    return [*lines, f"return {', '.join(text[ref] for ref in block.results)}"]
+    results = [text[ref] for ref in block.results]
+    end = f"return {', '.join(results)}"
+    if not block.tower:
+        return [*lines, end]
+    return [*always, "if self.training:", *("    " + line for line in [*lines, end]), f"return {results[0]}"]
 
 
 def _moves(reader: Part | None, value: str, values: Sequence[str], nested: bool) -> bool:

@@ -70,6 +70,8 @@ class Block:
     """channels (or features) of its first input and its first output"""
     axis: str
     """channels or features"""
+    tower: int = 0
+    """how many of its last parts run in training alone, for its second result"""
 
     @cached_property
     def key(self) -> Hashable:
@@ -80,7 +82,7 @@ class Block:
     def straight(self) -> bool:
         """Each part reads the one before it and nothing else."""
         flows = all(part.args == ((at - 1, 0),) and part.outputs == 1 for at, part in enumerate(self.parts))
-        return flows and self.inputs == 1 and self.results == ((len(self.parts) - 1, 0),)
+        return flows and not self.tower and self.inputs == 1 and self.results == ((len(self.parts) - 1, 0),)
 
     @cached_property
     def chain(self) -> bool:
@@ -113,11 +115,13 @@ def checked(name: str) -> str:
 def described(plan: Plan, name: str = "", home: str = "") -> Block:
     """The block of this name (the whole network for none), whose parameters live under the name `home`."""
     nodes = members(plan, name)
-    sources, outputs = boundary(plan, nodes) if name else (plan.inputs, (len(plan.nodes) - 1,))
+    sources, outputs = boundary(plan, nodes) if name else (plan.inputs, plan.outputs)
     refs: dict[int, Ref] = {source: (-1, k) for k, source in enumerate(sources)}
     parts: list[Part] = []
     borrowed: dict[int, str] = {}
-    for at, unit in enumerate(units(plan, name, opens=lambda unit: _expression_only(plan, unit))):
+    found = units(plan, name, opens=lambda unit: _expression_only(plan, unit))
+    trunk, tower = _split(plan, found) if not name else (found, ())
+    for at, unit in enumerate((*trunk, *tower)):
         here, expected = (f"{outer}.{unit.path}".lstrip(".") for outer in (name, home))
         owner = _owner(plan, unit, here, expected)
         if owner != expected:
@@ -136,7 +140,21 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
         tuple(labels(plan, nodes)),
         (_width(shapes[0]), _width(shapes[1])),
         "channels" if len(shapes[0]) == 3 else "features",
+        len(tower),
     )
+
+
+def _split(plan: Plan, found: Sequence[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    """The parts of a network that always run, and those that run for its auxiliary output alone."""
+    inside = [plan.tower.intersection(unit.nodes) for unit in found]
+    for unit, nodes in zip(found, inside, strict=True):
+        if nodes and len(nodes) < len(unit.nodes):
+            raise UserError(
+                f"{unit.path!r} cannot be printed as code: only a part of it leads to the auxiliary output alone; "
+                "give the auxiliary tower a block of its own."
+            )
+    pairs = list(zip(found, inside, strict=True))
+    return tuple(unit for unit, nodes in pairs if not nodes), tuple(unit for unit, nodes in pairs if nodes)
 
 
 def _expression_only(plan: Plan, unit: Unit) -> bool:

@@ -23,6 +23,7 @@ Colours = tuple[str, str, str]
 LIGHT: dict[str, Colours] = {
     "conv": ("#e3edff", "#3f7cf4", "#173a84"),
     "linear": ("#f0e8ff", "#8b5cf6", "#4a2199"),
+    "attention": ("#fde7f3", "#d6409f", "#7a1554"),
     "pool": ("#dff6ea", "#1fa06c", "#0d4d34"),
     "identity": ("#fff2d4", "#dd9a0b", "#6b4407"),
     "zero": ("#f1f3f6", "#98a2b3", "#5b6575"),
@@ -36,6 +37,7 @@ LIGHT: dict[str, Colours] = {
 DARK: dict[str, Colours] = {
     "conv": ("#172a4f", "#5b93ff", "#cfe0ff"),
     "linear": ("#2c1f4d", "#a98bff", "#e5dcff"),
+    "attention": ("#421a33", "#f07ac0", "#fbd3ea"),
     "pool": ("#103527", "#3cc48d", "#c9f3e0"),
     "identity": ("#3d2f0d", "#e6b040", "#fbe7bb"),
     "zero": ("#22272f", "#788396", "#a5afbf"),

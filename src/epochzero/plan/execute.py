@@ -15,6 +15,24 @@ Watch = Callable[[Node, tuple[Tensor, ...], Tensor], None]
 
 def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
     """The network's output. Values are let go of as soon as nothing needs them."""
+    result = _values(plan.trunk, weights, inputs, watch)[-1]
+    assert result is not None
+    return result
+
+
+def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The output and the auxiliary output of a plan that has one."""
+    assert plan.auxiliary is not None
+    values = _values(plan, weights, inputs)
+    result, auxiliary = values[-1], values[plan.auxiliary]
+    assert result is not None and auxiliary is not None
+    return result, auxiliary
+
+
+def _values(
+    plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None
+) -> list[Tensor | None]:
+    """The nodes' values, as far as something still needs them at the end."""
     values: list[Tensor | None] = [None] * len(plan.nodes)
     for index, value in zip(plan.inputs, inputs, strict=True):
         values[index] = value
@@ -27,13 +45,12 @@ def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor],
             values[i] = output
             for j in plan.last_uses[i]:
                 values[j] = None
-    result = values[-1]
-    assert result is not None
-    return result
+    return values
 
 
 def execute_jet(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Jet]) -> Jet:
     """The output's value, velocity and acceleration, from those of the inputs."""
+    plan = plan.trunk
     jets: list[Jet | None] = [None] * len(plan.nodes)
     for index, jet in zip(plan.inputs, inputs, strict=True):
         jets[index] = jet

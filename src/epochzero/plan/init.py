@@ -9,7 +9,8 @@ architectures that share a named weight start from the same numbers, which makes
     kaiming   N(0, 2/fan_in)                He, Zhang, Ren, Sun 2015
     normal    N(0, 1)
 
-Biases are zero in all but the first. Norms start at scale 1 and shift 0.
+Biases are zero in all but the first. Under every scheme norms start at scale 1 and shift 0, and tables (learnt tokens
+and positions) at N(0, 0.02^2), as those of vision transformers do.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ STANDARD_DEVIATION: dict[str, Callable[[Param], float]] = {
     "kaiming": lambda p: math.sqrt(2 / p.fan_in),
     "normal": lambda p: 1.0,
 }
+TABLE = 0.02
+"""the deviation of tables; the references cut them off at an absolute 2, which is as good as never"""
 SCHEMES = ("default", *STANDARD_DEVIATION)
 
 
@@ -58,6 +61,8 @@ def _drawn(origin: Origin, name: str, param: Param) -> Tensor:
         case "zero":
             return torch.zeros(param.shape)
     empty = torch.empty(param.shape)
+    if param.role == "table":
+        return empty.normal_(0, TABLE, generator=generator(origin.seed, origin.scheme, name))
     if origin.scheme == "default":
         bound = 1 / math.sqrt(param.fan_in)
         return empty.uniform_(-bound, bound, generator=generator(origin.seed, origin.scheme, name))

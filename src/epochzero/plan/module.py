@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from epochzero.plan.execute import execute
+from epochzero.plan.execute import execute, execute_both
 from epochzero.plan.init import draw
 from epochzero.plan.plan import Plan
 from epochzero.types import Origin
@@ -32,6 +32,8 @@ class PlanModule(nn.Module):
         """Parameters and buffers by their names in the plan."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        """The output; in training, with the auxiliary output beside it where the plan has one."""
         plan = self.plan.with_statistics("tracked" if self.training else "running")
-        return execute(plan, self.weights(), inputs)
+        run = execute if plan.auxiliary is None or not self.training else execute_both
+        return run(plan, self.weights(), inputs)

@@ -55,6 +55,8 @@ class Inlined(NamedTuple):
     name: str
     start: int
     """the index of its first node that is no input"""
+    home: str
+    """the name of the block whose parameters it uses: its own, unless it shares those of an earlier one"""
 
     def nodes(self) -> Iterator[Node]:
         prefix, bound, index = f"{self.name}.", iter(self.inputs), self.start
@@ -65,7 +67,7 @@ class Inlined(NamedTuple):
                 continue
             place.append(index)
             index += 1
-            named = tuple([prefix + param for param in params]) if params else ()
+            named = tuple([f"{self.home}.{param}" for param in params]) if params else ()
             yield Node(op, tuple([place[i] for i in sources]), prefix + label, shape, named)
 
 
@@ -75,9 +77,11 @@ class Plan:
 
     pieces: tuple[Node | Inlined, ...]
     flops: int
-    """multiply-accumulates of one forward pass for one sample"""
+    """multiply-accumulates of one forward pass for one sample, without the auxiliary tower"""
     direct_weights: dict[str, Param]
     """parameters and buffers of the pieces that are nodes"""
+    auxiliary: int | None = None
+    """a node whose value is a second output, in training alone"""
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -95,7 +99,7 @@ class Plan:
         """Every parameter and buffer once, by full name."""
         found = dict(self.direct_weights)
         for piece in self.pieces:
-            if isinstance(piece, Inlined):
+            if isinstance(piece, Inlined) and piece.home == piece.name:
                 found.update({f"{piece.name}.{name}": param for name, param in piece.block.weights.items()})
         return found
 
@@ -103,11 +107,49 @@ class Plan:
     def params(self) -> int:
         """How many trainable numbers the network has."""
         direct = sum(param.numel for param in self.direct_weights.values() if param.trainable)
-        return direct + sum(piece.block.params for piece in self.pieces if isinstance(piece, Inlined))
+        blocks = (p for p in self.pieces if isinstance(p, Inlined) and p.home == p.name)
+        return direct + sum(piece.block.params for piece in blocks)
+
+    @cached_property
+    def tower(self) -> frozenset[int]:
+        """The nodes that run for the auxiliary output alone."""
+        if self.auxiliary is None:
+            return frozenset()
+        side = self._needed(self.auxiliary) - self._needed(len(self.nodes) - 1)
+        for i, node in enumerate(self.nodes):
+            if not side.isdisjoint(node.inputs):
+                side.add(i)
+        return frozenset(side)
+
+    def _needed(self, output: int) -> set[int]:
+        found, waiting = {output}, [output]
+        while waiting:
+            new = set(self.nodes[waiting.pop()].inputs) - found
+            found |= new
+            waiting += new
+        return found
+
+    @cached_property
+    def trunk(self) -> Plan:
+        """The network without its auxiliary tower: what is evaluated and scored."""
+        if self.auxiliary is None:
+            return self
+        kept = [i for i in range(len(self.nodes)) if i not in self.tower]
+        place = {i: at for at, i in enumerate(kept)}
+        nodes = tuple(
+            node._replace(inputs=tuple(place[s] for s in node.inputs)) for node in (self.nodes[i] for i in kept)
+        )
+        used = {name for node in nodes for name in node.params}
+        return Plan(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The last node, and the auxiliary one where there is one."""
+        return (len(self.nodes) - 1, *([] if self.auxiliary is None else [self.auxiliary]))
 
     @property
     def input_shape(self) -> Shape:
@@ -130,7 +172,7 @@ class Plan:
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:
         """The weights of convolutions and linear layers, each once, in the order of the network."""
-        named = (node.params[0] for node in self.nodes if node.op.kind in ("conv", "linear"))
+        named = (node.params[0] for node in self.trunk.nodes if node.op.kind in ("conv", "linear"))
         return tuple(dict.fromkeys(named))
 
     @cached_property
@@ -139,7 +181,8 @@ class Plan:
         last = {source: i for i, node in enumerate(self.nodes) for source in node.inputs}
         released: list[list[int]] = [[] for _ in self.nodes]
         for source, user in last.items():
-            released[user].append(source)
+            if source != self.auxiliary:
+                released[user].append(source)
         return tuple(tuple(sources) for sources in released)
 
     @cached_property
@@ -171,7 +214,8 @@ class Plan:
     def _mapped(self, change: Callable[[Node], Node]) -> Plan:
         nodes = tuple(change(node) for node in self.nodes)
         used = {name for node in nodes for name in node.params}
-        return Plan(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
+        weights = {name: p for name, p in self.weights.items() if name in used}
+        return Plan(nodes, self.flops, weights, self.auxiliary)
 
     def module(self, origin: Origin = Origin()) -> PlanModule:
         """An ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
@@ -226,15 +270,22 @@ class Builder:
         self._pieces.append(Node(op, inputs, name, facts.shape, named))
         return self._grown(1, facts.shape)
 
-    def inline(self, block: Plan, *inputs: int, name: str) -> int:
+    def inline(self, block: Plan, *inputs: int, name: str, shares: str | None = None) -> int:
         """Append a whole plan as the block `name`, its inputs bound to these nodes; returns its output's index.
 
-        A block that comes many times is planned once, and copied only when the network is run or drawn.
+        A block that comes many times is planned once, and copied only when the network is run or drawn. With
+        `shares`, it uses the parameters of the block of that name: a siamese network.
         """
         given = tuple(self._shapes[i] for i in inputs)
         if given != block.input_shapes:
             raise ValueError(f"the block {name!r} takes inputs of shapes {block.input_shapes}, not {given}")
-        self._pieces.append(Inlined(block, inputs, name, self._size))
+        if block.auxiliary is not None:
+            raise ValueError(f"the block {name!r} has an auxiliary output of its own, which only a whole network can")
+        if shares is not None:
+            owners = (p for p in self._pieces if isinstance(p, Inlined) and p.name == p.home == shares)
+            if not any(p.block is block or p.block.weights == block.weights for p in owners):
+                raise ValueError(f"the block {name!r} cannot share the parameters of {shares!r}: none here is like it")
+        self._pieces.append(Inlined(block, inputs, name, self._size, shares or name))
         self._flops += block.flops
         return self._grown(block.size - len(given), block.output_shape)
 
@@ -246,6 +297,17 @@ class Builder:
     def shape(self, index: int) -> Shape:
         return self._shapes[index]
 
-    def plan(self) -> Plan:
-        """The finished plan; the node added last is its output."""
-        return Plan(tuple(self._pieces), self._flops, self._weights)
+    def plan(self, auxiliary: int | None = None) -> Plan:
+        """The finished plan; the node added last is its output.
+
+        `auxiliary` is a node whose value `module()` gives beside the output in training. What leads to it alone, the
+        auxiliary tower, is part of `params` and not of `flops`, and never scored.
+        """
+        whole = Plan(tuple(self._pieces), self._flops, self._weights, auxiliary)
+        if auxiliary is None:
+            return whole
+        if auxiliary not in self._shapes or auxiliary == self._size - 1:
+            raise ValueError(f"node {auxiliary} cannot be the auxiliary output: it has to be there, and not the last")
+        nodes = whole.nodes
+        aside = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
+        return replace(whole, flops=self._flops - aside)

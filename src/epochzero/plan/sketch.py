@@ -9,6 +9,7 @@ from itertools import groupby
 
 from epochzero.plan.blocks import (
     TIMES,
+    Size,
     Unit,
     alive,
     boundary,
@@ -21,7 +22,7 @@ from epochzero.plan.blocks import (
 )
 from epochzero.plan.plan import Plan
 
-LOOKS = ("zero", "conv", "linear", "pool", "identity", "activation", "norm")
+LOOKS = ("zero", "attention", "conv", "linear", "pool", "identity", "activation", "norm")
 """a chain looks like the first of these kinds that it holds"""
 LONGEST = 28
 MOST_LABELS = 3
@@ -71,7 +72,7 @@ class Sketch:
 def sketch(plan: Plan, block: str) -> Sketch:
     """The direct parts of a block, or of the whole network for an empty name; what lies within them is folded."""
     nodes = members(plan, block)
-    sources, outputs = boundary(plan, nodes) if block else (plan.inputs, (len(plan.nodes) - 1,))
+    sources, outputs = boundary(plan, nodes) if block else (plan.inputs, plan.outputs)
     live = alive(plan, nodes)
     runs = _runs(plan, units(plan, block), outputs)
     numbered = _numbered(plan, runs)
@@ -91,8 +92,9 @@ def sketch(plan: Plan, block: str) -> Sketch:
     else:
         for k, output in enumerate(outputs):
             links[home[output], len(items)] = output not in live and output not in sources
-            items.append(_end(plan, block, "output" if len(outputs) == 1 else f"output {k + 1}", output))
-    cost = size(plan, nodes)
+            several = "auxiliary" if output == plan.auxiliary else f"output {k + 1}" if block else "output"
+            items.append(_end(plan, block, "output" if len(outputs) == 1 else several, output))
+    cost = size(plan, nodes) if block else Size(plan.params, plan.flops)
     flow = " → ".join(", ".join(shape_text(plan.nodes[i].shape) for i in ends) for ends in (sources, outputs))
     facts = (flow, f"{short(cost.params)} parameters", f"{short(cost.macs)} multiply-accumulates")
     return Sketch(

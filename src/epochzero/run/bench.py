@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import Objective
-from epochzero.errors import UserError
+from epochzero.errors import DegenerateError, UserError
 from epochzero.run.task import Task
-from epochzero.stats import ProxyQuality, Unscored, proxy_quality
+from epochzero.stats import Correlation, ProxyQuality, Unscored, paired_quality, proxy_quality
 from epochzero.store import JSON, Store, manifest
 from epochzero.types import Score
 
@@ -33,10 +34,24 @@ class BenchRow:
 
 
 @dataclass(frozen=True)
+class BenchPair:
+    """By how much one proxy's Spearman exceeds that of another on the same networks."""
+
+    proxy: str
+    versus: str
+    target: str
+    difference: Correlation | None
+    why: str = ""
+    """why there is no difference; empty where there is one"""
+
+
+@dataclass(frozen=True)
 class BenchOutcome:
     """What a benchmark found."""
 
     rows: list[BenchRow]
+    pairs: list[BenchPair]
+    """every other proxy against the one that was named to compare with"""
     archs: list[str]
     scores: dict[str, list[Score]]
     """by proxy, in the order of `archs`"""
@@ -52,6 +67,7 @@ def run_bench(
     seed: int = 0,
     unscored: Unscored = "drop",
     objectives: Sequence[Objective] | None = None,
+    versus: Objective | None = None,
     store: Store,
     progress: Callable[[int, int], None] | None = None,
 ) -> BenchOutcome:
@@ -92,17 +108,29 @@ def run_bench(
         if progress is not None:
             progress(min(first + CHUNK, len(archs)), len(archs))
     objectives = objectives or [Objective((proxy,)) for proxy in task.proxies]
+    merits = {objective.text: _as_scores(objective, scores) for objective in objectives}
+    known = {target: truths[target][chosen] for target in targets}
     rows = [
-        BenchRow(
-            objective.text,
-            target,
-            proxy_quality(_as_scores(objective, scores), truths[target][chosen], True, unscored=unscored, seed=seed),
-        )
-        for objective in objectives
+        BenchRow(name, target, proxy_quality(merit, known[target], True, unscored=unscored, seed=seed))
+        for name, merit in merits.items()
         for target in targets
     ]
+    pairs = [] if versus is None else _pairs(merits, versus.text, known, seed)
     run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in rows})
-    return BenchOutcome(rows, archs, scores, time.perf_counter() - start)
+    return BenchOutcome(rows, pairs, archs, scores, time.perf_counter() - start)
+
+
+def _pairs(
+    merits: Mapping[str, Sequence[Score]], versus: str, known: Mapping[str, NDArray[np.float64]], seed: int
+) -> list[BenchPair]:
+    found = []
+    for name, target in itertools.product((name for name in merits if name != versus), known):
+        try:
+            difference = paired_quality(merits[name], merits[versus], known[target], seed=seed)
+            found.append(BenchPair(name, versus, target, difference))
+        except DegenerateError as error:
+            found.append(BenchPair(name, versus, target, None, str(error)))
+    return found
 
 
 def _as_scores(objective: Objective, scores: Mapping[str, Sequence[Score]]) -> list[Score]:

@@ -1,6 +1,16 @@
-"""Rank correlation with bootstrap intervals, and what it says of a proxy. No torch here."""
+"""Rank correlation with bootstrap intervals, and what it says of a proxy or of two. No torch here."""
 
 from epochzero.stats.correlation import Correlation, kendall, spearman
-from epochzero.stats.quality import ProxyQuality, Unscored, proxy_quality
+from epochzero.stats.paired import paired_difference
+from epochzero.stats.quality import ProxyQuality, Unscored, paired_quality, proxy_quality
 
-__all__ = ["Correlation", "ProxyQuality", "Unscored", "kendall", "proxy_quality", "spearman"]
+__all__ = [
+    "Correlation",
+    "ProxyQuality",
+    "Unscored",
+    "kendall",
+    "paired_difference",
+    "paired_quality",
+    "proxy_quality",
+    "spearman",
+]

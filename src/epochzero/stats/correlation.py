@@ -56,8 +56,8 @@ def spearman(
     seed: int = 0,
 ) -> Correlation:
     """Spearman's rho. Raises `DegenerateError` where none exists: under 3 points, or one side constant."""
-    x, y = _pair(scores, truth)
-    low, high = _interval(spearman_statistic(x, y), len(x), resamples, confidence, seed)
+    x, y = checked_pair(scores, truth)
+    low, high = percentile_interval(spearman_statistic(x, y), len(x), resamples, confidence, seed)
     return Correlation(float(spearmanr(x, y).statistic), low, high, len(x))
 
 
@@ -70,12 +70,12 @@ def kendall(
     seed: int = 0,
 ) -> Correlation:
     """Kendall's tau-b. Raises `DegenerateError` where none exists: under 3 points, or one side constant."""
-    x, y = _pair(scores, truth)
-    low, high = _interval(kendall_statistic(x, y), len(x), resamples, confidence, seed)
+    x, y = checked_pair(scores, truth)
+    low, high = percentile_interval(kendall_statistic(x, y), len(x), resamples, confidence, seed)
     return Correlation(float(kendalltau(x, y).statistic), low, high, len(x))
 
 
-def _pair(scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> tuple[Floats, Floats]:
+def checked_pair(scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> tuple[Floats, Floats]:
     x, y = np.asarray(scores, np.float64), np.asarray(truth, np.float64)
     if x.ndim != 1 or x.shape != y.shape:
         raise UserError(
@@ -93,7 +93,9 @@ def _pair(scores: Sequence[float] | Floats, truth: Sequence[float] | Floats) -> 
     return x, y
 
 
-def _interval(statistic: Statistic, n: int, resamples: int, confidence: float, seed: int) -> tuple[float, float]:
+def percentile_interval(
+    statistic: Statistic, n: int, resamples: int, confidence: float, seed: int
+) -> tuple[float, float]:
     """Percentile interval. Resamples that are constant on one side have no correlation and are left out."""
     if resamples < 1 or not 0 < confidence < 1:
         raise UserError(

@@ -19,7 +19,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats.correlation import Floats, kendall, spearman
+from epochzero.stats.correlation import Correlation, Floats, kendall, spearman
+from epochzero.stats.paired import paired_difference
 from epochzero.types import Score
 
 Unscored = Literal["drop", "worst"]
@@ -68,6 +69,25 @@ def proxy_quality(
     except DegenerateError as error:
         return ProxyQuality(n, missing, tally, None, None, None, None, why=str(error))
     return ProxyQuality(n, missing, tally, rho.value, (rho.low, rho.high), tau.value, (tau.low, tau.high))
+
+
+def paired_quality(
+    first: Sequence[Score],
+    second: Sequence[Score],
+    truth: Sequence[float] | Floats,
+    *,
+    resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Correlation:
+    """By how much the first's Spearman exceeds the second's on the networks that both score, more being better.
+
+    `DegenerateError` where there is no such difference.
+    """
+    both = np.array([_is_scored(a) and _is_scored(b) for a, b in zip(first, second, strict=True)], bool)
+    a, b = (np.array([score.value for score in scores])[both] for scores in (first, second))
+    chosen = np.asarray(truth, np.float64)[both]
+    return paired_difference(a, b, chosen, resamples=resamples, confidence=confidence, seed=seed)
 
 
 def _is_scored(score: Score) -> bool:

@@ -1,21 +1,39 @@
-"""Activations."""
+"""Activations, each with its first two derivatives."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.plan.ops.base import Jet, Op
 from epochzero.types import Shape
 
 
-@dataclass(frozen=True, slots=True)
-class ReLU(Op):
-    """max(x, 0)."""
+class Activation(Op):
+    """A function of each number by itself."""
 
     kind = "activation"
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The function's first and second derivative at x."""
+        raise NotImplementedError
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        value, velocity, acceleration = x[0]
+        slope, bend = self.slopes(value)
+        return self.run((value,), w), slope * velocity, bend * velocity * velocity + slope * acceleration
+
+    def code(self, *inputs: Shape) -> str:
+        return f"nn.{type(self).__name__}()"
+
+
+@dataclass(frozen=True, slots=True)
+class ReLU(Activation):
+    """max(x, 0)."""
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return torch.relu(x[0])
@@ -25,5 +43,76 @@ class ReLU(Op):
         on = (value > 0).to(value.dtype)
         return value * on, velocity * on, acceleration * on
 
-    def code(self, *inputs: Shape) -> str:
-        return "nn.ReLU()"
+
+@dataclass(frozen=True, slots=True)
+class ReLU6(Activation):
+    """min(max(x, 0), 6)."""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.relu6(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return ((x > 0) & (x < 6)).to(x.dtype), torch.zeros_like(x)
+
+
+@dataclass(frozen=True, slots=True)
+class GELU(Activation):
+    """x Phi(x), with Phi the distribution function of N(0, 1). Hendrycks, Gimpel 2016. arXiv:1606.08415"""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.gelu(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        density = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        return torch.special.ndtr(x) + x * density, (2 - x * x) * density
+
+
+@dataclass(frozen=True, slots=True)
+class SiLU(Activation):
+    """x sigmoid(x), also called swish."""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.silu(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        s = torch.sigmoid(x)
+        ds = s * (1 - s)
+        return s + x * ds, ds * (2 + x * (1 - 2 * s))
+
+
+@dataclass(frozen=True, slots=True)
+class Sigmoid(Activation):
+    """1 / (1 + exp(-x))."""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return torch.sigmoid(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        s = torch.sigmoid(x)
+        ds = s * (1 - s)
+        return ds, ds * (1 - 2 * s)
+
+
+@dataclass(frozen=True, slots=True)
+class Tanh(Activation):
+    """(exp(x) - exp(-x)) / (exp(x) + exp(-x))."""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return torch.tanh(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.tanh(x)
+        dy = 1 - y * y
+        return dy, -2 * y * dy
+
+
+@dataclass(frozen=True, slots=True)
+class Hardswish(Activation):
+    """x min(max(x + 3, 0), 6) / 6. Howard et al. 2019. arXiv:1905.02244"""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.hardswish(x[0])
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        between = ((x > -3) & (x < 3)).to(x.dtype)
+        return between * (2 * x + 3) / 6 + (x >= 3), between / 3

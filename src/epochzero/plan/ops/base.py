@@ -1,26 +1,32 @@
 """What every op is: one small frozen class that knows its shape, parameters, cost and how to run.
 
-Axes: B batch, C channels, H W space, F features. Shapes are those of one sample, without the batch axis.
+Axes: B batch, C channels, H W space, F features, N tokens, E their width. Shapes are those of one sample, without
+the batch axis.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from epochzero.types import Shape
 
-Role = Literal["weight", "bias", "one", "zero"]
-"""How a parameter is drawn: `weight` and `bias` by the initialisation scheme, `one` and `zero` as they say."""
+Role = Literal["weight", "bias", "one", "zero", "table"]
+"""How a parameter is drawn: `weight` and `bias` by the initialisation scheme, `one` and `zero` as they say, and
+`table` (tokens and positions that are learnt) as small noise."""
 
-Kind = Literal["conv", "linear", "norm", "activation", "pool", "identity", "zero", ""]
+Kind = Literal["conv", "linear", "norm", "activation", "pool", "attention", "identity", "zero", ""]
 """What counts as a layer. Sums, concatenations and inputs are no layers: their kind is empty."""
 
 Jet = tuple[Tensor, Tensor, Tensor]
 """A value with its first and second derivative along a curve: f(t), f'(t), f''(t)."""
+
+Pair = int | tuple[int, int]
+"""One number for height and width, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,10 @@ class Op:
 
     kind: ClassVar[Kind] = ""
     linear: ClassVar[bool] = False
-    """linear in its inputs, apart from an additive bias that `bias()` names"""
+    """linear in its inputs, apart from an additive bias that `unbiased` leaves out"""
+    prints: ClassVar[tuple[Callable[..., Any], ...]] = ()
+    """functions and classes of our own that `code` and `expression` call: printed with stand-alone code, so they may
+    use `torch`, `nn`, `Tensor` and each other, and nothing else"""
 
     def shape(self, *inputs: Shape) -> Shape:
         """The output's shape for these input shapes; ValueError where they do not fit."""
@@ -78,7 +87,7 @@ class Op:
         return type(self).__name__.lower()
 
     def code(self, *inputs: Shape) -> str:
-        """The `torch.nn` constructor call that makes this op, for printed stand-alone code.
+        """The constructor call of the module that does what this op does, for printed stand-alone code.
 
         Empty where the op is an expression of its inputs: then `expression` says which.
         """
@@ -96,9 +105,34 @@ def spatial(op: Op, shape: Shape) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
+def pair(value: Pair) -> tuple[int, int]:
+    """One number for height and one for width."""
+    return (value, value) if isinstance(value, int) else value
+
+
+def sides(kernel: Pair, stride: Pair) -> str:
+    """A window in a few characters: `3×3 /2`."""
+    down = "" if pair(stride) == (1, 1) else f" /{max(pair(stride))}"
+    return "×".join(map(str, pair(kernel))) + down
+
+
 def windowed(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
     """How many positions a sliding window has."""
     positions = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
     if positions < 1:
         raise ValueError(f"a window of {kernel} does not fit into a map of size {size} with padding {padding}")
     return positions
+
+
+def tokens(op: Op, shape: Shape) -> tuple[int, int]:
+    """Number and width of an input that has to be a row of tokens."""
+    if len(shape) != 2:
+        raise ValueError(f"{op} needs an input of shape (N, E) and got {shape}")
+    return shape[0], shape[1]
+
+
+def product(a: Jet, b: Jet, times: Callable[[Tensor, Tensor], Tensor]) -> Jet:
+    """The jet of something linear in both a and b."""
+    value = times(a[0], b[0])
+    velocity = times(a[1], b[0]) + times(a[0], b[1])
+    return value, velocity, times(a[2], b[0]) + 2 * times(a[1], b[1]) + times(a[0], b[2])

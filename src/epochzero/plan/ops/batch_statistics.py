@@ -51,14 +51,44 @@ class _Forward(Function):
 class _Backward(Function):
     @staticmethod
     def forward(
-        ctx: Any, gy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, eps: float
+        gy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(gy, x, weight, mean, rstd)
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
             gy, x, weight, None, None, mean, rstd, True, eps, [True, True, True]
         )
         return found
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs[:5])
+
+    @staticmethod
+    def vmap(
+        info: Any,  # noqa: ARG004
+        in_dims: tuple[int | None, ...],
+        gy: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        mean: Tensor,
+        rstd: Tensor,
+        eps: float,  # noqa: ARG004
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+        """Many gradients of the same values: rows of a tangent kernel."""
+        if in_dims[0] is None or any(dim is not None for dim in in_dims[1:]):
+            raise NotImplementedError("only gradients of one batch of values are batched")
+        wide = (1, -1) + (1,) * (x.dim() - 2)
+        r = rstd.view(wide)
+        xh = (x - mean.view(wide)) * r  # [B, C, H, W]
+        axes = [1, *range(3, x.dim() + 1)]
+        gy = gy.movedim(in_dims[0], 0)  # [R, B, C, H, W]
+        m = x.numel() // x.shape[1]
+        gb = gy.sum(axes)  # [R, C]
+        gw = (gy * xh).sum(axes)
+        spread = (len(gy), *wide)
+        wr = r if weight is None else r * weight.view(wide)
+        gx = (gy - (gb / m).view(spread)).addcmul_(xh, (gw / m).view(spread), value=-1).mul_(wr)
+        return (gx, gw, gb), (0, 0, 0)
 
     @staticmethod
     @once_differentiable

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op, Param, spatial, windowed
+from epochzero.plan.ops.base import Op, Pair, Param, pair, sides, spatial, windowed
 from epochzero.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Conv(Op):
-    """A 2-D convolution with square kernels."""
+    """A 2-D convolution."""
 
     out_channels: int
-    kernel: int
-    stride: int = 1
-    padding: int = 0
+    kernel: Pair
+    stride: Pair = 1
+    padding: Pair = 0
     dilation: int = 1
     groups: int = 1
     bias: bool = False
@@ -28,22 +28,24 @@ class Conv(Op):
     linear = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        c, h, w = spatial(self, inputs[0])
+        c, *size = spatial(self, inputs[0])
         if c % self.groups or self.out_channels % self.groups:
             raise ValueError(f"{self.groups} groups do not divide {c} and {self.out_channels} channels")
-        window = (self.kernel, self.stride, self.padding, self.dilation)
-        return self.out_channels, windowed(h, *window), windowed(w, *window)
+        windows = zip(size, pair(self.kernel), pair(self.stride), pair(self.padding), strict=True)
+        h, w = (windowed(*window, self.dilation) for window in windows)
+        return self.out_channels, h, w
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         per_group = inputs[0][0] // self.groups
-        fan_in, fan_out = per_group * self.kernel**2, self.out_channels // self.groups * self.kernel**2
-        weight = Param((self.out_channels, per_group, self.kernel, self.kernel), "weight", fan_in, fan_out)
+        window = math.prod(pair(self.kernel))
+        fan_in, fan_out = per_group * window, self.out_channels // self.groups * window
+        weight = Param((self.out_channels, per_group, *pair(self.kernel)), "weight", fan_in, fan_out)
         return {"weight": weight} | (
             {"bias": Param((self.out_channels,), "bias", fan_in, fan_out)} if self.bias else {}
         )
 
     def macs(self, *inputs: Shape) -> int:
-        return math.prod(self.shape(*inputs)) * (inputs[0][0] // self.groups) * self.kernel**2
+        return math.prod(self.shape(*inputs)) * (inputs[0][0] // self.groups) * math.prod(pair(self.kernel))
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None
@@ -53,7 +55,7 @@ class Conv(Op):
         return w[:1]
 
     def label(self) -> str:
-        return f"conv {self.kernel}×{self.kernel}" + (f" /{self.stride}" if self.stride > 1 else "")
+        return f"conv {sides(self.kernel, self.stride)}"
 
     def code(self, *inputs: Shape) -> str:
         extras = [("stride", self.stride, 1), ("padding", self.padding, 0), ("dilation", self.dilation, 1)]

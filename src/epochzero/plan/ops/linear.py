@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch.nn.functional as F
@@ -22,6 +23,8 @@ class Linear(Op):
     linear = True
 
     def shape(self, *inputs: Shape) -> Shape:
+        if not inputs[0]:
+            raise ValueError(f"{self} needs an input with at least one axis")
         return (*inputs[0][:-1], self.out_features)
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
@@ -31,10 +34,7 @@ class Linear(Op):
         return {"weight": weight} | ({"bias": bias} if self.bias else {})
 
     def macs(self, *inputs: Shape) -> int:
-        rows = 1
-        for size in inputs[0][:-1]:
-            rows *= size
-        return rows * inputs[0][-1] * self.out_features
+        return math.prod(inputs[0]) * self.out_features
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return F.linear(x[0], *w)

@@ -11,38 +11,73 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops.base import Op, spatial, windowed
+from epochzero.plan.ops.base import Jet, Op, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class AvgPool(Op):
-    """The mean over a sliding square window; padding is not counted in the mean."""
+class Window(Op):
+    """A pool over a sliding square window."""
 
     kernel: int
     stride: int
     padding: int = 0
 
     kind = "pool"
-    linear = True
 
     def shape(self, *inputs: Shape) -> Shape:
         c, h, w = spatial(self, inputs[0])
+        if 2 * self.padding > self.kernel:
+            raise ValueError(f"{self} pads by more than half of its window")
         window = (self.kernel, self.stride, self.padding)
         return c, windowed(h, *window), windowed(w, *window)
 
+
+@dataclass(frozen=True, slots=True)
+class MaxPool(Window):
+    """The largest value in a sliding square window; its derivatives are those of that value."""
+
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
-        if centred and x[0].requires_grad:
-            pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
-            return pooled
-        return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=False)
+        return F.max_pool2d(x[0], self.kernel, self.stride, self.padding)
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        window = (self.kernel, self.stride, self.padding)
+        value, place = F.max_pool2d(x[0][0], *window, return_indices=True)  # [B, C, H', W'], of the H*W places
+        velocity, acceleration = (
+            s.flatten(2).gather(2, place.flatten(2)).view(place.shape)  # [B, C, H', W']
+            for s in x[0][1:]
+        )
+        return value, velocity, acceleration
 
     def label(self) -> str:
-        return f"avg pool {self.kernel}×{self.kernel}" + (f" /{self.stride}" if self.stride > 1 else "")
+        return f"max pool {sides(self.kernel, self.stride)}"
 
     def code(self, *inputs: Shape) -> str:
-        padding = f", padding={self.padding}, count_include_pad=False" if self.padding else ""
+        padding = f", padding={self.padding}" if self.padding else ""
+        return f"nn.MaxPool2d({self.kernel}, stride={self.stride}{padding})"
+
+
+@dataclass(frozen=True, slots=True)
+class AvgPool(Window):
+    """The mean over a sliding square window; padding counts as zeros only if `count_padding` says so."""
+
+    count_padding: bool = False
+
+    linear = True
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
+        if centred and not self.count_padding and x[0].requires_grad:
+            pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
+            return pooled
+        return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=self.count_padding)
+
+    def label(self) -> str:
+        return f"avg pool {sides(self.kernel, self.stride)}"
+
+    def code(self, *inputs: Shape) -> str:
+        counted = "" if self.count_padding else ", count_include_pad=False"
+        padding = f", padding={self.padding}{counted}" if self.padding else ""
         return f"nn.AvgPool2d({self.kernel}, stride={self.stride}{padding})"
 
 
@@ -64,13 +99,22 @@ class _Box(Function):
     """The mean over a centred window, zeros beyond the border: its own transpose, so its own derivative."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kernel: int) -> Tensor:
-        ctx.kernel = kernel
+    def forward(x: Tensor, kernel: int) -> Tensor:
         return F.avg_pool2d(x, kernel, 1, kernel // 2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004
+        ctx.kernel = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return _Box.apply(gradient, ctx.kernel), None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, kernel: int) -> tuple[Tensor, int]:  # noqa: ARG004
+        rows = x.movedim(in_dims[0], 0)  # [R, B, C, H, W]
+        pooled: Tensor = _Box.apply(rows.flatten(0, 1), kernel)  # type: ignore[no-untyped-call]
+        return pooled.view(rows.shape), 0
 
 
 @lru_cache(maxsize=64)
@@ -82,19 +126,47 @@ def _spread(kernel: int, height: int, width: int, dtype: torch.dtype, device: to
 
 @dataclass(frozen=True, slots=True)
 class GlobalAvgPool(Op):
-    """The mean over space: one number for each channel."""
+    """The mean over space: one number for each channel; with `keep`, as a map of size 1 (for gates)."""
+
+    keep: bool = False
 
     kind = "pool"
     linear = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        return (spatial(self, inputs[0])[0],)
+        channels = spatial(self, inputs[0])[0]
+        return (channels, 1, 1) if self.keep else (channels,)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return x[0].mean((2, 3))
+        return x[0].mean((2, 3), keepdim=self.keep)
 
     def label(self) -> str:
         return "global pool"
 
     def expression(self, *names: str) -> str:
-        return f"{names[0]}.mean((2, 3))"
+        return f"{names[0]}.mean((2, 3){', keepdim=True' if self.keep else ''})"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMean(Op):
+    """The mean over tokens, from the one numbered `start` on: with 1, a class token in front is left out."""
+
+    start: int = 0
+
+    kind = "pool"
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        n, e = tokens(self, inputs[0])
+        if not 0 <= self.start < n:
+            raise ValueError(f"{self} leaves none of {n} tokens")
+        return (e,)
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0][:, self.start :].mean(1)
+
+    def label(self) -> str:
+        return "mean of tokens"
+
+    def expression(self, *names: str) -> str:
+        return f"{names[0]}[:, {self.start}:].mean(1)" if self.start else f"{names[0]}.mean(1)"

@@ -1,13 +1,15 @@
-"""Ops without parameters that only wire: inputs, sums, skips and cut edges."""
+"""Ops without parameters that only wire: inputs, sums and products, skips and cut edges, joining and cutting."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.base import Jet, Op, product, spatial
 from epochzero.types import Shape
 
 
@@ -46,6 +48,162 @@ class Add(Op):
 
 
 @dataclass(frozen=True, slots=True)
+class Multiply(Op):
+    """The product of two maps; the second may be a gate (C, 1, 1), one factor for each channel of the first."""
+
+    def shape(self, *inputs: Shape) -> Shape:
+        first, gate = inputs
+        if gate not in (first, (*first[:1], 1, 1)) or len(gate) != len(first):
+            raise ValueError(f"cannot multiply a map of shape {first} by one of shape {gate}")
+        return first
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0] * x[1]
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        return product(x[0], x[1], torch.mul)
+
+    def label(self) -> str:
+        return "×"
+
+    def expression(self, *names: str) -> str:
+        return " * ".join(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Op):
+    """Its inputs side by side along an axis of one sample: 0 for channels, or for tokens; -1 for their features."""
+
+    axis: int = 0
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        first = inputs[0]
+        if not -len(first) <= self.axis < len(first):
+            raise ValueError(f"{self} needs inputs that have that axis and got {first}")
+        at = self.axis % len(first)
+        if len({(len(shape), shape[:at], shape[at + 1 :]) for shape in inputs}) != 1:
+            raise ValueError(f"cannot join maps of shapes {inputs} along axis {at}")
+        return (*first[:at], sum(shape[at] for shape in inputs), *first[at + 1 :])
+
+    @property
+    def _dim(self) -> int:
+        return self.axis + 1 if self.axis >= 0 else self.axis
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return torch.cat(x, self._dim)
+
+    def expression(self, *names: str) -> str:
+        return f"torch.cat([{', '.join(names)}], {self._dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow(Op):
+    """The first `size` channels (of an image), tokens or features: those of the first axis."""
+
+    size: int
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if not inputs[0] or not 0 < self.size <= inputs[0][0]:
+            raise ValueError(f"cannot keep {self.size} channels of an input of shape {inputs[0]}")
+        return (self.size, *inputs[0][1:])
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0][:, : self.size]
+
+    def label(self) -> str:
+        return f"first {self.size}"
+
+    def expression(self, *names: str) -> str:
+        return f"{names[0]}[:, :{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Pick(Op):
+    """One of several: the tile, or the token, of this number along the first axis, which goes away."""
+
+    index: int
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len(inputs[0]) < 2 or not 0 <= self.index < inputs[0][0]:
+            raise ValueError(f"an input of shape {inputs[0]} has no part number {self.index}")
+        return inputs[0][1:]
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0][:, self.index]
+
+    def label(self) -> str:
+        return f"no. {self.index}"
+
+    def expression(self, *names: str) -> str:
+        return f"{names[0]}[:, {self.index}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles(Op):
+    """An image cut into `grid` x `grid` tiles, row by row: (C, H, W) becomes (grid^2, C, H/grid, W/grid)."""
+
+    grid: int
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        c, h, w = spatial(self, inputs[0])
+        if h % self.grid or w % self.grid:
+            raise ValueError(f"an image of {h}×{w} cannot be cut into {self.grid}×{self.grid} equal tiles")
+        return self.grid**2, c, h // self.grid, w // self.grid
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        rows = torch.stack(x[0].chunk(self.grid, 2), 1)  # [B, grid, C, h, W]
+        return torch.stack(rows.chunk(self.grid, 4), 2).flatten(1, 2)
+
+    def expression(self, *names: str) -> str:
+        rows = f"torch.stack({names[0]}.chunk({self.grid}, 2), 1)"
+        return f"torch.stack({rows}.chunk({self.grid}, 4), 2).flatten(1, 2)"
+
+
+@dataclass(frozen=True, slots=True)
+class Shift(Op):
+    """The image moved by one place up and to the left, zeros after it.
+
+    A 1×1 convolution of stride 2 of this sees what one of the image misses (FactorizedReduce). For even sizes that
+    is the same as cutting off the first row and column; odd sizes work too.
+    """
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return spatial(self, inputs[0])
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.pad(x[0], (-1, 1, -1, 1))
+
+    def expression(self, *names: str) -> str:
+        return f"nn.functional.pad({names[0]}, (-1, 1, -1, 1))"
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten(Op):
+    """All numbers of a sample in one row."""
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (math.prod(inputs[0]),)
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0].flatten(1)
+
+    def expression(self, *names: str) -> str:
+        return f"{names[0]}.flatten(1)"
+
+
+@dataclass(frozen=True, slots=True)
 class Identity(Op):
     """A skip connection."""
 
@@ -64,13 +222,29 @@ class Identity(Op):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Op):
-    """A cut edge: zeros of the input's shape, on which nothing depends."""
+    """A cut edge: zeros on which nothing depends, of the input's shape or, for images, of another width or stride."""
+
+    channels: int | None = None
+    stride: int = 1
 
     kind = "zero"
     linear = True
 
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.channels is None and self.stride == 1:
+            return inputs[0]
+        c, h, w = spatial(self, inputs[0])
+        return self.channels or c, -(-h // self.stride), -(-w // self.stride)
+
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return torch.zeros_like(x[0])
+        if self.channels is None and self.stride == 1:
+            return torch.zeros_like(x[0])
+        b, *size = x[0].shape
+        return x[0].new_zeros(b, *self.shape(tuple(size)))
 
     def expression(self, *names: str) -> str:
-        return f"torch.zeros_like({names[0]})"
+        x = names[0]
+        thinned = f", ::{self.stride}, ::{self.stride}" if self.stride > 1 else ""
+        if self.channels is not None:
+            return f"torch.zeros_like({x}[:, :1{thinned}].expand(-1, {self.channels}, -1, -1))"
+        return f"torch.zeros_like({x}[:, :{thinned}])" if thinned else f"torch.zeros_like({x})"

@@ -1,0 +1,183 @@
+r"""Self-attention from queries, keys and values side by side in one row, as one linear layer gives them.
+
+For each head, with q, k, v of shape (N, D) and rows i, j of it:
+
+    a_ij = softmax_j (q_i . k_j + q_i . K_ij) / sqrt(D)
+    y_i  = sum_j a_ij (v_j + V_ij)
+
+Without relative positions K and V are zero. With them, the tokens after the first stand in a square grid, and K_ij is
+the sum of two rows of learnt tables, one for how many lines j is below i and one for how many columns it is to the
+right, both cut off at a largest distance. Row 0 of each table is for pairs with the class token, which comes first.
+V_ij has tables of its own. All heads share them.
+
+Vaswani et al. Attention is all you need. NeurIPS 2017. arXiv:1706.03762
+Shaw, Uszkoreit, Vaswani. Self-attention with relative position representations. NAACL 2018. arXiv:1803.02155
+Chen, Peng, Fu, Ling. AutoFormer: searching transformers for visual recognition. ICCV 2021. arXiv:2107.00651
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from epochzero.plan.ops.base import Jet, Op, Param, product, tokens
+from epochzero.types import Shape
+
+
+def split_heads(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, scaled by 1/sqrt(D), keys and values of each head."""
+    q, k, v = qkv.reshape(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [B, heads, N, D]
+    return q * q.shape[3] ** -0.5, k, v
+
+
+def join_heads(y: Tensor) -> Tensor:
+    """What the heads say, side by side."""
+    return y.transpose(1, 2).flatten(2)  # [B, N, heads * D]
+
+
+def relative_vectors(count: int, farthest: int, vertical: Tensor, horizontal: Tensor) -> Tensor:
+    """For each pair of tokens, the vector of where the second stands as seen from the first."""
+    side = int((count - 1) ** 0.5)
+    places = torch.arange(count - 1, device=vertical.device)
+    found = []
+    for table, place in ((vertical, places // side), (horizontal, places % side)):
+        away = (place - place[:, None]).clamp(-farthest, farthest) + farthest + 1  # [N - 1, N - 1]
+        found.append(table[nn.functional.pad(away, (1, 0, 1, 0))])  # [N, N, D]
+    return found[0] + found[1]
+
+
+def attend(qkv: Tensor, heads: int) -> Tensor:
+    """Attention of tokens to each other."""
+    q, k, v = split_heads(qkv, heads)
+    return join_heads((q @ k.mT).softmax(-1) @ v)
+
+
+def attend_relatively(qkv: Tensor, heads: int, keys: Tensor, values: Tensor) -> Tensor:
+    """The same with a key and a value for each pair of tokens."""
+    q, k, v = split_heads(qkv, heads)
+    weight = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, keys)).softmax(-1)  # [B, heads, N, N]
+    return join_heads(weight @ v + torch.einsum("bhij,ijd->bhid", weight, values))
+
+
+class SelfAttention(nn.Module):
+    """Attention of tokens to each other, from queries, keys and values side by side."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, qkv: Tensor) -> Tensor:
+        return attend(qkv, self.heads)
+
+
+class RelativeSelfAttention(nn.Module):
+    """The same with learnt vectors for where one token stands as seen from another."""
+
+    def __init__(self, heads: int, width: int, farthest: int) -> None:
+        super().__init__()
+        self.heads, self.farthest = heads, farthest
+        self.key_vertical = nn.Parameter(torch.randn(2 * farthest + 2, width) * 0.02)
+        self.key_horizontal = nn.Parameter(torch.randn(2 * farthest + 2, width) * 0.02)
+        self.value_vertical = nn.Parameter(torch.randn(2 * farthest + 2, width) * 0.02)
+        self.value_horizontal = nn.Parameter(torch.randn(2 * farthest + 2, width) * 0.02)
+
+    def forward(self, qkv: Tensor) -> Tensor:
+        count = qkv.shape[1]
+        keys = relative_vectors(count, self.farthest, self.key_vertical, self.key_horizontal)
+        values = relative_vectors(count, self.farthest, self.value_vertical, self.value_horizontal)
+        return attend_relatively(qkv, self.heads, keys, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(Op):
+    """Self-attention: (N, 3 heads D) becomes (N, heads D)."""
+
+    heads: int
+
+    kind = "attention"
+    prints = (split_heads, join_heads, attend, SelfAttention)
+
+    def shape(self, *inputs: Shape) -> Shape:
+        n, e = tokens(self, inputs[0])
+        if e % (3 * self.heads):
+            raise ValueError(f"{e} features are no queries, keys and values of {self.heads} heads")
+        return n, e // 3
+
+    def macs(self, *inputs: Shape) -> int:
+        n, e = inputs[0]
+        return 2 * n * n * (e // 3)
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return attend(x[0], self.heads)
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        q, k, v = zip(*(split_heads(s, self.heads) for s in x[0]), strict=True)
+        weight = softmax_jet(product(q, k, lambda a, b: a @ b.mT))
+        return _joined(product(weight, v, torch.matmul))
+
+    def code(self, *inputs: Shape) -> str:
+        return f"SelfAttention({self.heads})"
+
+
+@dataclass(frozen=True, slots=True)
+class RelativeAttention(Op):
+    """Self-attention with relative positions: (N, 3 heads D) becomes (N, heads D), N = 1 + a square number."""
+
+    heads: int
+    farthest: int = 14
+    """the distance beyond which positions are no longer told apart"""
+
+    kind = "attention"
+    prints = (split_heads, join_heads, attend_relatively, relative_vectors, RelativeSelfAttention)
+
+    def shape(self, *inputs: Shape) -> Shape:
+        n, e = Attention(self.heads).shape(*inputs)
+        if n < 2 or math.isqrt(n - 1) ** 2 != n - 1:
+            raise ValueError(f"{self} needs a class token and a square grid of tokens, and {n} tokens are none")
+        return n, e
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        table = Param((2 * self.farthest + 2, inputs[0][1] // (3 * self.heads)), "table")
+        return dict.fromkeys(("key_vertical", "key_horizontal", "value_vertical", "value_horizontal"), table)
+
+    def macs(self, *inputs: Shape) -> int:
+        return 2 * Attention(self.heads).macs(*inputs)
+
+    def _vectors(self, count: int, w: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        keys, values = (relative_vectors(count, self.farthest, *tables) for tables in (w[:2], w[2:]))
+        return keys, values  # [N, N, D]
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return attend_relatively(x[0], self.heads, *self._vectors(x[0].shape[1], w))
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        q, k, v = zip(*(split_heads(s, self.heads) for s in x[0]), strict=True)
+        keys, values = self._vectors(x[0][0].shape[1], w)
+        beside = [torch.einsum("bhid,ijd->bhij", s, keys) for s in q]
+        near = product(q, k, lambda a, b: a @ b.mT)
+        weight = softmax_jet((near[0] + beside[0], near[1] + beside[1], near[2] + beside[2]))
+        shifted = [torch.einsum("bhij,ijd->bhid", s, values) for s in weight]
+        plain = product(weight, v, torch.matmul)
+        return _joined((plain[0] + shifted[0], plain[1] + shifted[1], plain[2] + shifted[2]))
+
+    def label(self) -> str:
+        return "relative attention"
+
+    def code(self, *inputs: Shape) -> str:
+        return f"RelativeSelfAttention({self.heads}, {inputs[0][1] // (3 * self.heads)}, {self.farthest})"
+
+
+def softmax_jet(x: Jet) -> Jet:
+    """Of softmax over the last axis: p' = p (x' - E x') and p'' = p ((x' - E x')^2 + x'' - E x'' - Var x')."""
+    value, velocity, acceleration = x
+    p = value.softmax(-1)
+    speed = velocity - (p * velocity).sum(-1, keepdim=True)
+    bend = speed * speed + acceleration
+    return p, p * speed, p * (bend - (p * bend).sum(-1, keepdim=True))
+
+
+def _joined(y: Jet) -> Jet:
+    return join_heads(y[0]), join_heads(y[1]), join_heads(y[2])
