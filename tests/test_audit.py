@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ def test_a_module_that_views_its_maps_is_scored_at_any_batch_size() -> None:
             assert score.ok, f"{name} at {size}: {score.why}"
 
 
-def test_hidden_projections_are_said_and_the_rest_is_scored() -> None:
+def test_the_projections_of_attention_are_layers() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -48,10 +49,11 @@ def test_hidden_projections_are_said_and_the_rest_is_scored() -> None:
             out: Tensor = self.head(self.attention(x, x, x)[0].mean(1))
             return out
 
-    scores = ez.score(Net(), "snip,l2_norm,naswot,params", data=pink(size=4))
-    assert scores["naswot"].ok and scores["params"].ok
-    for name in ("snip", "l2_norm"):
-        assert scores[name].status == "failed" and "MultiheadAttention" in scores[name].why
+    net = Net()
+    scores = ez.score(net, "snip,l2_norm,naswot,params", data=pink(size=4))
+    assert all(score.ok for score in scores.values())
+    weights = (net.attention.in_proj_weight, net.attention.out_proj.weight, net.head.weight)
+    assert scores["l2_norm"].value == pytest.approx(sum(w.norm().item() for w in weights), rel=1e-5)
 
 
 def test_only_missing_proxies_are_computed(tmp_path: Path) -> None:

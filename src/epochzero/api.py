@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from epochzero import data as data_
 from epochzero.combine.objective import parse_objective, parse_objectives, single
 from epochzero.data import Batch
+from epochzero.data.packed import Inputs
 from epochzero.engine import Network, PlanNetwork, Proxy, score_network
 from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.outputs import Output
 from epochzero.errors import UserError
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
@@ -23,7 +25,8 @@ from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
 
-Data = Batch | str | Path | Tensor | tuple[Tensor, Tensor]
+Data = Batch | str | Path | Inputs | tuple[Inputs, Tensor | None]
+"""where samples come from, or the inputs themselves; a pair of inputs and labels too"""
 
 
 def space(name: str | Space) -> Space:
@@ -40,23 +43,30 @@ def score(
     *,
     space: str | Space | None = None,
     data: Data = "pink",
+    y: Tensor | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
-    output: Callable[[Any], Tensor] | None = None,
+    output: Output | None = None,
 ) -> dict[str, Score]:
     """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
 
     An architecture's weights are drawn by `init` and `seed`; a module keeps its own, and is left exactly as it was.
-    `output` picks the logits from what a module returns, where that is not a tensor.
+    `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
+    function.
+
+    A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
+    labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
+    inputs, the whole numbers among them stay those of the data; where there are no others, it says why not.
     """
     usable(device)
     asked = _proxies(proxies)
-    batch = _batch(data)
+    batch = _batch(data, y)
     if isinstance(network, nn.Module):
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
+    _check_real(batch)
     found = spaces[space] if isinstance(space, str) else space
     arch = found.parse(network) if isinstance(network, str) else network
     return Task(found, asked, batch, Origin(init, seed), device).score([arch])[0][0]
@@ -104,24 +114,33 @@ def as_network(
     module: nn.Module,
     batch: Batch,
     seed: int = 0,
-    output: Callable[[Any], Tensor] | None = None,
+    output: Output | None = None,
     device: str = "cpu",
 ) -> Network:
     """A module as the engine sees it; one that was made from a plan is run by its plan."""
     if isinstance(module, PlanModule):
+        _check_real(batch)
         return PlanNetwork(module.plan, module.weights(), device)
     return ModuleNetwork(module, batch, seed, output, device)
+
+
+def _check_real(batch: Batch) -> None:
+    """Networks of a space take one tensor of real numbers."""
+    if batch.layout is not None:
+        raise UserError(
+            f"A network of a space takes one input of real numbers, not {batch.layout}: give floats or bytes."
+        )
 
 
 def _proxies(asked: str | Sequence[str]) -> list[Proxy]:
     return single(parse_objectives(asked if isinstance(asked, str) else ",".join(asked)))
 
 
-def _batch(data: Data) -> Batch:
-    if isinstance(data, Batch):
-        return data
-    if isinstance(data, Tensor):
-        return data_.from_tensors(data)
-    if isinstance(data, tuple):
-        return data_.from_tensors(*data)
-    return data_.load(data)
+def _batch(data: Data, y: Tensor | None = None) -> Batch:
+    if isinstance(data, (Batch, str, Path)):
+        if y is not None:
+            raise UserError("Labels y go with inputs that are tensors: this data has its own.")
+        return data if isinstance(data, Batch) else data_.load(data)
+    if y is None and isinstance(data, tuple) and len(data) == 2:
+        return data_.from_tensors(data[0], data[1])
+    return data_.from_tensors(data, y)  # type: ignore[arg-type]

@@ -93,3 +93,4 @@ class Registry(Mapping[str, T], Generic[T]):
 proxies: Registry[Any] = Registry("proxy", "epochzero.proxies")
 spaces: Registry[Any] = Registry("space", "epochzero.spaces")
 searches: Registry[Any] = Registry("search", "epochzero.searches")
+experiments: Registry[Any] = Registry("experiment", "epochzero.experiments")

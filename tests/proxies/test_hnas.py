@@ -52,11 +52,11 @@ METRICS = {
 }
 
 
-def thesis(m: float, kappa: float, mu: float = 0.01, nu: float = 0, t: float = 1) -> float:
+def thesis(m: float, kappa: float, mu: float = 0, nu: float = 0, t: float = 1) -> float:
     return kappa / m + mu * math.pow(abs(m * m - nu), 2 * t)
 
 
-def code(m: float, kappa: float, mu: float = 0.01, nu: float = 0) -> float:
+def code(m: float, kappa: float, mu: float = 0, nu: float = 0) -> float:
     return mu * abs(m**2 - nu**2) + kappa / (m + 1e-6)
 
 
@@ -76,7 +76,7 @@ def test_by_hand() -> None:
     network, batch = linear_net([[1.0, 2.0], [3.0, 4.0]]), batch_of(([[1.0, 0.0], [0.0, 2.0]], [0, 0]))
     m = math.sqrt(2.5)
     for settings, expected in (
-        ("", 4 / m + 0.01 * 2.5**2),
+        ("", 4 / m),
         ("mu=2,nu=3,t=1", 4 / m + 2 * 0.5**2),
         ("mu=2,nu=3,t=1.5", 4 / m + 2 * 0.5**3),
         ("form=code,mu=2,nu=3", 4 / (m + 1e-6) + 2 * 6.5),

@@ -3,58 +3,107 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
+from epochzero.cards import card as card_of
+from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
 from epochzero.cli.options import AsJson
-from epochzero.engine import Proxy
-from epochzero.errors import UnknownNameError
-from epochzero.registry import Registry, near_miss, proxies, searches, spaces
+from epochzero.engine import Proxy, parse_list
+from epochzero.errors import UnknownNameError, UserError
+from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
 
-KINDS: dict[str, Registry[Any]] = {"proxies": proxies, "spaces": spaces, "searches": searches}
+KINDS: dict[str, Registry[Any]] = {
+    "proxies": proxies,
+    "spaces": spaces,
+    "searches": searches,
+    "experiments": experiments,
+}
+COLUMNS = {
+    "proxies": ["name", "paper", "better", "data", "labels", "fwd", "bwd", "layers"],
+    "spaces": ["name", "networks", "about"],
+    "searches": ["name", "options", "about"],
+    "experiments": ["name", "source", "about"],
+}
+"""what the tables show; --json has everything"""
+LEGEND = """
+  fwd, bwd: forward and backward passes at default settings (B: for each sample; L: between blocks).
+  Formula, options, cost, weaknesses and measured correlations: epochzero list proxies --card NAME"""
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches", help="What to list.")],
+    kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
+    card: Annotated[str | None, typer.Option("--card", help="Everything about these proxies, or `all`.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List the proxies, search spaces or searches, each with its facts.
+    """List the proxies, search spaces, searches or experiments, each with its facts.
 
     epochzero list proxies
+
+    epochzero list proxies --card dextr
     """
     if kind not in KINDS:
         hint = near_miss(kind, list(KINDS))
         raise UnknownNameError(f"There is nothing called '{kind}' to list.{hint} Known: {', '.join(KINDS)}.")
+    if card is not None:
+        _show_cards(kind, card, json)
+        return
     registry = KINDS[kind]
     rows = [{"name": name, **_facts(registry[name]), "origin": registry.origins[name]} for name in registry]
     if json:
         print_json({kind: rows})
         return
-    columns = [column for column in rows[0] if column != "origin"]
-    table = Table(*columns, box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in COLUMNS[kind]:
+        justify: Literal["left", "right"] = "right" if column in ("fwd", "bwd", "networks") else "left"
+        table.add_column(column, justify=justify, no_wrap=column == "name")
     for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
+        table.add_row(*(str(row[column]) for column in COLUMNS[kind]))
     out.print(table)
+    if kind == "proxies":
+        out.print(LEGEND, style="dim")
+
+
+def _show_cards(kind: str, asked: str, json: bool) -> None:
+    if kind != "proxies":
+        raise UserError(f"--card is for proxies; write `epochzero list proxies --card {asked}`.")
+    cards = [card_of(proxy) for proxy in (proxies.values() if asked == "all" else parse_list(asked))]
+    if json:
+        print_json({"cards": [asdict(card) for card in cards]})
+        return
+    for place, card in enumerate(cards):
+        if place:
+            out.print("\n")
+        show_card(card)
 
 
 def _facts(member: Any) -> dict[str, Any]:
     if isinstance(member, Proxy):
-        settings = ", ".join(f"{key}={value}" for key, value in member.defaults.items())
+        card = card_of(member)
+        needs = asdict(card.needs)
         return {
-            "better": "higher" if member.higher_is_better else "lower",
-            "labels": "needed" if member.needs_labels else "",
-            "settings": settings,
-            "about": member.summary,
+            "paper": card.paper,
+            "better": card.better,
+            **needs,
+            "labels": "needed" if card.needs.labels else "",
+            "fwd": card.needs.forward_passes,
+            "bwd": card.needs.backward_passes,
+            "settings": ", ".join(f"{option.name}={option.value}" for option in card.options),
+            "about": card.summary,
         }
     if callable(getattr(member, "ask", None)) and inspect.isclass(member):
         keyword = [p for p in inspect.signature(member).parameters.values() if p.kind is p.KEYWORD_ONLY]
         settings = ", ".join(f"{p.name}={p.default}" for p in keyword)
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}
+    about = _first_line(inspect.getmodule(type(member)))
+    if hasattr(member, "source"):
+        return {"source": member.source, "about": about}
     size = f"{member.count():,}" if hasattr(member, "count") else ""
-    return {"networks": size, "about": _first_line(inspect.getmodule(type(member)))}
+    return {"networks": size, "about": about}
 
 
 def _first_line(thing: Any) -> str:

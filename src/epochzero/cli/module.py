@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from epochzero import data as data_
+from epochzero.data import Batch
+from epochzero.data.packed import Inputs
 from epochzero.errors import UserError
 from epochzero.registry import near_miss
 
@@ -19,8 +22,32 @@ LOADED_AS = "epochzero_user_module"
 """in sys.modules, where dataclasses and others look for the module of a class"""
 
 
-def load_module(reference: str) -> nn.Module:
-    """Run the file and call the factory in it; what it returns has to be a module."""
+PARTS = 4
+"""how many batches are made of given inputs at the most: as many as of noise"""
+
+Given = tuple[nn.Module, Inputs | None, Tensor | None]
+"""a module, and the inputs and labels that came with it"""
+
+
+def load_module(reference: str, seed: int) -> Given:
+    """Run the file and call the factory in it: a module, or (module, inputs), or (module, inputs, labels).
+
+    What it draws at random comes from the seed, so that the same command gives the same score.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        found = _made(reference)
+    module, *rest = found if isinstance(found, tuple) and 1 < len(found) <= 3 else (found,)
+    if not isinstance(module, nn.Module):
+        raise UserError(f"'{reference}' gives {type(module).__name__}, not an nn.Module.")
+    inputs, y = (*rest, None, None)[:2]
+    if not isinstance(inputs, (Tensor, tuple, list, Mapping, type(None))) or not isinstance(y, (Tensor, type(None))):
+        raise UserError(f"'{reference}' gives a module with {type(inputs).__name__}, not with tensors.")
+    return module, inputs, y
+
+
+def _made(reference: str) -> Any:
+    """What the name in the file stands for, called where it is a function or class."""
     file, _, name = reference.rpartition(":")
     if not file or not name.isidentifier():
         raise UserError(f"--module takes file.py:factory, not {reference!r}.")
@@ -37,13 +64,19 @@ def load_module(reference: str) -> nn.Module:
     if not hasattr(source, name):
         known = sorted(key for key, value in vars(source).items() if callable(value))
         raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known)}.")
-    module = getattr(source, name)
-    if callable(module) and not isinstance(module, nn.Module):
+    found = getattr(source, name)
+    if callable(found) and not isinstance(found, nn.Module):
         with _blaming(reference):
-            module = module()
-    if not isinstance(module, nn.Module):
-        raise UserError(f"'{reference}' gives {type(module).__name__}, not an nn.Module.")
-    return module
+            found = found()
+    return found
+
+
+def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None) -> Batch:
+    """Up to four batches of that size; a single smaller one where there are fewer samples."""
+    tensors = inputs.values() if isinstance(inputs, Mapping) else (inputs,) if isinstance(inputs, Tensor) else inputs
+    count = min((len(x) for x in tensors if isinstance(x, Tensor) and x.dim()), default=0)
+    size = max(1, min(size, count))
+    return data_.from_tensors(inputs, y, num_classes=classes, parts=max(1, min(PARTS, count // size)), size=size)
 
 
 @contextmanager
@@ -54,26 +87,3 @@ def _blaming(reference: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         said = (str(error).strip() or "no message").splitlines()[0]
         raise UserError(f"'{reference}' raised {type(error).__name__}: {said}") from error
-
-
-def picker(which: str | None) -> Callable[[Any], Tensor] | None:
-    """`--output logits` or `--output 0`: how to take the logits from what a module returns."""
-    if which is None:
-        return None
-
-    def pick(returned: Any) -> Tensor:
-        if isinstance(returned, Tensor):
-            raise UserError("The module's output is a tensor, which has no parts: leave --output out.")
-        try:
-            picked = returned[int(which)] if re.fullmatch(r"-?\d+", which) else _named(returned, which)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            raise UserError(f"The module's output ({type(returned).__name__}) has no part '{which}'.") from None
-        if not isinstance(picked, Tensor):
-            raise UserError(f"Part '{which}' of the module's output is {type(picked).__name__}, not a tensor.")
-        return picked
-
-    return pick
-
-
-def _named(returned: Any, name: str) -> Any:
-    return returned[name] if isinstance(returned, dict) else getattr(returned, name)

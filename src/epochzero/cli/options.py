@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
@@ -79,3 +80,14 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             continue
     return text
+
+
+def made_folder(folder: Path) -> Path:
+    """A folder for results, made where there is none; one that cannot be written says so now, not after the work."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
+    return folder

@@ -9,7 +9,7 @@ import typer
 from epochzero import data as data_
 from epochzero.api import as_network
 from epochzero.cli.console import millions, out, print_json, score_json, score_table
-from epochzero.cli.module import load_module, picker
+from epochzero.cli.module import batch_of, load_module
 from epochzero.cli.options import (
     AsJson,
     BatchSize,
@@ -33,7 +33,9 @@ def score(
     space: Annotated[str | None, typer.Option("--space", help="Space of the architecture.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture, in the space's own text.")] = None,
     module: Annotated[str | None, typer.Option("--module", help="Your network instead: file.py:factory.")] = None,
-    output: Annotated[str | None, typer.Option("--output", help="Which part of its output: a name or index.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", help="Which part of its output: a name or index, or a path heads.0.")
+    ] = None,
     proxy: ProxyNames = "dextr",
     data: DataSource = "pink",
     input_shape: Annotated[str | None, typer.Option("--input-shape", help="Of one sample: 3,224,224.")] = None,
@@ -49,16 +51,25 @@ def score(
     epochzero score --space nb201 --arch '|nor_conv_3x3~0|+|...' --proxy dextr,zico
 
     epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
+
+    The factory returns a module, or brings its own data, whole numbers and several inputs too: (module, inputs) or
+    (module, inputs, labels), with inputs a tensor, a tuple of tensors, or a dictionary of tensors by argument name.
     """
     proxies = single(parse_objectives(proxy))
-    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
     if (module is None) == (arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
     if module is not None and (space is not None or init != "default"):
         raise UserError("A module has no space and keeps its own weights: leave --space and --init out.")
-    if module is not None:
+    own, inputs, y = (None, None, None) if module is None else load_module(module, seed)
+    if inputs is None:
+        batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
+    elif data != "pink" or input_shape is not None:
+        raise UserError(f"'{module}' brings its own inputs: leave --data and --input-shape out.")
+    else:
+        batch = batch_of(inputs, y, batch_size, classes)
+    if own is not None and module is not None:
         usable(device)
-        network = as_network(load_module(module), batch, seed, picker(output), device)
+        network = as_network(own, batch, seed, output, device)
         scores, name = score_network(network, proxies, batch, seed).scores, module
         facts: dict[str, int] = {}
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -22,11 +21,12 @@ from epochzero.cli.options import (
     SpaceName,
     StorePath,
     count,
+    made_folder,
     options,
 )
 from epochzero.combine.objective import parse_objective
 from epochzero.engine import Proxy, parse
-from epochzero.errors import MachineError, UserError
+from epochzero.errors import MachineError
 from epochzero.registry import proxies, spaces
 from epochzero.run.search import Outcome, run_search
 from epochzero.run.task import Task
@@ -68,7 +68,7 @@ def search(
     objective = parse_objective(proxy)
     task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
-    folder = None if out_dir is None else _made(out_dir)
+    folder = None if out_dir is None else made_folder(out_dir)
     with Store.open(store or ":memory:") as opened, progress_bar("search") as show:
 
         def update(outcome: Outcome) -> None:
@@ -156,16 +156,6 @@ def _show(
         err.print(f"scores  {store}")
     if folder is not None:
         err.print(f"winner  {folder}/cell.svg, network.svg, model.py, winner.json")
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass  # a folder that cannot be written says so now, not after the search
-    except OSError as error:
-        raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
-    return folder
 
 
 def _write_winner(folder: Path, outcome: Outcome, report: dict[str, Any]) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from epochzero.errors import DataError, UserError
 from epochzero.types import Shape
+
+if TYPE_CHECKING:
+    from epochzero.data.packed import Layout
 
 Part = tuple[Tensor, Tensor | None]
 """inputs x [B, ...] float32 and labels y [B] int64, if there are any"""
@@ -35,6 +39,8 @@ class Batch:
     """how many parts there are"""
     make_part: Callable[[int], Part] = field(repr=False)
     """makes part 0, 1, ...: a pure function, and one that can be sent to another process"""
+    layout: Layout | None = None
+    """how x, then a table [B, N], is taken apart into a module's inputs, where it is not the only one or not real"""
     _made: dict[int, Part] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, index: int) -> Part:

@@ -4,40 +4,48 @@ from __future__ import annotations
 
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, Part, check_request, digest, shape_text
+from epochzero.data.packed import Inputs, pack
 from epochzero.errors import DataError
 
 
-def from_tensors(x: Tensor, y: Tensor | None = None, *, num_classes: int | None = None, parts: int = 1) -> Batch:
-    """Inputs [N, ...] and, where there are any, labels [N], cut into so many equal parts."""
-    check_request(num_classes, max(len(x), 1), parts, 0)
-    if x.dim() < 2 or len(x) < parts:
-        raise DataError(f"Inputs of shape {list(x.shape)} cannot be cut into {parts} batches of [samples, ...].")
-    if x.is_complex() or not torch.isfinite(x.float()).all():
-        raise DataError("The inputs hold complex, infinite or missing (nan) numbers; give finite real ones.")
-    if y is not None and (y.shape != x.shape[:1] or y.is_floating_point() or y.is_complex()):
-        raise DataError(f"The labels should be {len(x)} whole numbers, one for each input.")
+def from_tensors(
+    x: Inputs, y: Tensor | None = None, *, num_classes: int | None = None, parts: int = 1, size: int | None = None
+) -> Batch:
+    """Inputs [N, ...] and, where there are any, labels [N], cut into so many equal parts.
+
+    Parts have `size` samples, or as many as there are for each. Several inputs are a tuple or a dictionary of tensors.
+    Whole numbers (ids, tokens) stay whole numbers; bytes are images, and become 0 to 1.
+    """
+    inputs, layout = pack(x)
+    check_request(num_classes, max(len(inputs), 1) if size is None else size, parts, 0)
+    if inputs.dim() < 2 or len(inputs) < parts * (size or 1):
+        raise DataError(f"Inputs of shape {list(inputs.shape)} cannot be cut into {parts} batches of [samples, ...].")
+    if y is not None and (y.shape != inputs.shape[:1] or y.is_floating_point() or y.is_complex()):
+        raise DataError(f"The labels should be {len(inputs)} whole numbers, one for each input.")
     classes = num_classes or (DEFAULT_CLASSES if y is None else int(y.max()) + 1)
     if y is not None and not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise DataError(f"The labels run from {int(y.min())} to {int(y.max())}; they should be 0 to {classes - 1}.")
-    inputs = x.detach().cpu().float().contiguous()
-    labels = None if y is None else y.detach().cpu().long().contiguous()
-    size = len(x) // parts
+    size = len(inputs) // parts if size is None else size
+    shape = tuple(inputs.shape[1:])
+    inputs = inputs[: parts * size].contiguous()
+    labels = None if y is None else y[: parts * size].detach().cpu().long().contiguous()
 
-    content = digest(
-        inputs.numpy().tobytes(), b"" if labels is None else labels.numpy().tobytes(), inputs.shape, classes, parts
-    )
+    said = b"" if labels is None else labels.numpy().tobytes()
+    kinds = () if layout is None else (layout,)
+    content = digest(inputs.numpy().tobytes(), said, inputs.shape, classes, parts, *kinds)
     return Batch(
-        id=f"tensors-{shape_text(tuple(x.shape[1:]))}-{classes}c-{size}-{content[:12]}",
-        about=f"given tensors, taken as they are; {'no labels' if y is None else 'labels given'}, {classes} classes.",
-        input_shape=tuple(x.shape[1:]),
+        id=f"tensors-{shape_text(shape)}-{classes}c-{size}-{content[:12]}",
+        about=f"given tensors{'' if layout is None else f' ({layout})'}, taken as they are; "
+        f"{'no labels' if y is None else 'labels given'}, {classes} classes.",
+        input_shape=shape,
         num_classes=classes,
         size=size,
         parts=parts,
         make_part=partial(_part, inputs, labels, size),
+        layout=layout,
     )
 
 

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from epochzero.data import Batch
+from epochzero.engine.circle import circle
 from epochzero.engine.failure import PassFailedError
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Pass
 from epochzero.errors import DataError
 from epochzero.plan import generator
+from epochzero.plan.ops.base import Jet
 from epochzero.types import Origin
 
 NEXT_DRAW = 1_000_003
@@ -35,10 +37,16 @@ def like(weights: Mapping[str, Tensor], run: Pass) -> Tensor:
 
 def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """The pass's inputs and labels."""
-    if run.inputs == "ones":
-        return torch.ones(1, *batch.input_shape, dtype=like.dtype, device=like.device), None
-    if run.inputs == "noise":
-        return _noise(run, batch, seed).to(like), None
+    if run.inputs in ("ones", "noise"):
+        real = movable(batch)
+        if run.inputs == "ones":
+            x = torch.ones(1, *batch.input_shape)
+        else:
+            count = batch.size if run.only is None else run.only[1] - run.only[0]
+            x = torch.randn((count, *batch.input_shape), generator=generator(seed, "noise", run.draw))
+        if real is not None:
+            x = torch.where(real, x, batch.part(0)[0][torch.arange(len(x)) % batch.size])
+        return x.to(like), None
     try:
         x, y = batch.part(run.part)
     except DataError as error:
@@ -50,6 +58,32 @@ def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tenso
     return x.to(like), None if y is None else y.to(like.device)
 
 
-def _noise(run: Pass, batch: Batch, seed: int) -> Tensor:
-    size = (batch.size if run.only is None else run.only[1] - run.only[0], *batch.input_shape)
-    return torch.randn(size, generator=generator(seed, "noise", run.draw))
+def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
+    """Points on a circle with their derivatives; whole numbers stay at those of the first sample, and do not move."""
+    real = movable(batch)
+    shape = batch.input_shape if real is None else (int(real.sum()),)
+    value, velocity, acceleration = circle(shape, run.points, run.radius, seed, run.draw)
+    if real is not None:
+        first = batch.part(0)[0][:1].expand(run.points, -1)  # [points, N]
+        value = first.masked_scatter(real, value)
+        velocity, acceleration = (
+            torch.zeros_like(first).masked_scatter(real, moved) for moved in (velocity, acceleration)
+        )
+    return value.to(like), velocity.to(like), acceleration.to(like)
+
+
+def movable(batch: Batch) -> Tensor | None:
+    """Which columns of the inputs hold real numbers, where some do not; a reason where none does."""
+    if batch.layout is None or (real := batch.layout.real).all():
+        return None
+    if not real.any():
+        raise PassFailedError("the input is whole numbers, which cannot be moved, drawn or differentiated")
+    return real
+
+
+def of_movable(gradients: Tensor | Exception, batch: Batch) -> Tensor:
+    """The input gradients of the columns that hold real numbers."""
+    real = movable(batch)
+    if isinstance(gradients, Exception):
+        raise gradients
+    return gradients if real is None else gradients[:, real.to(gradients.device)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -33,6 +33,10 @@ class Proxy:
     defaults: dict[str, Value]
     settings: dict[str, Value] = field(default_factory=dict)
     """only those that differ from the defaults"""
+    runs: tuple[int, str] = (0, "")
+    """passes that it runs itself on each network that it reads: forward, and backward (L: between each two blocks)"""
+    valid: str = ""
+    """the layers that it is made for, where what it reads does not tell"""
 
     @property
     def text(self) -> str:
@@ -61,14 +65,12 @@ class Proxy:
     @property
     def summary(self) -> str:
         """The first line of what its file says about it."""
-        doc = inspect.getdoc(self.compute) or inspect.getdoc(inspect.getmodule(self.compute)) or ""
-        return doc.split("\n", 1)[0]
+        return (inspect.getdoc(self.compute) or self.explanation).split("\n", 1)[0]
 
     @property
-    def paper(self) -> str:
-        """The last paragraph of its file's docstring: where it comes from."""
-        doc = inspect.getdoc(inspect.getmodule(self.compute)) or ""
-        return " ".join(doc.strip().rsplit("\n\n", 1)[-1].split())
+    def explanation(self) -> str:
+        """What its file says about it: summary, formula, options, weaknesses, paper; see `epochzero.cards`."""
+        return inspect.getdoc(inspect.getmodule(self.compute)) or ""
 
     def merit(self, value: float) -> float:
         """The value turned so that higher is better."""
@@ -84,16 +86,18 @@ class Proxy:
                 raise UnknownNameError(f"The proxy {self.name} has no setting '{key}'.{hint} {has}")
             settings[key] = _converted(self.name, key, value, self.defaults[key])
         changed = {key: value for key, value in settings.items() if value != self.defaults[key]}
-        return Proxy(self.name, self.compute, self.needs_of, self.higher_is_better, self.defaults, changed)
+        return replace(self, settings=changed)
 
 
-def proxy(*, needs: Needs, higher_is_better: bool) -> Callable[[Callable[..., Any]], Proxy]:
+def proxy(
+    *, needs: Needs, higher_is_better: bool, runs: tuple[int, str] = (0, ""), valid: str = ""
+) -> Callable[[Callable[..., Any]], Proxy]:
     """Register a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
 
     def decorate(compute: Callable[..., Tensor | float]) -> Proxy:
         signature = inspect.signature(compute).parameters.values()
         defaults = {p.name: p.default for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
-        made = Proxy(compute.__name__, compute, needs, higher_is_better, defaults)
+        made = Proxy(compute.__name__, compute, needs, higher_is_better, defaults, runs=runs, valid=valid)
         proxies.register(made.name, made, origin=compute.__module__)
         return made
 

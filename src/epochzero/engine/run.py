@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.data import Batch
-from epochzero.engine.circle import circle
 from epochzero.engine.failure import PassFailedError, blaming, or_why
-from epochzero.engine.inputs import like, pass_inputs, pass_weights
+from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.kernels import rows_of, tangent_kernel
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
@@ -56,12 +55,12 @@ def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed:
 
 
 def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch: Batch, seed: int) -> dict[Any, Any]:
-    if wanted & OF_LAYERS and not network.layer_weights:
-        none = DegenerateError("the network has no conv or linear layer")
-        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
     if wanted & OF_LAYERS and network.hides:
         hidden = PassFailedError(network.hides)
         return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, hidden)
+    if wanted & OF_LAYERS and not network.layer_weights:
+        none = DegenerateError("the network has no conv or linear layer")
+        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
     weights = pass_weights(network, run, seed)
     results: dict[Any, Any] = {}
     if "weights" in wanted:
@@ -83,16 +82,17 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
         results |= _run_forward(run, network, weights, x, y, wanted, streams) | streams
+    if "input_gradients" in results:
+        results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results
 
 
 def _run_curve(
     run: Pass, network: Network, weights: Mapping[str, Tensor], batch: Batch, seed: int
 ) -> dict[str, Tensor]:
-    start = circle(batch.input_shape, run.points, run.radius, seed, run.draw)
-    x, v, a = (stream.to(like(weights, run)) for stream in start)
+    curve = pass_curve(run, batch, seed, like(weights, run))
     with torch.no_grad():
-        logits, velocity, acceleration = network.jet((x, v, a), weights, run.norm)
+        logits, velocity, acceleration = network.jet(curve, weights, run.norm)
     _check(logits, run.points)
     return {"logits": logits, "velocity": velocity.flatten(1), "acceleration": acceleration.flatten(1)}
 

@@ -9,10 +9,20 @@ by Kaiming's scheme, inputs from N(0, 1).
     A_l                 = g_in^T g_out / (B H W)       g_out random signs at f_l, g_in what arrives of them at f_{l-1}
     az_trainability     = mean_l  2 - s_l - 1/s_l      s_l the largest singular value of A_l
     complexity          = flops
+    AZ-NAS              = rank(az_expressivity,az_progressivity,az_trainability,flops)
 
-The score of the paper is the sum of the logarithms of the four ranks: `rank(az_expressivity,az_progressivity,
-az_trainability,flops)`. Where a block halves the resolution, the gradient at its input is folded into channels. A block
-that passes gradients through untouched is left out (the published code gives -inf or leaves it out, by copy).
+The score of the paper is the last, the sum of the logarithms of the four ranks. Where a block halves the resolution,
+the gradient at its input is folded into channels. A block that passes gradients through untouched is left out (the
+published code gives -inf or leaves it out, by copy).
+
+Beware: each is a part of AZ-NAS, not AZ-NAS: combine them with `rank`. They need a network whose top level has at least
+two blocks that give feature maps: a module written as one long sequence of layers has none, and no score.
+
+Beware (az_expressivity): a sum over blocks of at most log C each: depth and width raise it.
+
+Beware (az_progressivity): a minimum over blocks: one block decides. The authors leave it out for transformers.
+
+Beware (az_trainability): one backward pass between each pair of blocks; random signs at every block, one draw.
 
 Lee, Ham. AZ-NAS: assembling zero-cost proxies for network architecture search. CVPR 2024. arXiv:2403.19232
 """
@@ -67,7 +77,7 @@ def az_progressivity(trace: Trace) -> Tensor:
     return entropies(trace).diff().min()
 
 
-@proxy(needs=[need(AT_START, "network")], higher_is_better=True)
+@proxy(needs=[need(AT_START, "network")], higher_is_better=True, runs=(1, "L"), valid="blocks")
 def az_trainability(trace: Trace) -> Tensor:
     """AZ-NAS, trainability: whether gradients pass each block without growing or fading."""
     network = trace.network

@@ -5,6 +5,7 @@ r"""Dextr: feature maps that are linearly independent, and an output curve that 
     kappa     = (v.v)^(-3/2) sqrt((v.v)(a.a) - (v.a)^2)
     curvature = log(1 + kappa)                        expressivity
     dextr     = fmi * curvature / (fmi + curvature)   eq. 8, half the harmonic mean
+    dextr_opt = dextr with C_l / n * r_l in fmi       eq. 22; r_l of n random channels of the C_l of the layer
 
 v and a are the velocity and acceleration of all the logits as the input moves around a random circle of radius
 sqrt(N q); kappa is averaged over points spaced evenly on it. The points run as one batch, so that batch norm sees
@@ -12,13 +13,31 @@ the whole curve. Layers are convs, norms, activations, pools, linear layers, ski
 a vector for one sample has a single singular value and is left out.
 
 Singular values come from the Gram matrix in double precision, which gives the same ranks as the SVD in half the
-time. The paper leaves open which layers count, how many points, and q; its code differs from the paper:
-`variant=reference` counts every layer and block (the authors nest their NAS-Bench-201 network deeper, 507 outputs
-against our 408 for six 3x3 convs), draws ten outputs with replacement, and takes one point of a circle of radius 1 on
-64x64 inputs, as a batch of one. `repeats` averages the score over that many samples and circles.
+time. The paper leaves open which layers count, how many points, and q; its code differs from the paper.
 
-`dextr_opt` (eq. 22) takes `channels` random channels of each layer and weighs the layer by how many it has, which
-takes the effect of the number of channels out. Without it, Dextr ranks networks of different widths the wrong way.
+Options:
+    points      how many points on the circle
+    q           its squared radius, divided by the number N of inputs of a sample
+    repeats     averages the score over that many samples and circles
+    variant     paper, or reference for what the authors' code does: it counts every layer and block (the authors nest
+                their NAS-Bench-201 network deeper, 507 outputs against our 408 for six 3x3 convs), draws ten outputs
+                with replacement, and takes one point of a circle of radius 1 on 64x64 inputs, as a batch of one
+    channels    n, how many channels of each layer
+
+Beware (dextr, fmi): the condition number hangs on the number of channels, so networks that differ in width are ranked
+the wrong way: -.63, -.60 and -.67 for Dextr on NATS-Bench-SSS (Dextr's Table 6). Use `dextr_opt` or another score
+there. A skip that a module writes as bare `x` calls nothing and is not counted as a layer.
+
+Beware (dextr): on NAS-Bench-201 we find that the curvature does not add to `fmi`, where the paper's Table 4 says that
+it does. The paper's figure for TransNAS jigsaw is that of the first term alone: its code falls back to it.
+
+Beware (curvature): of the two terms by far the weaker. At a single point with a batch of one, as the authors' code has
+it, the value swings with the circle drawn.
+
+Beware (dextr, curvature, dextr_opt): a network with no path from input to output has no curvature, and no score.
+
+Beware (dextr_opt): made for networks that differ in width; where all have the same, drawing channels adds noise (see
+the correlations measured on NAS-Bench-201).
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value
 decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

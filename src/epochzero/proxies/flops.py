@@ -1,6 +1,14 @@
 """FLOPs: multiply-accumulates of one forward pass for one sample.
 
+    score = sum over operations of their multiply-accumulates
+
 The other baseline that every proxy has to beat.
+
+Beware: it knows what the network costs and nothing of its wiring. Other tools count a multiply-accumulate as two
+operations, or leave some layers out: compare numbers of one tool only. Ranks are hardly touched by that.
+
+Ning, Tang, Li, Zhou, Liang, Yang, Wang. Evaluating efficient performance estimators of neural architectures.
+NeurIPS 2021. arXiv:2008.03064
 """
 
 from __future__ import annotations

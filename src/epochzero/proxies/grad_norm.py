@@ -4,6 +4,10 @@ r"""Gradient norm: how large the loss gradient of the weights of conv and linear
 
 The sum of the layers' norms, not the norm of all gradients together.
 
+Beware: it ranks NAS-Bench-101 the wrong way (-.25) and says nothing on NAS-Bench-301 (-.04, SiGeo's Table 2). Large
+gradients may mean fast learning or an unstable start. It is a norm: compare networks at one batch size and one
+initialisation only.
+
 Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
 """
 

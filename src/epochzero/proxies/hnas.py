@@ -5,14 +5,25 @@ r"""HNAS: one objective for every gradient metric M, from a bound on the general
     form=realizable      1/M                                            corollary 7.1, up to constants
     form=non_realizable  m/2 (1 - rate M^2/m)^(2t) + kappa/M            corollary 7.2, rate = eta/c, m samples
 
-kappa is the condition number of the tangent kernel (`ntk_cond`). M is one of grad, snip, grasp, trace, knas, fisher,
-synflow (its logarithm) and naswot: by default the sums over layers that the experiments ran (ZCN's forms), or, with
-`literal=true`, eqs 7.2 and 7.3 for the first three:
+kappa is the condition number of the tangent kernel (`ntk_cond`). M is by default one of the sums over layers that the
+experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m).
 
-    grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
+    literal:  grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
 
-A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP sees little of a network.
-M_Trace = sqrt(trace/m). mu and nu are what HNAS tunes by Bayesian optimisation.
+Options:
+    metric      M: grad, snip, grasp, trace, knas, fisher, synflow (its logarithm) or naswot
+    form        thesis, code, realizable or non_realizable: which of the formulas above
+    literal     whether grad, snip and grasp are taken as eqs 7.2 and 7.3 write them
+    mu          how much the second term weighs (thesis, code)
+    nu          where it is least (thesis, code)
+    t           half the power in it (thesis, non_realizable); the number of training steps in the corollary
+    rate        eta/c, the learning rate over a constant of the network (non_realizable)
+
+Beware: there are no good defaults of mu and nu: HNAS tunes them by Bayesian optimisation on networks that it trains,
+and the published correlations are those of tuned ones. The default mu = 0 leaves kappa/M; an untuned mu may turn the
+order round (mu = .01, nu = 0 did so on NAS-Bench-201). A metric that is not positive (GraSP may be) or a singular
+kernel leaves no score. A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP
+sees little of a network. With M from NASWOT the bound says next to nothing (.09 and .05, thesis Table 7.12).
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
 boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
@@ -110,7 +121,7 @@ def hnas(
     metric: str = "trace",
     form: str = "thesis",
     literal: bool = False,
-    mu: float = 0.01,
+    mu: float = 0.0,
     nu: float = 0.0,
     t: float = 1.0,
     rate: float = 1.0,

@@ -2,9 +2,13 @@ r"""KNAS: how alike the gradients of different samples are.
 
     score = mean_ij  g_i . g_j          g_i the loss gradient of sample i over everything trainable
 
-The mean of the Gram matrix, as the paper says. The published code computes something else, `variant=reference`:
-samples one at a time, the first eleven parameter tensors with at least 50 numbers, their first 50 coordinates; the
-covariance of each coordinate between the first and the second half of the samples, summed and divided by 2500.
+Options:
+    variant     paper: the mean of the Gram matrix; reference: what the published code computes, samples one at a time,
+                the first eleven parameter tensors with at least 50 numbers, their first 50 coordinates, the covariance
+                of each coordinate between the first and the second half of the samples, summed and divided by 2500
+
+Beware: the mean of all inner products is the squared norm of the mean gradient, so the paper's form is `nasi_trace` by
+another name, which takes one backward pass where this takes one for each sample.
 
 Xu, Zhao, Lin, Gao, Sun, Yang. KNAS: green neural architecture search. ICML 2021. arXiv:2111.13293
 """

@@ -2,8 +2,11 @@ r"""Linear regions: into how many pieces the network's ReLUs cut the samples.
 
     score = sum_i 1 / #{j : c_j = c_i}          c_i the on-off pattern of all ReLUs for sample i: distinct patterns
 
-TE-NAS counts them for crops of 3x3 in a network of one channel, where patterns repeat; on a whole network the samples
-of a batch nearly always differ, and the count says little. Its score is `rank(ntk_cond(of=sum),linear_regions)`.
+TE-NAS counts them for crops of 3x3 in a network of one channel, where patterns repeat. Its score is
+`te_rank(ntk_cond(of=sum),linear_regions)`.
+
+Beware: on a whole network the samples of a batch nearly always differ, so that most networks get the size of the batch
+and tie. It needs ReLUs.
 
 Chen, Gong, Wang. Neural architecture search on ImageNet in four GPU hours. ICLR 2021. arXiv:2102.11535
 """

@@ -1,11 +1,21 @@
 r"""MeCo: how far the channels of each layer are from being copies of each other.
 
-    P_l   = correlation matrix of layer l's channels for one sample, [C, C]
-    score = sum_l lambda_min(P_l)
+    P_l      = correlation matrix of layer l's channels for one sample, [C, C]
+    meco     = sum_l lambda_min(P_l)
+    meco_opt = sum_l C / n * lambda_min(P_l)          P_l of n random channels of the C of the layer
 
-A channel that is constant counts as uncorrelated with itself too (a row of zeros), as in the published code.
-`meco_opt` takes `channels` random channels of each layer and weighs the layer by C / channels; without that, networks
-of different widths are ranked the wrong way. The published code also counts blocks, and reads noise of 64x64.
+A channel that is constant counts as uncorrelated with itself too (a row of zeros), as in the published code, which
+also counts blocks, and reads noise of 64x64.
+
+Options:
+    channels    n, how many channels of each layer
+
+Beware (meco): networks that differ in width are ranked the wrong way: -.79, -.87 and -.86 on NATS-Bench-SSS (Dextr's
+Table 6). Use `meco_opt` or another score there. A layer with as many channels as positions, or more, adds 0,
+whatever it does.
+
+Beware (meco_opt): made for networks that differ in width; where all have the same, drawing channels adds noise (see the
+correlations measured on NAS-Bench-201).
 
 Jiang, Wang, Bie. MeCo: zero-shot NAS with one data and single forward pass via minimum eigenvalue of correlation.
 NeurIPS 2023.

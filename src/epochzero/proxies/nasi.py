@@ -5,6 +5,15 @@ r"""NASI's approximations of the tangent kernel's trace norm.
 
 L_x is the cross-entropy of sample x, the gradient is over everything trainable.
 
+Beware: larger is not better without end. NASI searches under a bound on the trace norm, and its published correlations
+are those of the networks within that bound.
+
+Beware (nasi_trace): gradients of different samples cancel in the mean, so it is the further from the trace norm the
+smaller the batch (Pearson .74 to .86 for batches of 4 to 128, against .88 for the sum: space S1 in the thesis' Table
+6.7).
+
+Beware (nasi_trace_sum): one backward pass for each sample.
+
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817
 """

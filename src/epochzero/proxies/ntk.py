@@ -4,12 +4,22 @@ r"""Neural tangent kernel at initialisation: its trace norm and its condition nu
     ntk_trace = sum_i Theta_ii                        of=outputs: over every logit, eq. 9 of NASI
     ntk_cond  = lambda_max / lambda_min               kappa; lower is better
 
-    of=label      the logit of the sample's class (what HNAS ran)
-    of=sum        the sum of its logits (TE-NAS); needs no labels
-    of=outputs    every logit: as many times the work and memory as there are classes
-
 Exact, also under train-mode batch norm, which couples the samples: one backward pass through the whole batch for each
-row. A kernel whose smallest eigenvalue is rounding has no condition number.
+row.
+
+Options:
+    of          label: the logit of the sample's class (what HNAS ran); sum: the sum of its logits (TE-NAS), which needs
+                no labels; outputs: every logit, as many times the work and memory as there are classes
+    norm        train: batch norms use the batch's statistics; eval: the remembered ones
+
+Beware: one backward pass for each sample, so it costs as many times a gradient score as the batch has samples.
+
+Beware (ntk_trace): larger is not better without end: NASI bounds the trace norm, since beyond some size networks
+generalise worse.
+
+Beware (ntk_cond): a ratio of the largest to the smallest of as many eigenvalues as samples, so it grows with the batch:
+compare networks on one batch only. A kernel whose smallest eigenvalue is rounding has no condition number (the
+published codes then give a huge, a negative or a made-up one).
 
 Jacot, Gabriel, Hongler. Neural tangent kernel. NeurIPS 2018; Shu, Cai, Dai, Ooi, Low. NASI. ICLR 2022.
 arXiv:2109.00817; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535

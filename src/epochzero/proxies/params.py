@@ -1,6 +1,14 @@
 """Params: how many trainable numbers the network has.
 
+    score = sum of numel(w) over everything trainable
+
 The baseline that every other proxy has to beat.
+
+Beware: it knows the network's size and nothing of its wiring. On NAS-Bench-201 it orders networks as `flops` does.
+Where wiring varies more than size, it says less: .37 on NAS-Bench-101 in SiGeo's Table 2.
+
+Ning, Tang, Li, Zhou, Liang, Yang, Wang. Evaluating efficient performance estimators of neural architectures.
+NeurIPS 2021. arXiv:2008.03064
 """
 
 from __future__ import annotations

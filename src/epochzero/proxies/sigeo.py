@@ -4,18 +4,22 @@ r"""SiGeo: steady gradients, a loss that bends strongly at the weights, and a lo
     FR    = 1/k sum_i (theta . grad L(theta; D_i))^2                                         Fisher-Rao norm
 
 mu_m and sigma_m are the mean absolute value and the standard deviation of module m's gradient over k batches, as in
-ZiCo; `form=neuron` takes one norm over all weights in place of a sum over modules. FR runs over everything trainable,
-the loss is that of the last batch, and the weights are the same for every batch: the paper leaves these open.
+ZiCo. FR runs over everything trainable, the loss is that of the last batch, and the weights are the same for every
+batch: the paper leaves these open.
 
-    weights=zero_shot           l = 1, 1, 0      nothing trained yet
-    weights=warm_vision         l = 1, 50, 1     after a warm-up
-    weights=warm_recommender    l = 1, 1, 1      after a warm-up
-    weights=1/50/1              any others
+Options:
+    batches     k, how many batches, at least 2
+    weights     l1, l2, l3: zero_shot (1, 1, 0: nothing trained yet), warm_vision (1, 50, 1: after a warm-up),
+                warm_recommender (1, 1, 1: after a warm-up), or any three numbers as 1/50/1
+    form        module: a sum over modules; neuron: one norm over all weights
 
-A layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: at initialisation FR
-sees the head, layers without a norm, and the norms themselves.
+Beware: a layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: before any
+training FR sees the head, layers without a norm, and the norms themselves. In a first sketch (160 cells of
+NAS-Bench-201) log FR alone ranked the wrong way (-.42), and SiGeo did no better than ZiCo. The presets warm_vision and
+warm_recommender mean something for weights that were trained a little, and nothing for weights just drawn.
 
-SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape. arXiv:2311.13169
+Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
+2023. arXiv:2311.13169
 """
 
 from __future__ import annotations

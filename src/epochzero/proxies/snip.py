@@ -4,6 +4,9 @@ r"""SNIP: how much the loss feels each connection.
 
 which is |dL/dc| for masks c = 1 that multiply the weights.
 
+Beware: it ranks NAS-Bench-101 the wrong way (-.19, SiGeo's Table 2) and so the three spaces of NAS-Bench-1Shot1 (-.49
+to -.79, NASI's Table 3). It says nearly the same as `grad_norm` (Spearman 1.00 on NAS-Bench-201, thesis Table 7.4).
+
 Lee, Ajanthan, Torr. SNIP: single-shot network pruning based on connection sensitivity. ICLR 2019.
 arXiv:1810.02340
 """

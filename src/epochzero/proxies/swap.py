@@ -1,11 +1,21 @@
 r"""SWAP: how many different on-off patterns over the samples the network's neurons show.
 
     A in {0,1}^(neurons x B)      one row for each ReLU output of a feature map: on which samples it is on
-    score = number of distinct rows, averaged over `repeats` draws of N(0, 1) weights
-    swap_reg = score * exp(-(P - mu)^2 / sigma)           P the number of parameters in thousands
+    swap     = number of distinct rows, averaged over draws of N(0, 1) weights
+    swap_reg = swap * exp(-(P - mu)^2 / sigma)           P the number of parameters in thousands
 
-mu and sigma say which size is wanted; the published script's 40 and 40 are for its thin networks of 3 channels. Here
-they are wide around NAS-Bench-201's largest network.
+Options:
+    repeats     how many draws of weights are averaged
+    samples     B, how many samples, at most 62
+    mu          which size is wanted, in thousands of parameters
+    sigma       how wide around it, in squared thousands. The published script's 40 and 40 are for its thin networks of
+                3 channels; the defaults here are wide around NAS-Bench-201's largest network
+
+Beware: at most 2^B patterns exist, so few samples make large networks tie, and large networks have more neurons to show
+patterns with. It needs ReLUs on feature maps: transformers and plain perceptrons have no score.
+
+Beware (swap_reg): with mu and sigma a wish for a size comes in, which can be tuned until the score fits a benchmark.
+The published figures are for the authors' mu and sigma, which are not our defaults.
 
 Peng, Song, Fayek, Ciesielski, Chang. SWAP-NAS: sample-wise activation patterns for ultra-fast NAS. ICLR 2024.
 arXiv:2403.04161

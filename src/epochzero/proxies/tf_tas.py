@@ -1,12 +1,16 @@
 r"""TF-TAS DSS: for transformers, how much attention layers diversify and how strongly signal flows through the rest.
 
     R     = sum of logits      weights replaced by their absolute values, input all ones
-    score = sum over attention weights  ||dR/dW||_* ||W||_*     (nuclear norms)
-          + sum over other linear weights  sum |dR/dW * W|
+    score = log [ sum over attention weights  ||dR/dW||_* ||W||_*          (nuclear norms)
+                + sum over other linear weights  sum |dR/dW * W| ]
 
 Attention weights are those of linear layers that map a width to itself (projections), or to three times itself with
 such a projection next (queries, keys and values together). The form of the paper, on a stand-alone network: in the
 published code the weights are not absolute, and queries, keys and values add nothing. The logarithm is taken.
+
+Beware: for transformers only; a network without such a linear layer has no score. Attention is told by shapes, so a
+square layer of a perceptron passes for it. Where a module runs its projections out of sight, as fused kernels may, the
+score fails and says so. Convolutions (the patch embedding) do not count.
 
 Zhou, Zheng, Wu, Pan, Ji. Training-free transformer architecture search. CVPR 2022. arXiv:2203.12217
 """
@@ -28,7 +32,7 @@ def attends(shape: Shape, following: Shape | None) -> bool:
     return wide == width or (wide == 3 * width and following == (width, width))
 
 
-@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
+@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True, valid="attention, linear")
 def tf_tas(trace: Trace) -> Tensor:
     attention, rest = [], []
     following = [*(w.shape for w in trace.weights[1:]), None]

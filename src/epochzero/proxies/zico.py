@@ -5,6 +5,12 @@ r"""ZiCo: gradients that are large and alike on every batch promise fast and sur
 The standard deviation is the population's (divided by k); weights whose gradient does not vary are left out, and
 so are layers of which nothing is left. The weights are the same for every batch.
 
+Options:
+    batches     k, how many batches are compared, at least 2 (the published code's number; SiGeo takes 4)
+
+Beware: a sum over layers of the logarithm of a sum over weights: it grows with depth and width, whatever the gradients
+do. Published figures disagree: .63 on NAS-Bench-101 in SiGeo's Table 2, .41 in Dextr's Table 1.
+
 Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on gradients. ICLR 2023.
 arXiv:2301.11300
 """

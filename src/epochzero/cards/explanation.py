@@ -1,0 +1,82 @@
+"""The docstring of a proxy's file, taken apart. Paragraphs tell by their form what they are:
+
+the first line                    what the proxy is
+indented                          the formula
+Options:                          then one indented line (or more) for each setting: its name, and what it means
+Beware: / Beware (name, name):    known failure modes, of every proxy of the file or of those named
+the last                          the citation
+any other                         prose
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+INDENT = "    "
+BEWARE = re.compile(r"Beware(?: \(([^)]*)\))?:\s*(.*)", re.DOTALL)
+OPTION = re.compile(rf"{INDENT}(\w+)\s+(\S.*)")
+YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a file says of one of its proxies."""
+
+    formula: str
+    """the lines that define this proxy first, where the file has several"""
+    prose: tuple[str, ...]
+    options: dict[str, str]
+    beware: tuple[str, ...]
+    citation: str
+
+    @property
+    def paper(self) -> str:
+        """`Asthana 2025`: the first author, and the first year in the citation."""
+        author, year = re.match(r"\w+", self.citation), YEAR.search(self.citation)
+        return " ".join(found[0] for found in (author, year) if found)
+
+
+def explain(docstring: str, name: str) -> Explanation:
+    """What a file's docstring says of the proxy of that name."""
+    paragraphs = re.split(r"\n\s*\n", docstring.strip("\n"))[1:]
+    formulas, prose, options, beware = [], [], {}, []
+    citation = ""
+    for paragraph in paragraphs:
+        warning = BEWARE.fullmatch(paragraph)
+        if paragraph.startswith(INDENT):
+            formulas.append(paragraph)
+        elif paragraph.startswith("Options:"):
+            options = _options(paragraph)
+        elif warning:
+            if warning[1] is None or name in re.split(r",\s*", warning[1]):
+                beware.append(_joined(warning[2]))
+        elif paragraph is paragraphs[-1]:
+            citation = _joined(paragraph)
+        else:
+            prose.append(_joined(paragraph))
+    return Explanation(_own_first(formulas, name), tuple(prose), options, tuple(beware), citation)
+
+
+def _joined(paragraph: str) -> str:
+    return " ".join(paragraph.split())
+
+
+def _options(paragraph: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in paragraph.splitlines()[1:]:
+        match = OPTION.fullmatch(line)
+        if match:
+            found[match[1]] = match[2]
+        elif found:
+            found[next(reversed(found))] += f" {line.strip()}"
+    return found
+
+
+def _own_first(formulas: Sequence[str], name: str) -> str:
+    """The formulas; the equation of this proxy moved to the top where it has one of its own."""
+    text = "\n\n".join(formulas)
+    lines = [line.removeprefix(INDENT) for line in text.splitlines()]
+    own = [line for line in lines if re.match(rf"{name}\s+=", line)]
+    return "\n".join(own + [line for line in lines if line not in own])

@@ -1,0 +1,102 @@
+"""The figures behind the cards and behind docs/results.md: tables beside this file.
+
+published.csv    what the papers print, as they print it
+measured.csv     what we measured; written by benchmarks/correlations.py
+costs.csv        how long one network took, each proxy alone; from benchmarks/speed.py
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PUBLISHED, MEASURED, COSTS = (FOLDER / f"{name}.csv" for name in ("published", "measured", "costs"))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A rank correlation that a paper prints."""
+
+    proxy: str
+    space: str
+    target: str
+    """the data that the networks were trained on, or the task"""
+    statistic: str
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rank correlations with 95 % bootstrap intervals, positive where the proxy points the right way as declared."""
+
+    proxy: str
+    space: str
+    data: str
+    """what the proxy looked at"""
+    target: str
+    """the column of the accuracy table"""
+    n: int
+    """networks with a score"""
+    unscored: int
+    spearman: float
+    low: float
+    high: float
+    kendall: float
+    kendall_low: float
+    kendall_high: float
+    seed: int
+    machine: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How long one network took with this proxy alone: the median over some."""
+
+    proxy: str
+    network: str
+    batch: int
+    milliseconds: float
+    machine: str
+    date: str
+
+
+@cache
+def published() -> tuple[Published, ...]:
+    return tuple(Published(**row | {"value": float(row["value"])}) for row in _rows(PUBLISHED))
+
+
+@cache
+def measured() -> tuple[Measured, ...]:
+    return read_measured(MEASURED)
+
+
+def read_measured(path: Path) -> tuple[Measured, ...]:
+    """The figures in a file of the form of measured.csv."""
+    whole, real = ("n", "unscored", "seed"), ("spearman", "low", "high", "kendall", "kendall_low", "kendall_high")
+    numbers = {**dict.fromkeys(whole, int), **dict.fromkeys(real, float)}
+    return tuple(Measured(**row | {key: kind(row[key]) for key, kind in numbers.items()}) for row in _rows(path))
+
+
+@cache
+def costs() -> tuple[Cost, ...]:
+    return tuple(
+        Cost(**row | {"batch": int(row["batch"]), "milliseconds": float(row["milliseconds"])}) for row in _rows(COSTS)
+    )
+
+
+def proxy_of(text: str) -> str:
+    """The name in `zico(batches=4)`."""
+    match = re.match(r"\w+", text)
+    return match[0] if match else ""
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,152 @@
+"""A proxy's card, as people see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import fill, indent
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from epochzero.cards import Card, Demands
+from epochzero.cards.demands import COUNTS
+from epochzero.cli.console import out
+
+WIDEST = 100
+COMMON = ("cifar10", "cifar100", "imagenet16")
+"""the targets that have a column of their own"""
+NORMS = {"train": "on the batch's statistics", "eval": "on the remembered statistics", "off": "taken out"}
+LAYERS = {
+    "every layer": "every layer's output: conv, norm, activation, pool, linear, attention, skip, cut edge",
+    "ReLU": "ReLU",
+    "blocks": "top-level blocks that give feature maps",
+    "conv, linear": "weights of conv and linear layers",
+    "all trainable": "everything trainable, norms and biases too",
+    "own": "its own choice; see above",
+}
+SAID = {True: "yes", False: "no", None: "see above"}
+
+
+def show_card(card: Card) -> None:
+    """Print one card, section by section."""
+    out.print(Text.assemble((card.name, "bold"), "  ", (f"{card.better} is better", "dim")))
+    _paragraph(card.summary)
+    _paragraph(card.citation, style="dim")
+    _heading("Formula")
+    out.print(indent(card.formula, "  "))
+    for paragraph in card.prose:
+        out.print()
+        _paragraph(paragraph)
+    _heading("Options")
+    if not card.options:
+        _paragraph("none")
+    _pairs([(f"{option.name} = {_written(option.value)}", option.meaning) for option in card.options])
+    _heading("Needs")
+    _pairs(list(_needs(card.needs)))
+    _heading("Cost")
+    _pairs(list(_cost(card)))
+    _heading("Beware")
+    for warning in card.beware:
+        _paragraph(f"- {warning[:1].upper()}{warning[1:]}", hanging="  ")
+    _heading("Rank correlation with accuracy")
+    _show_correlations(card)
+
+
+def _needs(needs: Demands) -> Iterator[tuple[str, str]]:
+    yield "data", needs.data
+    yield "labels", SAID[needs.labels]
+    yield "backward passes", SAID[needs.backward]
+    yield "per-sample gradients", SAID[needs.per_sample]
+    yield "second derivatives", SAID[needs.second_derivatives]
+    yield "weights", needs.weights
+    if needs.norms:
+        yield "batch norms", ", ".join(NORMS[norm] for norm in needs.norms.split(", "))
+    yield "layers that count", "; ".join(LAYERS.get(kind, kind) for kind in needs.layers.split("; "))
+
+
+def _cost(card: Card) -> Iterator[tuple[str, str]]:
+    needs = card.needs
+    if needs.forward_passes == "own":
+        yield "passes", "runs its own; see above"
+    else:
+        units = {unit for term in needs.backward_passes.split(" + ") if (unit := term.lstrip("0123456789"))}
+        legend = "".join(f" ({unit}: {COUNTS[unit]})" for unit in sorted(units))
+        carried = "; that of the circle carries two derivatives along" if "circle" in needs.data else ""
+        yield "passes", f"{needs.forward_passes} forward, {needs.backward_passes} backward{legend}{carried}"
+    for row in card.costs:
+        time = f"{row.milliseconds:,g} ms a network"
+        yield "measured", f"{time} ({row.network}, batch {row.batch}, median; {row.machine}; {row.date})"
+    if not card.costs:
+        yield "measured", "not yet"
+
+
+def _show_correlations(card: Card) -> None:
+    if not (card.published or card.measured):
+        _paragraph("None published in the four works, and none measured yet.")
+        return
+    found = _by_source(card)
+    for proxy in dict.fromkeys(proxy for proxy, _, _ in found):
+        if proxy != card.name:
+            _paragraph(proxy)
+        table = Table("space", "", *COMMON, box=None, pad_edge=False, header_style="dim")
+        last = ""
+        for (_, space, source), values in ((key, found[key]) for key in found if key[0] == proxy):
+            other = [f"{target} {value}" for target, value in values.items() if target not in COMMON]
+            table.add_row(space if space != last else "", source, *(other or [values.get(name, "") for name in COMMON]))
+            last = space
+        out.print(Padding(table, (0, 0, 0, 2)))
+    out.print()
+    _paragraph("Spearman's rho, the papers' as they give it; Kendall's tau: --json.", style="dim")
+    if card.measured:
+        where = dict.fromkeys(f"{row.machine}, seed {row.seed}, {row.date}" for row in card.measured)
+        _paragraph(
+            f"Ours is positive where the declared direction is right; 95 % intervals; {'; '.join(where)}.", "dim"
+        )
+
+
+def _by_source(card: Card) -> dict[tuple[str, str, str], dict[str, str]]:
+    """For each proxy, space and source the correlation with each target, ours before the papers'."""
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for ours in card.measured:
+        source = f"ours on {ours.data}, n {ours.n}/{ours.n + ours.unscored}"
+        value = f"{_short(ours.spearman)} [{_short(ours.low)}, {_short(ours.high)}]"
+        found.setdefault((ours.proxy, ours.space, source), {})[ours.target.removesuffix("_test")] = value
+    for theirs in card.published:
+        if theirs.statistic == "spearman":
+            value = _short(theirs.value).removesuffix("0")
+            found.setdefault((theirs.proxy, theirs.space, theirs.source), {})[theirs.target] = value
+    return found
+
+
+def _heading(text: str) -> None:
+    out.print()
+    out.print(Text(text, "bold cyan"))
+
+
+def _paragraph(text: str, style: str = "", hanging: str = "") -> None:
+    wrapped = fill(text, _width() - 2, subsequent_indent=hanging, break_on_hyphens=False)
+    out.print(Text(indent(wrapped, "  "), style))
+
+
+def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and what is said of them, in two columns."""
+    column = max((len(name) for name, _ in pairs), default=0) + 2
+    for name, said in pairs:
+        wrapped = fill(said, _width() - column - 2, break_on_hyphens=False)
+        first, *rest = indent(wrapped, " " * (column + 2)).splitlines()
+        out.print(Text.assemble(("  " + name.ljust(column), "dim"), first.strip()))
+        for line in rest:
+            out.print(Text(line))
+
+
+def _width() -> int:
+    return min(out.width, WIDEST)
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".replace("0.", ".", 1)

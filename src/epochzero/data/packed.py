@@ -1,0 +1,119 @@
+"""Several inputs, or one of whole or complex numbers, side by side in one table of real numbers.
+
+The engine cuts, nudges and follows the inputs of a network as one tensor [B, N]. `Layout` says which columns belong to
+which input, and gives the module each in its own shape and kind. Whole numbers (ids, tokens) and masks stay what they
+are: nothing moves them, and `real` has only the other columns. A complex number is two real ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from epochzero.data.batch import shape_text
+from epochzero.errors import DataError
+from epochzero.types import Shape
+
+Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+"""what a module is called with: one tensor, several in order, or several by name"""
+
+LARGEST = 2**24
+"""whole numbers beyond are not exact in single precision"""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One input: what one sample of it is."""
+
+    name: str
+    """empty where it is given by its place"""
+    shape: Shape
+    dtype: torch.dtype
+    """float32, complex64, int64 or bool"""
+
+    @property
+    def whole(self) -> bool:
+        return self.dtype in (torch.int64, torch.bool)
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.shape) * (2 if self.dtype.is_complex else 1)
+
+    def unpack(self, columns: Tensor) -> Tensor:
+        """The input in its own shape and kind, from its columns [B, width]."""
+        if self.dtype.is_complex:
+            return torch.complex(*columns.reshape(len(columns), *self.shape, 2).unbind(-1))
+        columns = columns.reshape(len(columns), *self.shape)
+        return columns.detach().round().to(self.dtype) if self.whole else columns
+
+    def __str__(self) -> str:
+        kind = {torch.int64: "whole", torch.bool: "true or false", torch.complex64: "complex"}.get(self.dtype, "real")
+        return f"{self.name} {shape_text(self.shape) or 'one'} {kind}".strip()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns of the table are which input."""
+
+    slots: tuple[Slot, ...]
+
+    def unpack(self, table: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+        """The positional and the named arguments of the module."""
+        pieces = torch.split(table, [slot.width for slot in self.slots], 1)  # each [B, width]
+        inputs = [slot.unpack(columns) for slot, columns in zip(self.slots, pieces, strict=True)]
+        if self.slots[0].name:
+            return (), {slot.name: x for slot, x in zip(self.slots, inputs, strict=True)}
+        return tuple(inputs), {}
+
+    @property
+    def real(self) -> Tensor:
+        """[N]: whether a column holds real numbers, which can be moved, and no ids."""
+        return torch.cat([torch.full((slot.width,), not slot.whole) for slot in self.slots])
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.slots))
+
+
+def pack(inputs: Inputs) -> tuple[Tensor, Layout | None]:
+    """One tensor [B, ...] of real numbers, and how to take it apart; a lone real tensor stays as it is.
+
+    Bytes are images: they stand for 0 to 1, as they do in files.
+    """
+    if isinstance(inputs, Tensor):
+        x = _kept(inputs, alone=True)
+        if x.is_floating_point():
+            return x, None
+        named = [("", x)]
+    elif isinstance(inputs, Mapping):
+        named = [(name, _kept(tensor)) for name, tensor in inputs.items()]
+    else:
+        named = [("", _kept(tensor)) for tensor in inputs]
+    lengths = [len(x) for _, x in named]
+    if len(set(lengths)) != 1:
+        raise DataError(f"The inputs should have the same number of samples, and have {lengths}.")
+    slots = [Slot(name, tuple(x.shape[1:]), x.dtype) for name, x in named]
+    columns = [torch.view_as_real(x) if x.is_complex() else x.float() for _, x in named]
+    return torch.cat([x.reshape(len(x), -1) for x in columns], 1), Layout(tuple(slots))  # [B, N]
+
+
+def _kept(tensor: Tensor, alone: bool = False) -> Tensor:
+    """The tensor in the kind that the module gets."""
+    if not isinstance(tensor, Tensor) or tensor.dim() == 0:
+        raise DataError(f"An input should be a tensor [samples, ...], not {type(tensor).__name__}.")
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.uint8:
+        return tensor.float() / 255
+    if tensor.is_complex() or tensor.is_floating_point():
+        kept = tensor.to(torch.complex64 if tensor.is_complex() else torch.float32)
+        if not torch.isfinite(kept).all():
+            raise DataError("The inputs hold infinite or missing (nan) numbers; give finite ones.")
+        return kept
+    if tensor.dtype == torch.bool:
+        return tensor.float() if alone else tensor
+    if tensor.numel() and int(tensor.abs().max()) > LARGEST:
+        raise DataError(f"An input holds a whole number beyond {LARGEST:,}: give smaller ids.")
+    return tensor.long()

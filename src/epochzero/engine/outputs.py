@@ -1,0 +1,68 @@
+"""Which part of what a module returns are its logits."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from epochzero.engine.failure import PassFailedError, blaming
+from epochzero.errors import UserError
+
+Output = str | int | Callable[[Any], Any]
+"""a name, a place, a path of these such as `heads.0.logits`, or a function of what the module returns"""
+
+
+def pick(returned: Any, which: Output | None) -> Tensor:
+    """The logits."""
+    if callable(which):
+        with blaming("output="):
+            returned = which(returned)
+    elif which is not None:
+        returned = _part(returned, str(which))
+    if not isinstance(returned, Tensor):
+        parts = _parts(returned)
+        which_of = f"which of its parts ({', '.join(parts)})" if parts else "which part"
+        raise PassFailedError(
+            f"the module returns {type(returned).__name__}, not a tensor: say {which_of} is meant with output="
+        )
+    return returned
+
+
+def _part(returned: Any, path: str) -> Any:
+    found = returned
+    for step in path.split("."):
+        if isinstance(found, Tensor):
+            raise UserError("The module's output is a tensor, which has no parts: leave --output out.")
+        try:
+            found = found[int(step)] if _is_place(found, step) else _named(found, step)
+        except (KeyError, IndexError, TypeError, AttributeError):
+            has = f": it has {', '.join(_parts(found))}" if _parts(found) else ""
+            raise UserError(f"The module's output ({type(found).__name__}) has no part '{step}'{has}.") from None
+    if not isinstance(found, Tensor):
+        raise UserError(f"Part '{path}' of the module's output is {type(found).__name__}, not a tensor.")
+    return found
+
+
+def _is_place(found: Any, step: str) -> bool:
+    return re.fullmatch(r"-?\d+", step) is not None and not (isinstance(found, Mapping) and step in found)
+
+
+def _named(found: Any, name: str) -> Any:
+    return found[name] if isinstance(found, Mapping) else getattr(found, name)
+
+
+def _parts(returned: Any) -> list[str]:
+    """The names or places of what is in it."""
+    if isinstance(returned, Mapping):
+        return [str(key) for key in returned]
+    if dataclasses.is_dataclass(returned):
+        return [field.name for field in dataclasses.fields(returned)]
+    if isinstance(returned, tuple) and hasattr(returned, "_fields"):
+        return list(returned._fields)
+    if isinstance(returned, (tuple, list)):
+        return [str(place) for place in range(len(returned))]
+    return []
