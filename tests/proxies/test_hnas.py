@@ -208,15 +208,20 @@ def test_literal_forms_differ_from_those_of_the_experiments() -> None:
 
 
 def test_a_metric_that_is_not_positive() -> None:
-    """Weights of 0 have no SNIP; GraSP is below 0 for a layer that no norm follows."""
+    """Weights of 0 have no SNIP."""
     zeros = linear_net([[0.0, 0.0], [0.0, 0.0]])
     batch = batch_of(([[1.0, 0.0], [0.0, 2.0]], [0, 1]))
     for settings in ("metric=snip", "metric=snip,literal=true", "metric=grasp,form=realizable"):
         found = score(zeros, f"hnas({settings})", batch)
         assert found.status == "degenerate"
         assert "positive" in found.why
-    assert value(conv_net(), "grasp", random_batch()) < 0
-    assert score(conv_net(), "hnas(metric=grasp)", random_batch()).status == "degenerate"
+
+
+def test_grasp_counts_by_its_size() -> None:
+    network, batch = conv_net(), random_batch()
+    m = value(network, "grasp", batch)
+    assert m < 0
+    assert value(network, "hnas(metric=grasp,form=realizable)", batch) == pytest.approx(-1 / m, rel=1e-6)
 
 
 def test_a_cut_network() -> None:

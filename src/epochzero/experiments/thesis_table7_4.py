@@ -1,6 +1,7 @@
 r"""Thesis, Table 7.4: how the gradient metrics of a network at initialisation are connected.
 
-    grad, snip, grasp   as `grad_norm`, `snip` and `grasp`: sums over layers, which is what the experiments ran
+    grad, snip, grasp   as `grad_norm`, `snip` and |`grasp`|: sums over layers, which is what the experiments ran;
+                        the published code has grasp signed, the thesis' eq. 7.3 absolute
     trace               sqrt(||Theta||_tr / m), eq. 7.4; Theta the tangent kernel of the labels' logits f
     knas                sqrt |1/m^2 sum_ij grad f(x_i) . grad f(x_j)|, eq. D.11; not the loss gradients of `knas`
     fisher, naswot      as the proxies of that name; synflow without its logarithm, which Pearson's correlation feels
@@ -65,7 +66,8 @@ class ThesisTable74(Connections[Settings]):
             Column("trace", proxies["ntk_trace"], batch, lambda trace: math.sqrt(trace / settings.batch_size)),
             Column("knas", KNAS, batch),
             Column("synflow", proxies["synflow"], batch, math.exp),
-            *(Column(name, proxies[name], batch) for name in ("snip", "grasp", "fisher", "naswot")),
+            Column("grasp", proxies["grasp"], batch, abs),
+            *(Column(name, proxies[name], batch) for name in ("snip", "fisher", "naswot")),
         ]
 
     def pairs(self, settings: Settings) -> Sequence[Pair]:

@@ -6,7 +6,8 @@ r"""HNAS: one objective for every gradient metric M, from a bound on the general
     form=non_realizable  m/2 (1 - rate M^2/m)^(2t) + kappa/M            corollary 7.2, rate = eta/c, m samples
 
 kappa is the condition number of the tangent kernel (`ntk_cond`). M is by default one of the sums over layers that the
-experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m).
+experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m). GraSP counts by
+its absolute value, as in eq. 7.3: so taken, it is connected to the others as the thesis' Table 7.4 says.
 
     literal:  grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
 
@@ -21,8 +22,8 @@ Options:
 
 Beware: there are no good defaults of mu and nu: HNAS tunes them by Bayesian optimisation on networks that it trains,
 and the published correlations are those of tuned ones. The default mu = 0 leaves kappa/M; an untuned mu may turn the
-order round (mu = .01, nu = 0 did so on NAS-Bench-201). A metric that is not positive (GraSP may be) or a singular
-kernel leaves no score. A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP
+order round (mu = .01, nu = 0 did so on NAS-Bench-201). A metric that is not positive or a singular kernel leaves no
+score. A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP
 sees little of a network. With M from NASWOT the bound says next to nothing (.09 and .05, thesis Table 7.12).
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
@@ -148,4 +149,5 @@ def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
     if literal:
         return LITERAL[metric][1](traces[0]).double()
     found = METRICS[metric]
-    return torch.as_tensor(found.compute(traces[0], **found.resolved)).double()
+    value = torch.as_tensor(found.compute(traces[0], **found.resolved)).double()
+    return value.abs() if metric == "grasp" else value
