@@ -10,6 +10,7 @@ from torch import Tensor
 
 from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, kernels, need
 from epochzero.engine.kernels import rows_of, tangent_kernel
+from epochzero.engine.passes import Norm
 from tests.proxies.gradients import gram, rows_together
 from tests.proxies.nets import CONNECTED, Twin, conv_net, cut_net, labels, linear_net, random_batch, score, value
 
@@ -66,6 +67,27 @@ def test_rows_in_one_batched_pass_are_rows_one_by_one(
     leaves = [weights[name] for name in network.trainable]
     slow = torch.stack([kernels._gradient(row, leaves) for row in rows])
     assert torch.allclose(kernels._batched(rows, leaves), slow, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("of", KINDS)
+@pytest.mark.parametrize("norm", ["eval", "off"])
+def test_samples_that_no_layer_mixes_run_alone(of: str, norm: Norm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def whole(trace: Trace) -> float:
+        read: Tensor = getattr(trace, f"kernel_{of}")
+        return float(read.flatten() @ torch.linspace(1, 2, read.numel(), dtype=torch.float64))
+
+    asked = Proxy("whole", whole, [need(Pass(dtype="float64", norm=norm), f"kernel_{of}")], True, {})
+    network, batch = conv_net(), random_batch(size=4)
+    assert not network.mixes_samples(norm)
+    apart = value(network, asked, batch)
+    monkeypatch.setattr(PlanNetwork, "mixes_samples", lambda self, norm: True)
+    assert apart == pytest.approx(value(network, asked, batch), rel=1e-10)
+
+
+def test_only_a_batch_norm_in_training_mixes_samples() -> None:
+    assert conv_net().mixes_samples("train")
+    assert not conv_net().mixes_samples("eval")
+    assert not linear_net([[1.0, 2.0]]).mixes_samples("train")
 
 
 def test_a_block_takes_as_much_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:

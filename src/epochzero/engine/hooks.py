@@ -84,6 +84,10 @@ class ModuleNetwork:
             self.forward(self._sample[:1].to("meta"), weights, "eval")
         return counter.get_total_flops() // 2
 
+    def mixes_samples(self, norm: Norm) -> bool:
+        """A module may do anything with its batch."""
+        return True
+
     @cached_property
     def hides(self) -> str:
         for use in self._uses:

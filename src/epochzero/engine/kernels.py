@@ -3,14 +3,14 @@ r"""Tangent kernels: inner products of the samples' gradients.
     K_ij = <d a_i / d theta, d a_j / d theta>        a_i the loss, a logit, or the sum of logits of sample i
 
 Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
-pass through the whole batch. That is exact for every network; forms that treat samples apart are exact only where no
-layer mixes them. Gradients are kept for a block of parameters at a time, so that memory stays bounded. On a GPU, which
-one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
+pass through the whole batch, which is exact for every network. Where no layer mixes the samples, each of them runs
+alone, at a fraction of the work. Gradients are kept for a block of parameters at a time, so that memory stays bounded.
+On a GPU, which one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -40,9 +40,24 @@ def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
     if not rows.requires_grad:
         return kernel
     for block in _blocks(leaves, len(rows)):
-        jacobian = _batched(rows, block) if rows.is_cuda else torch.stack([_gradient(row, block) for row in rows])
-        kernel += (jacobian @ jacobian.mT).double()  # of [rows, parameters of the block]
+        kernel += _gram(_batched(rows, block) if rows.is_cuda else torch.stack([_gradient(row, block) for row in rows]))
     return kernel
+
+
+def tangent_kernel_apart(rows_of_sample: Callable[[int], Tensor], samples: int, leaves: list[Tensor]) -> Tensor:
+    """The same for a network in which no layer mixes the samples: a run for each of them in place of the batch's."""
+    each = [rows_of_sample(i) for i in range(samples)]
+    rows = sum(len(one) for one in each)
+    kernel = torch.zeros(rows, rows, dtype=torch.float64, device=each[0].device)
+    if not each[0].requires_grad:
+        return kernel
+    for block in _blocks(leaves, rows):
+        kernel += _gram(torch.stack([_gradient(row, block) for one in each for row in one]))
+    return kernel
+
+
+def _gram(jacobian: Tensor) -> Tensor:
+    return (jacobian @ jacobian.mT).double()  # of [rows, parameters of the block]
 
 
 def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Tensor]]:

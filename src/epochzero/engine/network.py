@@ -18,6 +18,7 @@ from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.plan import Plan, execute, execute_jet
 from epochzero.plan.init import draw
 from epochzero.plan.ops.base import Jet
+from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.plan import Node
 from epochzero.types import Origin
 
@@ -43,6 +44,9 @@ class Network(Protocol):
     @property
     def hides(self) -> str:
         """Why some weights of its layers cannot be seen; empty where all can."""
+
+    def mixes_samples(self, norm: Norm) -> bool:
+        """Whether a sample's output may depend on the other samples of its batch."""
 
     @property
     def trainable(self) -> tuple[str, ...]:
@@ -109,6 +113,9 @@ class PlanNetwork:
         return {name: tensor.detach().to(self._device) for name, tensor in found.items()}
 
     hides = ""
+
+    def mixes_samples(self, norm: Norm) -> bool:
+        return norm == "train" and any(isinstance(node.op, BatchNorm) for node in self.plan.nodes)
 
     @property
     def layer_weights(self) -> tuple[str, ...]:

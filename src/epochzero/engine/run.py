@@ -12,7 +12,7 @@ from torch import Tensor
 from epochzero.data import Batch
 from epochzero.engine.failure import PassFailedError, blaming, or_why
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
-from epochzero.engine.kernels import rows_of, tangent_kernel
+from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
 from epochzero.engine.trace import Trace
@@ -146,11 +146,25 @@ def _run_forward(
     if "log_gradients" in wanted:
         results["log_gradients"] = or_why(lambda: _gradients(logits.sum().log(), leaves, retain_graph=True))
     for kind in wanted & KERNELS:
-        trainable = [weights[name] for name in network.trainable]
-        results[kind] = tangent_kernel(rows_of(kind, logits, y), trainable)
+        results[kind] = _kernel(kind, run, network, weights, x, y, logits)
     if "input_gradients" in wanted:
         results["input_gradients"] = or_why(lambda: _gradients(logits.sum(), [x])[0])
     return results
+
+
+def _kernel(
+    kind: str, run: Pass, network: Network, weights: dict[str, Tensor], x: Tensor, y: Tensor | None, logits: Tensor
+) -> Tensor:
+    leaves = [weights[name] for name in network.trainable]
+    if network.mixes_samples(run.norm):
+        return tangent_kernel(rows_of(kind, logits, y), leaves)
+
+    def rows_of_sample(i: int) -> Tensor:
+        with torch.enable_grad():
+            alone = network.forward(x[i : i + 1], weights, run.norm)
+        return rows_of(kind, alone, None if y is None else y[i : i + 1])
+
+    return tangent_kernel_apart(rows_of_sample, len(x), leaves)
 
 
 def _of_loss(
