@@ -22,15 +22,17 @@ WIDTH = 6
 class Transformer(nn.Module):
     """Patches, blocks of one attention head and two linear layers, the mean of the tokens, a head."""
 
-    def __init__(self, ratio: int = 2, runs: int = 1, norms: bool = False, cut: str = "", seed: int = 0) -> None:
+    def __init__(
+        self, ratio: int = 2, runs: int = 1, norms: bool = False, cut: str = "", seed: int = 0, heads: int = WIDTH
+    ) -> None:
         super().__init__()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.embed = nn.Conv2d(IMAGE[0], WIDTH, 3, 3)
             self.place = nn.Parameter(torch.randn(4, WIDTH))
             self.norm = nn.LayerNorm(WIDTH) if norms else nn.Identity()
-            self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
-            self.proj = nn.Linear(WIDTH, WIDTH)
+            self.qkv = nn.Linear(WIDTH, 3 * heads)
+            self.proj = nn.Linear(heads, WIDTH)
             self.fc1 = nn.Linear(WIDTH, ratio * WIDTH)
             self.fc2 = nn.Linear(ratio * WIDTH, WIDTH)
             self.head = nn.Linear(WIDTH, CLASSES)
@@ -106,6 +108,12 @@ def test_linear_layers_three_times_as_wide_are_no_attention() -> None:
     """They have the shape of queries, keys and values, but no projection comes next."""
     module = Transformer(ratio=3)
     assert module.fc1.weight.shape == module.qkv.weight.shape
+    assert scored(module).value == pytest.approx(oracle(module), rel=1e-9)
+
+
+@pytest.mark.parametrize("heads", [4, 9, 2 * WIDTH])
+def test_heads_may_be_wider_or_narrower_than_tokens(heads: int) -> None:
+    module = Transformer(heads=heads)
     assert scored(module).value == pytest.approx(oracle(module), rel=1e-9)
 
 

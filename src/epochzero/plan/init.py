@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -52,9 +52,30 @@ def check(origin: Origin) -> None:
         raise UnknownNameError(f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}.")
 
 
-@lru_cache(maxsize=16384)
-def _drawn(origin: Origin, name: str, param: Param) -> Tensor:
-    """One weight. Cached: a population of like networks draws each weight once."""
+class _Drawn:
+    """The weights that were drawn last: a population of like networks draws each weight once."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[tuple[Origin, str, Param], Tensor] = OrderedDict()
+
+    def __call__(self, origin: Origin, name: str, param: Param) -> Tensor:
+        key = (origin, name, param)
+        found = self._kept.pop(key, None)
+        if found is None:
+            found = _fresh(origin, name, param)
+            self._bytes += found.nbytes
+        self._kept[key] = found
+        while self._bytes > self._most:
+            self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return found
+
+
+_drawn = _Drawn(most_bytes=2**28)
+
+
+def _fresh(origin: Origin, name: str, param: Param) -> Tensor:
     match param.role:
         case "one":
             return torch.ones(param.shape)

@@ -4,9 +4,10 @@ r"""TF-TAS DSS: for transformers, how much attention layers diversify and how st
     score = log [ sum over attention weights  ||dR/dW||_* ||W||_*          (nuclear norms)
                 + sum over other linear weights  sum |dR/dW * W| ]
 
-Attention weights are those of linear layers that map a width to itself (projections), or to three times itself with
-such a projection next (queries, keys and values together). The form of the paper, on a stand-alone network: in the
-published code the weights are not absolute, and queries, keys and values add nothing. The logarithm is taken.
+Attention weights are those of linear layers that map a width to itself, and pairs of layers that map it to three times
+the width of all heads (queries, keys and values together) and from that width back (the projection). The form of the
+paper, on a stand-alone network: in the published code the weights are not absolute, and queries, keys and values add
+nothing. The logarithm is taken.
 
 Beware: for transformers only; a network without such a linear layer has no score. Attention is told by shapes, so a
 square layer of a perceptron passes for it. Where a module runs its projections out of sight, as fused kernels may, the
@@ -26,23 +27,24 @@ from epochzero.proxies.synflow import POSITIVE
 from epochzero.types import Shape
 
 
-def attends(shape: Shape, following: Shape | None) -> bool:
-    """Whether a weight is of an attention layer, by its shape and that of the weight after it."""
+def attends(before: Shape | None, shape: Shape, after: Shape | None) -> bool:
+    """Whether a weight is of an attention layer, by its shape and those of the weights around it."""
     wide, width = shape
-    return wide == width or (wide == 3 * width and following == (width, width))
+    projects = before == (3 * width, wide)
+    return wide == width or projects or (wide % 3 == 0 and after == (width, wide // 3))
 
 
 @proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True, valid="attention, linear")
 def tf_tas(trace: Trace) -> Tensor:
     attention, rest = [], []
-    following = [*(w.shape for w in trace.weights[1:]), None]
-    for weight, gradient, after in zip(trace.weights, trace.log_gradients, following, strict=True):
-        if weight.dim() == 2 and attends(weight.shape, after):
+    shapes = [None, *(tuple(w.shape) for w in trace.weights), None]
+    for i, (weight, gradient) in enumerate(zip(trace.weights, trace.log_gradients, strict=True)):
+        if weight.dim() == 2 and attends(shapes[i], weight.shape, shapes[i + 2]):
             attention.append(torch.linalg.matrix_norm(gradient, "nuc") * torch.linalg.matrix_norm(weight, "nuc"))
         elif weight.dim() == 2:
             rest.append((weight * gradient).abs().sum())
     if not attention:
-        raise DegenerateError("is for transformers, and no linear layer here maps a width to itself")
+        raise DegenerateError("is for transformers, and no linear layer here has the shape of an attention layer")
     flow = trace.logits.sum().abs()  # layer norms may turn its sign
     share = torch.stack(attention + rest).sum()
     if not torch.isfinite(flow) or flow == 0 or share <= 0:

@@ -13,11 +13,8 @@ arXiv:2001.00326
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from random import Random
 
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
@@ -27,8 +24,9 @@ from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
-from epochzero.plan.ops.wiring import Add, Identity, Zero
+from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import near_miss, spaces
+from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
 OPS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
@@ -44,10 +42,12 @@ NORM, RELU, SUM = BatchNorm(), ReLU(), Add()
 EDGE = re.compile(r"([^~|+]+)~(\d+)")
 
 
-class NB201:
+class NB201(Product[str]):
     """The topology space of NAS-Bench-201 and NATS-Bench."""
 
     name = "nb201"
+    choices = OPS
+    places = len(EDGES)
     cell_block = "cell0"
     """the block to draw when people ask for the cell"""
 
@@ -55,19 +55,19 @@ class NB201:
         """The architecture that a string such as `|nor_conv_3x3~0|+...` stands for."""
         nodes = text.strip().split("+")
         if len(nodes) != 3:
-            raise UserError(f"{_quoted(text)} has {len(nodes)} nodes joined by '+'; an nb201 string has 3.")
+            raise UserError(f"{quoted(text)} has {len(nodes)} nodes joined by '+'; an nb201 string has 3.")
         cell = []
         for to, node in enumerate(nodes, start=1):
             edges = node.split("|")[1:-1] if node.startswith("|") and node.endswith("|") else []
             if len(edges) != to:
-                raise UserError(f"Node {to} of {_quoted(text)} should hold {to} edges, each as |op~source|.")
+                raise UserError(f"Node {to} of {quoted(text)} should hold {to} edges, each as |op~source|.")
             for source, edge in enumerate(edges):
                 match = EDGE.fullmatch(edge)
                 if match is None or match[2] != str(source):
-                    raise UserError(f"Edge {_quoted(edge)} of node {to} should be written as op~{source}.")
+                    raise UserError(f"Edge {quoted(edge)} of node {to} should be written as op~{source}.")
                 if match[1] not in OPS:
                     hint = near_miss(match[1], list(OPS))
-                    raise UserError(f"nb201 has no operation {_quoted(match[1])}.{hint} It has {', '.join(OPS)}.")
+                    raise UserError(f"nb201 has no operation {quoted(match[1])}.{hint} It has {', '.join(OPS)}.")
                 cell.append(match[1])
         return tuple(cell)
 
@@ -93,54 +93,38 @@ class NB201:
             written.append("+".join(sorted(terms)))
         return written[3]
 
-    def count(self) -> int:
-        return int(len(OPS) ** len(EDGES))
-
-    def __iter__(self) -> Iterator[Cell]:
-        """Every architecture once."""
-        return itertools.product(OPS, repeat=len(EDGES))
-
-    def sample(self, rng: Random) -> Cell:
-        """Uniform over all 15,625."""
-        return tuple(rng.choices(OPS, k=len(EDGES)))
-
-    def mutate(self, arch: Cell, rng: Random) -> Cell:
-        """One edge gets another operation, uniform over the 24 neighbours."""
-        edge = rng.randrange(len(EDGES))
-        other = rng.choice([op for op in OPS if op != arch[edge]])
-        return (*arch[:edge], other, *arch[edge + 1 :])
-
-    def neighbours(self, arch: Cell) -> list[Cell]:
-        """The 24 architectures one edge away."""
-        return [(*arch[:edge], op, *arch[edge + 1 :]) for edge in range(len(EDGES)) for op in OPS if op != arch[edge]]
-
-    def smallest(self) -> Cell:
-        """The architecture with the fewest parameters and multiply-accumulates."""
-        return ("none",) * len(EDGES)
-
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
-        if len(input_shape) != 3 or input_shape[1] % 4 or input_shape[2] % 4:
-            shape = "x".join(map(str, input_shape))
-            raise UserError(f"nb201 takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {shape}.")
+        check_image(self.name, input_shape)
         net = Builder()
-        x = net.inline(_stem(input_shape), net.input(input_shape), name="stem")
+        x = net.inline(stem(WIDTHS[0], input_shape), net.input(input_shape), name="stem")
         for stage, width in enumerate(WIDTHS):
             if stage:
-                x = net.inline(_reduction(width, net.shape(x)), x, name=f"reduce{stage}")
-            cell = _cell(arch, net.shape(x))
+                x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
+            repeated = cell(arch, width, 1, net.shape(x))
             for i in range(CELLS):
-                x = net.inline(cell, x, name=f"cell{stage * CELLS + i}")
-        net.inline(_head(num_classes, net.shape(x)), x, name="head")
+                x = net.inline(repeated, x, name=f"cell{stage * CELLS + i}")
+        net.inline(head(num_classes, net.shape(x)), x, name="head")
         return net.plan()
 
 
-def _quoted(text: str) -> str:
+# Parts that the relatives of this space share
+
+
+def quoted(text: str) -> str:
     """Text as it was given, shortened for a message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def _chain(shape: Shape, **ops: Op) -> Plan:
+def check_image(space: str, shape: Shape) -> None:
+    """UserError for an input that cannot be halved twice."""
+    if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+        given = "x".join(map(str, shape))
+        raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {given}.")
+
+
+def chain(shape: Shape, **ops: Op) -> Plan:
+    """One op after the other."""
     net = Builder()
     x = net.input(shape)
     for name, op in ops.items():
@@ -148,56 +132,78 @@ def _chain(shape: Shape, **ops: Op) -> Plan:
     return net.plan()
 
 
-@lru_cache(maxsize=256)
-def _conv(width: int, kernel: int, stride: int, shape: Shape) -> Plan:
-    return _chain(shape, relu=RELU, conv=Conv(width, kernel, stride, padding=kernel // 2), norm=NORM)
+@lru_cache(maxsize=1024)
+def conv(width: int, kernel: int, stride: int, shape: Shape) -> Plan:
+    """ReLU, convolution, norm."""
+    return chain(shape, relu=RELU, conv=Conv(width, kernel, stride, padding=kernel // 2), norm=NORM)
 
 
-@lru_cache(maxsize=256)
-def _edge(op: str, shape: Shape) -> Plan:
+@lru_cache(maxsize=1024)
+def edge(op: str, width: int, stride: int, shape: Shape) -> Plan:
+    """An operation from one node to another, which may have another width or, at stride 2, half the size.
+
+    A skip is then a 1x1 convolution with a norm or, at stride 2, a factorized reduction.
+    """
+    same = stride == 1 and width == shape[0]
     match op:
         case "none":
-            return _chain(shape, zero=Zero())
+            return chain(shape, zero=Zero() if same else Zero(width, stride))
+        case "skip_connect" if same:
+            return chain(shape, skip=Identity())
         case "skip_connect":
-            return _chain(shape, skip=Identity())
+            return chain(shape, conv=Conv(width, 1), norm=NORM) if stride == 1 else _factorized(width, shape)
         case "avg_pool_3x3":
-            return _chain(shape, pool=AvgPool(3, 1, padding=1))
-    return _conv(shape[0], int(op[-1]), 1, shape)
+            return chain(shape, pool=AvgPool(3, stride, padding=1))
+    return conv(width, int(op[-1]), stride, shape)
 
 
-@lru_cache(maxsize=256)
-def _cell(arch: Cell, shape: Shape) -> Plan:
+def _factorized(width: int, shape: Shape) -> Plan:
+    """ReLU, then half of the channels from the even places and half from the odd ones, joined; norm."""
+    net = Builder()
+    x = net.add(RELU, net.input(shape), name="relu")
+    even = net.add(Conv(width // 2, 1, 2), x, name="even")
+    odd = net.add(Conv(width - width // 2, 1, 2), net.add(Shift(), x, name="shift"), name="odd")
+    net.add(NORM, net.add(Concat(), even, odd, name="join"), name="norm")
+    return net.plan()
+
+
+@lru_cache(maxsize=1024)
+def cell(arch: Cell, width: int, stride: int, shape: Shape) -> Plan:
+    """A cell; the edges that leave its input bring the map to the cell's width and stride."""
     net = Builder()
     nodes = [net.input(shape)]
     arriving: dict[int, list[int]] = {1: [], 2: [], 3: []}
     for (to, source), op in zip(EDGES, arch, strict=True):
         if len(nodes) < to:
             nodes.append(net.add(SUM, *arriving[to - 1], name=f"node{to - 1}"))
-        arriving[to].append(net.inline(_edge(op, shape), nodes[source], name=f"edge{to}{source}"))
+        block = edge(op, width, 1 if source else stride, net.shape(nodes[source]))
+        arriving[to].append(net.inline(block, nodes[source], name=f"edge{to}{source}"))
     net.add(SUM, *arriving[3], name="node3")
     return net.plan()
 
 
 @lru_cache(maxsize=256)
-def _stem(shape: Shape) -> Plan:
-    return _chain(shape, conv=Conv(WIDTHS[0], 3, padding=1), norm=NORM)
+def stem(width: int, shape: Shape) -> Plan:
+    """Convolution, norm."""
+    return chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
 
 
-@lru_cache(maxsize=256)
-def _reduction(width: int, shape: Shape) -> Plan:
+@lru_cache(maxsize=1024)
+def reduction(width: int, shape: Shape) -> Plan:
     """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
     net = Builder()
     x = net.input(shape)
-    main = net.inline(_conv(width, 3, 2, shape), x, name="conv1")
-    main = net.inline(_conv(width, 3, 1, net.shape(main)), main, name="conv2")
-    side = net.inline(_chain(shape, pool=AvgPool(2, 2), conv=Conv(width, 1)), x, name="shortcut")
+    main = net.inline(conv(width, 3, 2, shape), x, name="conv1")
+    main = net.inline(conv(width, 3, 1, net.shape(main)), main, name="conv2")
+    side = net.inline(chain(shape, pool=AvgPool(2, 2), conv=Conv(width, 1)), x, name="shortcut")
     net.add(SUM, side, main, name="sum")
     return net.plan()
 
 
 @lru_cache(maxsize=256)
-def _head(num_classes: int, shape: Shape) -> Plan:
-    return _chain(shape, norm=NORM, relu=RELU, pool=GlobalAvgPool(), linear=Linear(num_classes))
+def head(num_classes: int, shape: Shape) -> Plan:
+    """Norm, ReLU, global pooling, classifier."""
+    return chain(shape, norm=NORM, relu=RELU, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 spaces.register("nb201", NB201())

@@ -1,0 +1,81 @@
+"""The two-layer ReLU perceptrons of SiGeo's first experiment: one hidden layer of 2, 4, ..., 48 units.
+
+    logits = W2 relu(W1 x + b1) + b2         x: all numbers of an image, 784 of MNIST
+
+An architecture is the number of hidden units, and its text the same in digits: 24 architectures. "Two-layer" is taken
+as two layers of weights; the paper shows no code for them.
+
+Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
+2023. arXiv:2311.13169. Section 4.1 and appendix F.1
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+
+from epochzero.errors import UserError
+from epochzero.plan import Builder, Plan
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.wiring import Flatten
+from epochzero.registry import spaces
+from epochzero.types import Shape
+
+STEP = 2
+HIDDEN = range(STEP, 48 + STEP, STEP)
+
+
+class MLP:
+    """Perceptrons that differ in their hidden units alone."""
+
+    name = "mlp"
+    cell_block = ""
+
+    def parse(self, text: str) -> int:
+        """The number of hidden units that a text such as `24` stands for."""
+        for hidden in HIDDEN:
+            if text.strip() == str(hidden):
+                return hidden
+        given = repr(text if len(text) <= 80 else f"{text[:77]}...")
+        raise UserError(f"{given} is no mlp: write its hidden units, an even number from {HIDDEN[0]} to {HIDDEN[-1]}.")
+
+    def text(self, arch: int) -> str:
+        return str(arch)
+
+    def count(self) -> int:
+        return len(HIDDEN)
+
+    def __iter__(self) -> Iterator[int]:
+        """Every architecture once, from narrow to wide."""
+        return iter(HIDDEN)
+
+    def sample(self, rng: Random) -> int:
+        """Uniform over all 24."""
+        return rng.choice(HIDDEN)
+
+    def mutate(self, arch: int, rng: Random) -> int:
+        """The next narrower or wider, each as likely where there are both."""
+        return rng.choice(self.neighbours(arch))
+
+    def neighbours(self, arch: int) -> list[int]:
+        """The next narrower and the next wider."""
+        return [hidden for hidden in (arch - STEP, arch + STEP) if hidden in HIDDEN]
+
+    def smallest(self) -> int:
+        return HIDDEN[0]
+
+    def plan(self, arch: int, num_classes: int = 10, input_shape: Shape = (1, 28, 28)) -> Plan:
+        """The network for inputs of any shape."""
+        if not math.prod(input_shape):
+            raise UserError(f"mlp takes inputs such as 1x28x28, and {'x'.join(map(str, input_shape))} has no numbers.")
+        net = Builder()
+        x = net.add(Flatten(), net.input(input_shape), name="flatten")
+        x = net.add(Linear(arch), x, name="hidden")
+        x = net.add(ReLU(), x, name="relu")
+        net.add(Linear(num_classes), x, name="classifier")
+        return net.plan()
+
+
+spaces.register("mlp", MLP())

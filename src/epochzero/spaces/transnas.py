@@ -1,0 +1,306 @@
+r"""TransNAS-Bench-101: a space of cells and a space of skeletons, each with a head for the task at hand.
+
+    64-41414-a_bc_def     micro: the skeleton 41414 and one cell, the digits of the edges of nodes 1, 2 and 3
+    64-1234-basic         macro: a skeleton of 4 to 6 modules of residual blocks
+
+A stem of two convolutions of stride 2 ends in 64 channels; then come the modules, two blocks each, whose first block
+    1 keeps the size,    2 doubles the channels,    3 halves the resolution,    4 does both.
+The cell has the nodes and edges of NAS-Bench-201 and on each edge
+    0 none,    1 skip,    2 convolution 1x1,    3 convolution 3x3,
+where a skip out of the input of a cell that changes the size is a factorized reduction. The block of a macro network is
+two convolutions beside a skip, a 1x1 convolution with batch norm where the size changes.
+
+There are 4^6 = 4,096 cells. A macro network halves the resolution in 1 to 4 modules and doubles the channels in 1 to 3:
+sum over n = 4, 5, 6 modules of (C(n,1) + ... + C(n,4)) (C(n,1) + C(n,2) + C(n,3)) = 210 + 750 + 2,296 = 3,256.
+
+Heads, by task: `object` (75 classes) and `scene` (47) pool over space and classify; `jigsaw` sees nine tiles of an
+image, each through the same backbone, and tells from all their features which of 1,000 orders they are in. NASLib has
+100 and 63 classes instead; give `num_classes` to follow it.
+
+Duan, Chen, Xu, Chen, Liang, Zhang, Li. TransNAS-Bench-101: improving transferability and generalizability of cross-task
+neural architecture search. CVPR 2021. arXiv:2105.11871
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from random import Random
+from typing import Literal, NamedTuple
+
+from epochzero.errors import UserError
+from epochzero.plan import Builder, Plan
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.pool import GlobalAvgPool
+from epochzero.plan.ops.wiring import Concat, Pick, Tiles
+from epochzero.registry import spaces
+from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, chain, conv, quoted
+from epochzero.spaces.product import Product
+from epochzero.types import Shape
+
+WIDTH = 64
+"""channels after the stem"""
+BLOCKS = 2
+"""in each module"""
+DOUBLES, HALVES = (2, 4), (3, 4)
+"""the modules that double the channels, and those that halve the resolution"""
+MICRO_MODULES = (4, 1, 4, 1, 4)
+GRID = 3
+"""the jigsaw has 3 x 3 tiles"""
+INPUT = -1
+"""beside the edges 0 to 5, whose operations are the terms of a cell"""
+
+Modules = tuple[int, ...]
+"""The digits of a skeleton."""
+
+
+class Task(NamedTuple):
+    """What a head is for."""
+
+    num_classes: int
+    input_shape: Shape
+
+
+TASKS = {"object": Task(75, (3, 256, 256)), "scene": Task(47, (3, 256, 256)), "jigsaw": Task(1000, (9, 3, 64, 64))}
+
+
+class TransNAS:
+    """What both spaces have in common: the tasks."""
+
+    def __init__(self, name: str, task: str = "object") -> None:
+        self.name = name
+        self.task = task
+
+    def _network(self, modules: Modules, arch: Cell | None, classes: int | None, shape: Shape | None) -> Plan:
+        usual = TASKS[self.task]
+        shape = usual.input_shape if shape is None else shape
+        classes = usual.num_classes if classes is None else classes
+        net = Builder()
+        x = net.input(shape)
+        if self.task == "jigsaw":
+            seen = []
+            for i, tile in enumerate(self._tiles(net, x)):
+                block = backbone(modules, arch, net.shape(tile))
+                name, shares = (f"backbone{i}", "backbone") if i else ("backbone", None)
+                seen.append(net.inline(block, tile, name=name, shares=shares))
+            x = net.add(Concat(), *seen, name="join")
+        else:
+            if len(shape) != 3:
+                raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {_sides(shape)}.")
+            x = net.inline(backbone(modules, arch, shape), x, name="backbone")
+        net.inline(_head(classes, net.shape(x)), x, name="head")
+        return net.plan()
+
+    def _tiles(self, net: Builder, x: int) -> list[int]:
+        """The nine tiles, given as such or cut out of an image."""
+        shape, count = net.shape(x), GRID**2
+        cut = len(shape) == 3 and not shape[1] % GRID and not shape[2] % GRID
+        if not cut and (len(shape) != 4 or shape[0] != count):
+            raise UserError(
+                f"{self.name} takes nine tiles 9xCxHxW, such as 9x3x64x64, or images CxHxW with H and W multiples of 3 "
+                f"that it cuts into nine, not {_sides(shape)}."
+            )
+        tiles = net.add(Tiles(GRID), x, name="tiles") if cut else x
+        return [net.add(Pick(i), tiles, name=f"tile{i}") for i in range(count)]
+
+
+class TransNASMicro(TransNAS, Product[str]):
+    """The cells of TransNAS-Bench-101. An architecture is a cell of nb201 without pooling."""
+
+    cell_block = "backbone.layer1.cell0"
+    choices = OPS[:4]
+    """by their digits"""
+    places = len(EDGES)
+
+    def parse(self, text: str) -> Cell:
+        """The architecture that a string such as `64-41414-1_02_333` stands for."""
+        match = re.fullmatch(r"64-41414-([0-3])_([0-3]{2})_([0-3]{3})", text.strip())
+        if match is None:
+            raise UserError(
+                f"{quoted(text)} is no {self.name} string: it should read 64-41414-a_bc_def, with digits from 0 to 3, "
+                "such as 64-41414-1_02_333."
+            )
+        return tuple(self.choices[int(digit)] for digit in "".join(match.groups()))
+
+    def text(self, arch: Cell) -> str:
+        """The community's string for an architecture; `parse` inverts it."""
+        a, b, c, d, e, f = (self.choices.index(op) for op in arch)
+        return f"64-41414-{a}_{b}{c}_{d}{e}{f}"
+
+    def key(self, arch: Cell) -> str:
+        """A string that two cells share just where they compute the same function of the same weights.
+
+        A node is a sum of terms, a term an operation with weights of its own on such a sum: the network's input, or
+        terms of an earlier node. A skip of a later node hands on that node's terms; one of the input is an operation
+        like the others, since in the cells that halve the resolution it has weights. What nothing arrives at is zero,
+        and so is a convolution of it, until training moves its norm.
+        """
+        sums, terms = [[INPUT], [], [], []], {}
+        for edge, ((to, source), op) in enumerate(zip(EDGES, arch, strict=True)):
+            if op == "skip_connect" and source:
+                sums[to] += sums[source]
+            elif op != "none" and sums[source]:
+                terms[edge] = self.choices.index(op), sums[source]
+                sums[to].append(edge)
+        return _canonical(terms, sums[3])
+
+    def plan(self, arch: Cell, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
+        """The whole network of a cell, by default with the classes and the input of the task."""
+        return self._network(MICRO_MODULES, arch, num_classes, input_shape)
+
+
+class TransNASMacro(TransNAS):
+    """The skeletons of TransNAS-Bench-101."""
+
+    cell_block = "backbone"
+
+    def parse(self, text: str) -> Modules:
+        """The architecture that a string such as `64-1234-basic` stands for."""
+        match = re.fullmatch(r"64-([1-4]{4,6})-basic", text.strip())
+        if match is None:
+            raise UserError(
+                f"{quoted(text)} is no {self.name} string: it should read 64-<4 to 6 digits from 1 to 4>-basic, "
+                "such as 64-1234-basic."
+            )
+        modules = tuple(map(int, match[1]))
+        for what, digits, most in (("double the channels", DOUBLES, 3), ("halve the resolution", HALVES, 4)):
+            found = sum(digit in digits for digit in modules)
+            if not 1 <= found <= most:
+                raise UserError(
+                    f"{found} modules of {quoted(text)} {what} (digits {digits[0]} and {digits[1]}); "
+                    f"in {self.name} 1 to {most} do."
+                )
+        return modules
+
+    def text(self, arch: Modules) -> str:
+        """The community's string for an architecture; `parse` inverts it."""
+        return f"64-{''.join(map(str, arch))}-basic"
+
+    def count(self) -> int:
+        return len(_skeletons())
+
+    def __iter__(self) -> Iterator[Modules]:
+        """Every architecture once."""
+        return iter(_skeletons())
+
+    def sample(self, rng: Random) -> Modules:
+        """Uniform over all 3,256."""
+        return rng.choice(_skeletons())
+
+    def mutate(self, arch: Modules, rng: Random) -> Modules:
+        """Uniform over the neighbours."""
+        return rng.choice(self.neighbours(arch))
+
+    def neighbours(self, arch: Modules) -> list[Modules]:
+        """Every architecture with one module changed, added or removed."""
+        found: dict[Modules, None] = {}
+        for i in range(len(arch) + 1):
+            for middle in ((), *((digit,) for digit in range(1, 5))):
+                for rest in (arch[i:], arch[i + 1 :]):
+                    found[(*arch[:i], *middle, *rest)] = None
+        return [other for other in found if other != arch and _valid(other)]
+
+    def smallest(self) -> Modules:
+        """The architecture with the fewest multiply-accumulates, and nearly the fewest parameters."""
+        return self.least("flops")
+
+    def least(self, cost: Literal["params", "flops"]) -> Modules:
+        """The architecture with the fewest parameters, or multiply-accumulates at usual sizes: no one has both.
+
+        Halving early saves work, and each halving costs the weights of a projection.
+        """
+        return (1, 1, 1, 4) if cost == "params" else (3, 3, 3, 4)
+
+    def plan(self, arch: Modules, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
+        """The whole network of a skeleton, by default with the classes and the input of the task."""
+        return self._network(arch, None, num_classes, input_shape)
+
+
+def _canonical(terms: dict[int, tuple[int, list[int]]], output: list[int]) -> str:
+    """A sum of terms as text, whatever their numbers: of the ways to number terms that look alike, the first text."""
+
+    def look(term: int) -> str:
+        return "x" if term == INPUT else f"{terms[term][0]}({'+'.join(sorted(map(look, terms[term][1])))})"
+
+    used, waiting = set(), list(output)
+    while waiting:
+        used.update(waiting)
+        waiting = [below for term in waiting if term != INPUT for below in terms[term][1]]
+    alike = [list(group) for _, group in itertools.groupby(sorted(used - {INPUT}, key=look), key=look)]
+    forms = []
+    for orders in itertools.product(*map(itertools.permutations, alike)):
+        order = [INPUT, *itertools.chain(*orders)]
+        sums = [(terms[term][0], terms[term][1]) for term in order[1:]] + [("", output)]
+        forms.append(" ".join(f"{op}({'+'.join(map(str, sorted(map(order.index, below))))})" for op, below in sums))
+    return min(forms)
+
+
+def _sides(shape: Shape) -> str:
+    return "x".join(map(str, shape))
+
+
+def _valid(modules: Modules) -> bool:
+    doubled = sum(digit in DOUBLES for digit in modules)
+    halved = sum(digit in HALVES for digit in modules)
+    return 4 <= len(modules) <= 6 and 1 <= doubled <= 3 and 1 <= halved <= 4
+
+
+@lru_cache(maxsize=1)
+def _skeletons() -> tuple[Modules, ...]:
+    products = (itertools.product(range(1, 5), repeat=length) for length in (4, 5, 6))
+    return tuple(filter(_valid, itertools.chain.from_iterable(products)))
+
+
+@lru_cache(maxsize=1024)
+def backbone(modules: Modules, arch: Cell | None, shape: Shape) -> Plan:
+    """The network without a head: any skeleton, of a cell or, without one, of residual blocks."""
+    net = Builder()
+    x = net.inline(_stem(shape), net.input(shape), name="stem")
+    for i, digit in enumerate(modules):
+        before = net.shape(x)
+        width = before[0] * (2 if digit in DOUBLES else 1)
+        x = net.inline(_module(arch, width, 2 if digit in HALVES else 1, before), x, name=f"layer{i}")
+    return net.plan()
+
+
+@lru_cache(maxsize=256)
+def _stem(shape: Shape) -> Plan:
+    first, second = Conv(WIDTH // 2, 3, 2, padding=1), Conv(WIDTH, 3, 2, padding=1)
+    return chain(shape, conv1=first, norm1=NORM, relu=RELU, conv2=second, norm2=NORM)
+
+
+@lru_cache(maxsize=1024)
+def _module(arch: Cell | None, width: int, stride: int, shape: Shape) -> Plan:
+    net = Builder()
+    x = net.input(shape)
+    for i in range(BLOCKS):
+        size = (width, 1 if i else stride, net.shape(x))
+        x = net.inline(cell(arch, *size) if arch else _basic(*size), x, name=f"cell{i}")
+    return net.plan()
+
+
+@lru_cache(maxsize=1024)
+def _basic(width: int, stride: int, shape: Shape) -> Plan:
+    """Two convolutions beside a skip, or a 1x1 convolution where the size changes."""
+    net = Builder()
+    x = net.input(shape)
+    main = net.inline(conv(width, 3, stride, shape), x, name="conv1")
+    main = net.inline(conv(width, 3, 1, net.shape(main)), main, name="conv2")
+    if stride > 1 or width != shape[0]:
+        x = net.inline(chain(shape, conv=Conv(width, 1, stride), norm=NORM), x, name="shortcut")
+    net.add(SUM, x, main, name="sum")
+    return net.plan()
+
+
+@lru_cache(maxsize=256)
+def _head(num_classes: int, shape: Shape) -> Plan:
+    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
+
+
+for _task in TASKS:
+    _suffix = "" if _task == "object" else f"_{_task}"
+    spaces.register(f"transnas_micro{_suffix}", TransNASMicro(f"transnas_micro{_suffix}", _task))
+    spaces.register(f"transnas_macro{_suffix}", TransNASMacro(f"transnas_macro{_suffix}", _task))

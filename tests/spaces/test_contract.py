@@ -1,0 +1,148 @@
+"""The contract of every registered space, on small inputs; and that the checks catch what they are for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from epochzero.errors import UserError
+from epochzero.plan import Plan
+from epochzero.registry import spaces
+from epochzero.spaces.mlp import MLP
+from epochzero.testing import check_space
+from epochzero.types import Shape
+
+SHAPES: dict[str, Shape] = {
+    "autoformer": (3, 16, 16),
+    "darts_imagenet": (3, 32, 32),
+    "darts": (3, 8, 8),
+    "mlp": (1, 4, 4),
+    "nats": (3, 8, 8),
+    "nb": (3, 8, 8),
+    "resnet": (3, 16, 16),
+    "transnas_macro_jigsaw": (9, 3, 16, 16),
+    "transnas_micro_jigsaw": (9, 3, 16, 16),
+}
+"""by the beginning of the name"""
+
+
+def small(name: str) -> Shape:
+    return next((shape for start, shape in SHAPES.items() if name.startswith(start)), (3, 32, 32))
+
+
+@pytest.mark.parametrize("name", sorted(spaces))
+def test_contract(name: str) -> None:
+    check_space(name, samples=1, input_shape=small(name))
+
+
+# A space that keeps every promise, and what breaks each
+
+
+class Dense(nn.Module):
+    def __init__(self, hidden: int, num_classes: int, inputs: int) -> None:
+        super().__init__()
+        self.hidden, self.out = nn.Linear(inputs, hidden), nn.Linear(hidden, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(torch.relu(self.hidden(x.flatten(1))))
+        return out
+
+
+class Modules:
+    """The architectures of mlp, built as modules."""
+
+    name = "modules"
+
+    def __init__(self) -> None:
+        for method in ("parse", "text", "sample", "mutate", "neighbours", "smallest", "count"):
+            setattr(self, method, getattr(MLP(), method))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(MLP())
+
+    def build(self, arch: int, num_classes: int, input_shape: Shape) -> nn.Module:
+        return Dense(arch, num_classes, input_shape[0])
+
+
+def test_a_space_of_modules_passes() -> None:
+    check_space(Modules(), input_shape=(6,))  # type: ignore[arg-type]
+
+
+def test_a_space_that_is_not_registered_passes() -> None:
+    check_space(MLP(), input_shape=(6,))
+
+
+calls = itertools.count()
+kept = Dense(4, 10, 6)
+global_rng = Random(0)
+
+
+def wrong_params(self: MLP, arch: int, num_classes: int = 10, input_shape: Shape = (6,)) -> Plan:
+    plan = MLP.plan(self, arch, num_classes, input_shape)
+    plan.__dict__["params"] = plan.params + 1
+    return plan
+
+
+def moves_global_state(self: Any, rng: Random) -> int:
+    torch.rand(1)
+    return rng.choice(list(MLP()))
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "says"),
+    [
+        (MLP, {"text": lambda self, arch: "24"}, "does not read back"),
+        (MLP, {"key": lambda self, arch: next(calls)}, "has another key"),
+        (MLP, {"neighbours": lambda self, arch: [2, 4, 4, 6]}, "listed twice|own neighbour"),
+        (MLP, {"neighbours": lambda self, arch: list(MLP())}, "own neighbour"),
+        (MLP, {"neighbours": lambda self, arch: []}, "has no neighbour"),
+        (MLP, {"mutate": lambda self, arch, rng: arch}, "a mutation is no neighbour"),
+        (MLP, {"sample": lambda self, rng: global_rng.choice(list(MLP()))}, "the same random state"),
+        (MLP, {"sample": moves_global_state}, "torch's global random state"),
+        (MLP, {"sample": lambda self, rng: min(rng.choice(list(MLP())), rng.choice(list(MLP())))}, "not uniform"),
+        (MLP, {"count": lambda self: 23}, "count\\(\\) is 23, and iteration gives 24"),
+        (MLP, {"__iter__": lambda self: iter([2] * 24)}, "gives an architecture twice"),
+        (MLP, {"smallest": lambda self: 48}, "fewer parameters than the smallest"),
+        (MLP, {"parse": lambda self, text: int(MLP.parse(self, text.strip("x")))}, "is read as an architecture"),
+        (MLP, {"plan": wrong_params}, "parameters, and its module"),
+        (Modules, {"build": lambda self, arch: kept}, "the same module again"),
+        (Modules, {"build": lambda self, arch: Dense(arch + next(calls), 10, 6)}, "gives another"),
+        (Modules, {"build": lambda self, arch: nn.Sequential(Dense(arch, 10, 6), nn.Flatten(0))}, "should be"),
+        (Modules, {"build": lambda self, arch: nn.Sequential(Dense(arch, 10, 6), Infinite())}, "not finite"),
+    ],
+)
+def test_a_broken_promise_is_named(base: type, changes: dict[str, Any], says: str) -> None:
+    broken = type("Broken", (base,), changes)()
+    for method in changes:
+        vars(broken).pop(method, None)
+    with pytest.raises(AssertionError, match=says):
+        check_space(broken, input_shape=(6,))
+
+
+class Infinite(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x / 0
+
+
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        (object(), "The space 'object' lacks name, parse, text, sample, mutate, neighbours, smallest, plan"),
+        (type("NoBuild", (Modules,), {"build": property()})(), "The space 'modules' lacks plan \\(or build\\)"),
+    ],
+)
+def test_what_is_no_space_is_refused(space: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        check_space(space)
+
+
+def test_the_name_is_that_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(spaces._members, "other", MLP())
+    with pytest.raises(AssertionError, match="'other' calls itself 'mlp'"):
+        check_space("other")
