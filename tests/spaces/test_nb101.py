@@ -260,7 +260,7 @@ def test_the_same_cell_in_other_forms(arch: Cell) -> None:
     naslib = [["input", "output", "maxpool3x3", "conv1x1-bn-relu", "conv3x3-bn-relu"].index(op) for op in ops]
     rows = ";".join("".join(map(str, row)) for row in matrix)
     assert SPACE.from_matrix(matrix, ops) == SPACE.from_matrix(matrix, zero_cost) == arch
-    assert SPACE.from_matrix(np.array(matrix), np.array(zero_cost)) == arch  # type: ignore[arg-type]
+    assert SPACE.from_matrix(np.array(matrix), np.array(zero_cost)) == arch
     assert SPACE.parse(f"{rows} {','.join(ops)}") == arch
     assert SPACE.parse(str((*chain.from_iterable(matrix), *naslib))) == arch
 

@@ -1,23 +1,58 @@
-"""A space cut down to the architectures that fit a budget, checked on the plan before anything is built.
+"""A space cut down to the architectures that fit a budget, checked before anything is built.
 
-Sampling by rejection is uniform over what fits, and mutation uniform over the neighbours that fit: the budget
-biases neither more than it must.
+Samples follow the space's own `sample`, given that they fit (so uniform over what fits, where that is uniform).
+Where enough of its samples fit, the others are rejected: that is exact. Where hardly any do, a walk of 1,000 steps
+starts at the space's smallest network and never leaves the budget. Its long-run distribution is the right one:
+
+    a space with `redraw` makes the steps itself, and one that does not fit is not taken;
+    else a neighbour b of a is drawn uniformly and, if it fits, taken with probability min(1, deg a / deg b), where
+    deg counts neighbours (Metropolis and Hastings): uniform, where being a neighbour is mutual.
+
+A walk sees only what it can reach within the budget. A mutation is one of the space's, given that it fits.
+
+Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika, 1970.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from epochzero.errors import UserError
-from epochzero.plan import Plan
-from epochzero.spaces.base import Space
+from epochzero.spaces.base import AnySpace, GivesPlans, Measured
 from epochzero.types import Shape
 
+PILOT, ENOUGH = 1000, 3
+"""samples are rejected if so many of so many fit; fewer, and walking is quicker"""
 TRIES = 20_000
+STEPS = 1000
+MUTATIONS = 100
+
+
+class Size(NamedTuple):
+    """What a budget limits."""
+
+    params: int
+    flops: int
+
+
+@runtime_checkable
+class Sizing(Protocol):
+    """A space that knows the size of a network without planning it."""
+
+    def size(self, arch: Any, num_classes: int, input_shape: Shape) -> Size:
+        """The plan's `params` and `flops`."""
+
+
+@runtime_checkable
+class Redrawing(Protocol):
+    """A space that makes the steps of a walk."""
+
+    def redraw(self, arch: Any, rng: Random) -> Any:
+        """Part of the architecture drawn anew: a reversible step that keeps the distribution of `sample`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,56 +69,99 @@ class Budget:
         if self.max_flops is not None:
             yield "flops", "multiply-accumulates", self.max_flops
 
-    def fits(self, plan: Plan) -> bool:
-        return all(getattr(plan, attribute) <= limit for attribute, _, limit in self.limits())
+    def fits(self, network: Measured) -> bool:
+        return all(getattr(network, attribute) <= limit for attribute, _, limit in self.limits())
 
 
 class BudgetedSpace:
     """A space in which every sample, mutation and neighbour fits the budget."""
 
-    def __init__(self, space: Space, budget: Budget, num_classes: int, input_shape: Shape) -> None:
+    def __init__(
+        self,
+        space: AnySpace,
+        budget: Budget,
+        num_classes: int,
+        input_shape: Shape,
+        size: Callable[[Any], Measured] | None = None,
+    ) -> None:
+        """`size` says how large an architecture's network is, where the space has neither plans nor `size`."""
         self.space = space
-        self.everything: Iterable[Any] = ()
+        self.everything: Iterable[Any] = space if isinstance(space, Iterable) else ()
         self.budget = budget
-        smallest = space.plan(space.smallest(), num_classes, input_shape)
-        for attribute, words, limit in budget.limits():
+        self.limits = list(budget.limits())
+
+        def measured(arch: Any) -> Measured:
+            if size is not None:
+                return size(arch)
+            if isinstance(space, Sizing):
+                return space.size(arch, num_classes, input_shape)
+            if isinstance(space, GivesPlans):
+                return space.plan(arch, num_classes, input_shape)
+            raise UserError(f"The space '{space.name}' cannot say how large its networks are: search without a limit.")
+
+        smallest = measured(space.smallest()) if self.limits else None
+        for attribute, words, limit in self.limits:
             if getattr(smallest, attribute) > limit:
                 raise UserError(
                     f"No {space.name} network has at most {limit:,} {words}: "
                     f"the smallest has {getattr(smallest, attribute):,}."
                 )
 
-        limited = any(True for _ in budget.limits())
-
         @lru_cache(maxsize=100_000)
         def fits(arch: Any) -> bool:
-            return not limited or budget.fits(space.plan(arch, num_classes, input_shape))
+            return not self.limits or budget.fits(measured(arch))
 
         self.fits = fits
-        if isinstance(space, Iterable):
-            self.everything = space
 
     def __iter__(self) -> Iterator[Any]:
         """Every architecture that fits, where the space can be enumerated; nothing where it cannot."""
         return (arch for arch in self.everything if self.fits(arch))
 
+    @cached_property
+    def roomy(self) -> bool:
+        """Whether enough of the space's samples fit to reject those that do not. The same on every run."""
+        rng, fitting = Random(0), 0
+        for _ in range(PILOT):
+            fitting += self.fits(self.space.sample(rng))
+            if fitting == ENOUGH:
+                return True
+        return False
+
     def sample(self, rng: Random) -> Any:
-        for _ in range(TRIES):
+        """As the space samples, given that it fits."""
+        for _ in range(TRIES if not self.limits or self.roomy else 0):
             arch = self.space.sample(rng)
             if self.fits(arch):
                 return arch
-        limits = " and ".join(f"{limit:,} {words}" for _, words, limit in self.budget.limits())
-        raise UserError(
-            f"None of {TRIES:,} {self.space.name} networks drawn at random has at most {limits}: raise the limit."
-        )
+        return self.walk(rng)
+
+    def walk(self, rng: Random, steps: int = STEPS) -> Any:
+        """Where a walk from the smallest network ends that never leaves the budget."""
+        arch = self.space.smallest()
+        if isinstance(self.space, Redrawing):
+            for _ in range(steps):
+                child = self.space.redraw(arch, rng)
+                arch = child if self.fits(child) else arch
+            return arch
+        around = self.space.neighbours(arch)
+        for _ in range(steps if around else 0):
+            child = rng.choice(around)
+            if self.fits(child):
+                back = self.space.neighbours(child)
+                if rng.random() * len(back) < len(around):
+                    arch, around = child, back
+        return arch
 
     def mutate(self, arch: Any, rng: Random) -> Any:
-        for _ in range(100):
+        """As the space mutates, given that it fits; where no neighbour does, a new sample."""
+        for _ in range(MUTATIONS):
             child = self.space.mutate(arch, rng)
             if self.fits(child):
                 return child
-        fitting = self.neighbours(arch)
-        return rng.choice(fitting) if fitting else self.sample(rng)
+        around = self.space.neighbours(arch)
+        rng.shuffle(around)
+        fitting = next(filter(self.fits, around), None)
+        return self.sample(rng) if fitting is None else fitting
 
     def neighbours(self, arch: Any) -> list[Any]:
         return [other for other in self.space.neighbours(arch) if self.fits(other)]

@@ -1,0 +1,316 @@
+r"""DARTS: two cells, a normal and a reduction one, stacked into networks for CIFAR and for ImageNet.
+
+A cell reads the outputs of the two cells before it, each brought to its width by a 1x1 convolution. Each of its nodes
+is the sum of two edges, each edge one of seven operations on an earlier node, and its output is all nodes side by
+side. A reduction cell halves the image: its edges from the inputs have stride 2.
+
+    CIFAR       conv 3x3 to 3C channels, cells, pool, classifier
+    ImageNet    three convs 3x3 of stride 2 to C/2, C, C channels, cells, pool, classifier
+
+Of L cells those numbered L // 3 and 2L // 3 are reductions and double the width, at first C. `darts` has C = 36 and
+L = 20, `darts_imagenet` 48 and 14, `darts_search` 16 and 8, `nb301` 32 and 8 (NAS-Bench-301), `nb301_naslib` the same
+with edges as NASLib has them; `Darts(...)` takes any. An auxiliary tower on the last reduction cell is an option.
+
+The searched space has four nodes, each with two different sources: 1,037,664,180 cells, squared. `parse` and `plan`
+take wider ones: any number of nodes, any sources, edges that are cut, and the operations of NASNet and AmoebaNet.
+
+Liu, Simonyan, Yang. DARTS: differentiable architecture search. ICLR 2019. arXiv:1806.09055
+Zela, Siems, Zimmer, Lukasik, Keuper, Hutter. Surrogate NAS benchmarks: going beyond the limited search spaces of
+tabular NAS benchmarks. ICLR 2022. arXiv:2008.09777
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+from random import Random
+from typing import NamedTuple
+
+from epochzero.errors import UserError
+from epochzero.plan import Builder, Plan
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.norm import BatchNorm
+from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool, MaxPool
+from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
+from epochzero.registry import spaces
+from epochzero.spaces import genotypes
+from epochzero.spaces.genotypes import SEARCHED, Cell, Edge, Genotype, canonical, in_order
+from epochzero.types import Shape
+
+NODES = 4
+ALL_NODES = tuple(range(2, NODES + 2))
+RELU, SUM, JOIN, NORM, BARE_NORM = ReLU(), Add(), Concat(), BatchNorm(), BatchNorm(affine=False)
+
+
+@dataclass(frozen=True)
+class Darts:
+    """Networks of DARTS cells."""
+
+    name: str
+    channels: int
+    cells: int
+    imagenet: bool = False
+    search_edges: bool = False
+    """edges as during DARTS's search and in NASLib's graphs: norms without scale and shift, and one after each pool"""
+
+    cell_block = "cell0"
+
+    def __post_init__(self) -> None:
+        if self.cells < 1 or self.channels < 1 or (self.imagenet and self.channels % 2):
+            raise UserError(
+                f"{self.name} cannot have {self.cells} cells of {self.channels} channels: at least one of each, "
+                f"and for ImageNet an even number of channels."
+            )
+
+    def parse(self, text: str) -> Genotype:
+        """The cells of `Genotype(normal=...)`, of NASLib's compact form, or of a name such as DARTS_V2."""
+        return genotypes.parse(text)
+
+    def text(self, arch: Genotype) -> str:
+        """The community's `Genotype(...)`; `parse` inverts it."""
+        return arch.text
+
+    def key(self, arch: Genotype) -> str:
+        """A text that two architectures share when swapping edges of a node and renumbering nodes makes one the other.
+
+        They are then one network up to the order of the channels that its cells give out.
+        """
+        return Genotype(*canonical(*arch[:2]), *canonical(*arch[2:])).text
+
+    def count(self) -> int:
+        """How many there are to search, whatever the order of a node's edges."""
+        return math.prod(math.comb(node, 2) * len(SEARCHED) ** 2 for node in ALL_NODES) ** 2
+
+    def sample(self, rng: Random) -> Genotype:
+        """Uniform; the edges of each node come in the order of their sources."""
+        return Genotype(_sampled(rng), ALL_NODES, _sampled(rng), ALL_NODES)
+
+    def mutate(self, arch: Genotype, rng: Random) -> Genotype:
+        """One edge gets another operation or another source, uniform over the neighbours."""
+        return _changed(arch, rng.choice(_changes(arch)))
+
+    def neighbours(self, arch: Genotype) -> list[Genotype]:
+        """Those with another operation or another source at one edge, 120 for a searched architecture.
+
+        No edge gets the source of the other edge of its node, and the edges of each node are put in order.
+        """
+        return [_changed(arch, change) for change in _changes(arch)]
+
+    def smallest(self) -> Genotype:
+        """All pools, which have no parameters."""
+        pools = (("max_pool_3x3", 0), ("max_pool_3x3", 1)) * NODES
+        return Genotype(pools, ALL_NODES, pools, ALL_NODES)
+
+    def plan(
+        self,
+        arch: Genotype,
+        num_classes: int | None = None,
+        input_shape: Shape | None = None,
+        auxiliary: bool = False,
+    ) -> Plan:
+        """The whole network, for images of any size; by default that of CIFAR-10 or ImageNet."""
+        if num_classes is None:
+            num_classes = 1000 if self.imagenet else 10
+        if input_shape is None:
+            input_shape = (3, 224, 224) if self.imagenet else (3, 32, 32)
+        if len(input_shape) != 3 or min(input_shape) < 1:
+            given = "x".join(map(str, input_shape))
+            raise UserError(f"{self.name} takes images CxHxW, such as 3x32x32, not {given}.")
+        net = Builder()
+        image = net.input(input_shape)
+        if self.imagenet:
+            before = net.inline(_stem0(self.channels, input_shape), image, name="stem0")
+            last = net.inline(_stem1(self.channels, net.shape(before)), before, name="stem1")
+        else:
+            before = last = net.inline(_stem(3 * self.channels, input_shape), image, name="stem")
+        cells = (in_order(arch.normal), arch.normal_concat), (in_order(arch.reduce), arch.reduce_concat)
+        width, tower, reduced = self.channels, None, self.imagenet
+        for i in range(self.cells):
+            reduces = i in (self.cells // 3, 2 * self.cells // 3)
+            width *= 2 if reduces else 1
+            shapes = net.shape(before), net.shape(last)
+            cell = _cell(*cells[reduces], width, reduces, reduced, self.search_edges, *shapes)
+            before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
+            if auxiliary and i == 2 * self.cells // 3:
+                tower = net.inline(self._tower(num_classes, net.shape(last)), last, name="auxiliary")
+        net.inline(_head(num_classes, net.shape(last)), last, name="head")
+        return net.plan(tower)
+
+    def _tower(self, num_classes: int, shape: Shape) -> Plan:
+        least = 7 if self.imagenet else 8
+        if min(shape[1:]) < least:
+            raise UserError(
+                f"The auxiliary tower of {self.name} needs maps of at least {least}x{least} after the last reduction "
+                f"and gets {shape[1]}x{shape[2]}: give larger images, or none."
+            )
+        return _tower(num_classes, self.imagenet, shape)
+
+
+class Change(NamedTuple):
+    """A node that gets other edges."""
+
+    field: str
+    """of the genotype: normal or reduce"""
+    at: int
+    """where its edges start in the cell"""
+    edges: Cell
+
+
+def _sampled(rng: Random) -> Cell:
+    sources = (source for node in ALL_NODES for source in sorted(rng.sample(range(node), 2)))
+    return tuple((rng.choice(SEARCHED), source) for source in sources)
+
+
+def _changes(arch: Genotype) -> list[Change]:
+    """Every change of one edge."""
+    return [
+        Change(field, at, edges)
+        for field, cell in (("normal", arch.normal), ("reduce", arch.reduce))
+        for at in range(0, len(cell), 2)
+        for edges in _other_edges(at // 2 + 2, *cell[at : at + 2])
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _other_edges(node: int, *edges: Edge) -> tuple[Cell, ...]:
+    """The edges of a node with another operation or another source for one of them."""
+    found: list[Cell] = []
+    for (op, source), other in permutations(edges):
+        changed = [(new, source) for new in SEARCHED if new != op]
+        changed += [(op, new) for new in range(node) if new not in (source, other[1])]
+        found += [in_order((edge, other)) for edge in changed]
+    return tuple(dict.fromkeys(found))
+
+
+def _changed(arch: Genotype, change: Change) -> Genotype:
+    arch = arch._replace(normal=in_order(arch.normal), reduce=in_order(arch.reduce))
+    cell, at = getattr(arch, change.field), change.at
+    return arch._replace(**{change.field: (*cell[:at], *change.edges, *cell[at + 2 :])})
+
+
+def _chain(shape: Shape, **ops: Op) -> Plan:
+    net = Builder()
+    x = net.input(shape)
+    for name, op in ops.items():
+        x = net.add(op, x, name=name)
+    return net.plan()
+
+
+def _strided(width: int) -> Conv:
+    return Conv(width, 3, 2, padding=1)
+
+
+@lru_cache(maxsize=256)
+def _stem(width: int, shape: Shape) -> Plan:
+    return _chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
+
+
+@lru_cache(maxsize=256)
+def _stem0(width: int, shape: Shape) -> Plan:
+    return _chain(shape, conv1=_strided(width // 2), norm1=NORM, relu=RELU, conv2=_strided(width), norm2=NORM)
+
+
+@lru_cache(maxsize=256)
+def _stem1(width: int, shape: Shape) -> Plan:
+    return _chain(shape, relu=RELU, conv=_strided(width), norm=NORM)
+
+
+@lru_cache(maxsize=1024)
+def _cell(
+    cell: Cell,
+    concat: tuple[int, ...],
+    width: int,
+    reduces: bool,
+    reduced: bool,
+    search_edges: bool,
+    before: Shape,
+    last: Shape,
+) -> Plan:
+    """A cell on the outputs of the two cells before it; where the last has `reduced`, the first is halved."""
+    net = Builder()
+    inputs = net.input(before, "before"), net.input(last, "last")
+    first = (_halved if reduced else _projected)(width, NORM, before)
+    nodes = [
+        net.inline(first, inputs[0], name="pre0"),
+        net.inline(_projected(width, NORM, last), inputs[1], name="pre1"),
+    ]
+    for edges in zip(cell[::2], cell[1::2], strict=True):
+        to = len(nodes)
+        names = [f"edge{to}_{source}" for _, source in edges]
+        if names[0] == names[1]:
+            names[1] += "b"
+        terms = []
+        for (op, source), name in zip(edges, names, strict=True):
+            edge = _edge(op, 2 if reduces and source < 2 else 1, search_edges, net.shape(nodes[source]))
+            terms.append(net.inline(edge, nodes[source], name=name))
+        nodes.append(net.add(SUM, *terms, name=f"node{to}"))
+    net.add(JOIN, *[nodes[node] for node in concat], name="out")
+    return net.plan()
+
+
+@lru_cache(maxsize=256)
+def _projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
+    return _chain(shape, relu=RELU, conv=Conv(width, 1), norm=norm)
+
+
+@lru_cache(maxsize=256)
+def _halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
+    """FactorizedReduce: half of the channels see the pixels at even places, the others those at odd places."""
+    net = Builder()
+    x = net.add(RELU, net.input(shape), name="relu")
+    even = net.add(Conv(width // 2, 1, 2), x, name="conv1")
+    odd = net.add(Conv(width - width // 2, 1, 2), net.add(Shift(), x, name="shift"), name="conv2")
+    net.add(norm, net.add(JOIN, even, odd, name="join"), name="norm")
+    return net.plan()
+
+
+@lru_cache(maxsize=1024)
+def _edge(op: str, stride: int, search_edges: bool, shape: Shape) -> Plan:
+    width = shape[0]
+    norm = BARE_NORM if search_edges else NORM
+    match op:
+        case "none":
+            return _chain(shape, zero=Zero(stride=stride))
+        case "skip_connect":
+            return _halved(width, norm, shape) if stride > 1 else _chain(shape, skip=Identity())
+        case "max_pool_3x3" | "avg_pool_3x3":
+            pool = (MaxPool if op.startswith("max") else AvgPool)(3, stride, padding=1)
+            return _chain(shape, pool=pool, norm=norm) if search_edges else _chain(shape, pool=pool)
+        case "conv_7x1_1x7":
+            wide, tall = Conv(width, (1, 7), (1, stride), (0, 3)), Conv(width, (7, 1), (stride, 1), (3, 0))
+            return _chain(shape, relu=RELU, wide=wide, tall=tall, norm=norm)
+    kernel, point = int(op[-1]), Conv(width, 1)
+    if op.startswith("dil"):
+        deep = Conv(width, kernel, stride, kernel - 1, dilation=2, groups=width)
+        return _chain(shape, relu=RELU, depth=deep, point=point, norm=norm)
+    deep1, deep2 = (Conv(width, kernel, s, kernel // 2, groups=width) for s in (stride, 1))
+    first = {"relu1": RELU, "depth1": deep1, "point1": point, "norm1": norm}
+    return _chain(shape, **first, relu2=RELU, depth2=deep2, point2=point, norm2=norm)
+
+
+@lru_cache(maxsize=256)
+def _tower(num_classes: int, imagenet: bool, shape: Shape) -> Plan:
+    """A second classifier, for training; ImageNet's has no norm after the last convolution."""
+    ops = {"relu1": RELU, "pool": AvgPool(5, 2 if imagenet else 3), "conv1": Conv(128, 1), "norm1": NORM, "relu2": RELU}
+    ops |= {"conv2": Conv(768, 2)} | ({} if imagenet else {"norm2": NORM})
+    return _chain(shape, **ops, relu3=RELU, mean=GlobalAvgPool(), linear=Linear(num_classes))
+
+
+@lru_cache(maxsize=256)
+def _head(num_classes: int, shape: Shape) -> Plan:
+    return _chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
+
+
+for _space in (
+    Darts("darts", channels=36, cells=20),
+    Darts("darts_imagenet", channels=48, cells=14, imagenet=True),
+    Darts("darts_search", channels=16, cells=8),
+    Darts("nb301", channels=32, cells=8),
+    Darts("nb301_naslib", channels=32, cells=8, search_edges=True),
+):
+    spaces.register(_space.name, _space)
