@@ -13,6 +13,7 @@ from epochzero.benchmarks import AccuracyTable
 from epochzero.errors import UserError
 
 SMALL = "index,arch_str,cifar10_test,note\n0,a|b,91.5,good\n1,c|d,10,\n2,e|f,9.35e1,fair\n"
+NB101 = Path(__file__).parents[1] / "../shared/data/nb101_15k.csv.gz"
 NB201 = Path(__file__).parents[1] / "../shared/data/nb201.csv.gz"
 
 
@@ -79,6 +80,19 @@ def test_quoted_architectures_may_hold_commas(tmp_path: Path) -> None:
     assert table.lookup("3,2,1", "acc") == 60
 
 
+def test_an_architecture_in_two_columns_is_one_text(tmp_path: Path) -> None:
+    table = AccuracyTable.read(written(tmp_path, 'ops,acc,adjacency\n"input,output",50, 01;00 \n"a,b",60,00;00\n'))
+    assert table.archs == ["01;00 input,output", "00;00 a,b"]
+    assert table.columns == ["acc"]
+    assert table.lookup("00;00 a,b", "acc") == 60
+
+
+def test_a_column_of_architectures_comes_before_two(tmp_path: Path) -> None:
+    table = AccuracyTable.read(written(tmp_path, "adjacency,ops,arch\n01,a,x\n10,b,y\n"))
+    assert table.archs == ["x", "y"]
+    assert table.columns == ["adjacency", "ops"]
+
+
 def test_parquet(tmp_path: Path) -> None:
     path = parquet(tmp_path, arch_str=["x", "y"], acc=[1.5, 2.5], n=[3, 4], gaps=[1.0, None], text=["p", "q"])
     table = AccuracyTable.read(path)
@@ -121,10 +135,14 @@ def test_parquet_architectures_must_be_text(tmp_path: Path) -> None:
         ("arch_str,acc\n", "has a header but no rows"),
         (
             "name,acc\na,1\n",
-            "no column 'arch_str' or 'arch' that holds the architectures. Its columns: name, acc.",
+            "no column 'arch_str' or 'arch' that holds the architectures, nor both 'adjacency' and 'ops'. "
+            "Its columns: name, acc.",
         ),
         ("arch,acc\na,1\nb\n", "Row 2 of {path} has 1 cells where the header has 2."),
         ("arch,acc\na,1\n ,2\n", "Row 2 of {path} has no architecture text in column 'arch'."),
+        ("ops,acc\na,1\n", "nor both 'adjacency' and 'ops'. Its columns: ops, acc."),
+        ("ops,adjacency,acc\na,01;00,1\nb,,2\n", "Row 2 of {path} has no architecture text in column 'adjacency'."),
+        ("ops,adjacency\na,01\na,01\n", "Architecture '01 a' is listed twice in {path} (rows 1 and 2)"),
         ("arch,acc\na,1\nb,2\na,3\n", "Architecture 'a' is listed twice in {path} (rows 1 and 3)"),
         ("arch,acc,acc\na,1,2\n", "more than one column called 'acc'"),
         (b"\x80\x81\xff\n", "is not a CSV table"),
@@ -216,6 +234,14 @@ def test_a_sample_is_uniform() -> None:
 def test_a_sample_that_cannot_be_drawn(n: int) -> None:
     with pytest.raises(UserError, match=f"1 to 10 architectures; asked for {n}"):
         numbered(10).sample(n, seed=0)
+
+
+@pytest.mark.skipif(not NB101.exists(), reason="the NAS-Bench-101 table is not on this machine")
+def test_the_table_of_nas_bench_101() -> None:
+    table = AccuracyTable.read(NB101)
+    assert len(table) == 15_000
+    assert table.archs[0].startswith("0100010;0010010;") and table.archs[0].endswith(",conv1x1-bn-relu,output")
+    assert 0 <= table.column("test_acc_108ep").min() < table.column("test_acc_108ep").max() < 0.95
 
 
 @pytest.mark.skipif(not NB201.exists(), reason="the NAS-Bench-201 table is not on this machine")

@@ -3,9 +3,10 @@
     table = AccuracyTable.read("nb201.csv.gz")
     table.column("cifar10_test")[table.sample(1000, seed=0)]
 
-Files end in .csv, .csv.gz or .parquet. The architecture stands in a column `arch_str` (or `arch`). Cells are
-kept as they are read; a column is checked and made into numbers when it is asked for, so that a text or
-half-empty column does no harm to the others. Messages count rows from 1, the header not included.
+Files end in .csv, .csv.gz or .parquet. The architecture stands in a column `arch_str` (or `arch`), or in two that are
+read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as they are read; a column is checked and made
+into numbers when it is asked for, so that a text or half-empty column does no harm to the others. Messages count rows
+from 1, the header not included.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from epochzero.errors import DataError, UserError
 from epochzero.registry import near_miss
 
-ARCH_COLUMNS = ("arch_str", "arch")
+ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
+"""where the architecture stands; the cells of several columns make one text, with spaces between them"""
 
 Cells = Mapping[str, Sequence[object]]
 """column name to the cells of that column: text from CSV, values or None from Parquet"""
@@ -53,20 +55,21 @@ class AccuracyTable:
         path = Path(path)
         source = str(path)
         cells = _read_cells(path)
-        name = next((name for name in ARCH_COLUMNS if name in cells), None)
-        if name is None:
+        names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
+        if names is None:
             raise DataError(
-                f"{source} has no column 'arch_str' or 'arch' that holds the architectures. "
-                f"Its columns: {', '.join(cells)}."
+                f"{source} has no column 'arch_str' or 'arch' that holds the architectures, nor both 'adjacency' and "
+                f"'ops'. Its columns: {', '.join(cells)}."
             )
         archs: list[str] = []
-        for row, arch in enumerate(cells[name]):
-            if not isinstance(arch, str) or not arch.strip():
-                raise DataError(f"Row {row + 1} of {source} has no architecture text in column '{name}'.")
-            archs.append(arch.strip())
+        for row, parts in enumerate(zip(*(cells[name] for name in names), strict=True)):
+            for name, part in zip(names, parts, strict=True):
+                if not isinstance(part, str) or not part.strip():
+                    raise DataError(f"Row {row + 1} of {source} has no architecture text in column '{name}'.")
+            archs.append(" ".join(str(part).strip() for part in parts))
         if not archs:
             raise DataError(f"{source} has a header but no rows.")
-        return cls(archs, {other: cells[other] for other in cells if other != name}, source)
+        return cls(archs, {other: cells[other] for other in cells if other not in names}, source)
 
     def __len__(self) -> int:
         return len(self.archs)

@@ -1,0 +1,168 @@
+r"""NAS-Bench-1Shot1: cells of NAS-Bench-101 in which every vertex has a fixed number of sources.
+
+    conv3x3:0/conv1x1:01/maxpool3x3:02/conv3x3:13/output:24      S1: vertex 1, 2, ... and what feeds it
+
+          sources of vertex       cells       without a      loose ends      of NAS-Bench-101
+          1, 2, ..., output                   loose end      cut off         (keys)
+    S1    1 2 2 2 2              14,580           3,078           3,702           2,685
+    S2    1 1 2 2 3              29,160          11,178          12,474           7,773
+    S3    1 1 1 2 2 2         1,312,200         108,135         135,900          55,854
+
+A vertex that leads nowhere is a loose end: it is part of the cell, but not of the network, which is that of
+NAS-Bench-101 without it. So there are two ways to count cells without loose ends, those that have none and the
+different ones that are left after cutting, vertices keeping their numbers (`count_without_loose_ends`); some of those
+are the same cell of NAS-Bench-101 (`key`). These counts are our own.
+
+Zela, Siems, Hutter. NAS-Bench-1Shot1: benchmarking and dissecting one-shot neural architecture search.
+ICLR 2020. arXiv:2001.10422
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from epochzero.errors import UserError
+from epochzero.plan import Plan
+from epochzero.registry import spaces
+from epochzero.spaces.nb101 import NB101
+from epochzero.spaces.nb101_cell import OPS, VERTICES, Cell, Sources, pruned, read, written
+from epochzero.types import Shape
+
+BENCHMARK = NB101()
+
+
+@dataclass(frozen=True)
+class NB1Shot1:
+    """One of the three spaces."""
+
+    name: str
+    degrees: tuple[int, ...]
+    """how many sources vertex 1, 2, ... has, the output last"""
+    least: str
+    """the text of an architecture with the fewest parameters and multiply-accumulates"""
+    cell_block: str = "cell0"
+
+    def parse(self, text: str) -> Cell:
+        """The architecture that a text stands for, in any form of `nb101_cell.read`; a spare vertex 5 is dropped."""
+        cell = read(text, self.name)
+        spare = len(self.degrees)
+        if len(cell.sources) == spare + 1 and not cell.sources[-2] and spare not in cell.sources[-1]:
+            cell = Cell(cell.ops[:-1], (*cell.sources[:-2], cell.sources[-1]))
+        degrees = tuple(map(len, cell.sources))
+        if degrees != self.degrees:
+            raise UserError(
+                f"The vertices of {self.name} have {_listed(self.degrees)} sources, the output last; "
+                f"those of {text[:80]!r} have {_listed(degrees)}."
+            )
+        return cell
+
+    def text(self, arch: Cell) -> str:
+        """A vertex after the other, as operation and sources; `parse` inverts it."""
+        return written(arch)
+
+    def lifted(self, arch: Cell) -> Cell:
+        """The same cell with the seven vertices of NAS-Bench-101: a spare conv1x1 before the output if it has six."""
+        spare = VERTICES - 1 - len(arch.sources)
+        sources = (*arch.sources[:-1], *((),) * spare, arch.sources[-1])
+        return Cell(arch.ops + ("conv1x1",) * spare, sources)
+
+    def network(self, arch: Cell) -> Cell:
+        """The cell of NAS-Bench-101 that is left without loose ends."""
+        kept = pruned(arch)
+        assert kept is not None  # vertex 1 is fed by the input, and any other has a source that is fed
+        return kept
+
+    def key(self, arch: Cell) -> str:
+        """The hash of NAS-Bench-101, which two cells share when they are the same network."""
+        return BENCHMARK.key(self.network(arch))
+
+    def count(self) -> int:
+        """How many cells there are, loose ends or not."""
+        return math.prod(map(len, _choices(self.degrees))) * math.prod(len(OPS) for _ in self.degrees[:-1])
+
+    def count_without_loose_ends(self, cut: bool = True) -> int:
+        r"""How many different cells are left once loose ends are cut off; with `cut=False`, how many have none at all.
+
+        Say that the vertices in use are U: each of them is a source of another one or of the output, and all sources
+        are in U or the input. Such a wiring carries 3^|U| cells, and by inclusion and exclusion over the vertices S
+        that may be sources there are
+
+            w(U) = sum over S in U of (-1)^|U \ S| prod over v in U and the output of C(1 + |S before v|, degree of v)
+
+        of them. The count is the sum of 3^|U| w(U) over all U, with `cut=False` of all vertices alone. Here the wirings
+        are listed, which are few.
+        """
+        left = {_in_use(wiring) for wiring in self._wirings()}
+        return sum(math.prod(len(OPS) for _ in used[:-1]) for used in left if cut or len(used) == len(self.degrees))
+
+    def __iter__(self) -> Iterator[Cell]:
+        """Every cell once."""
+        for wiring in self._wirings():
+            for ops in itertools.product(OPS, repeat=len(wiring) - 1):
+                yield Cell(ops, wiring)
+
+    def sample(self, rng: Random) -> Cell:
+        """Uniform over all cells, with loose ends."""
+        sources = tuple(rng.choice(choices) for choices in _choices(self.degrees))
+        return Cell(tuple(rng.choices(OPS, k=len(sources) - 1)), sources)
+
+    def mutate(self, arch: Cell, rng: Random) -> Cell:
+        """Uniform over the neighbours."""
+        return rng.choice(self.neighbours(arch))
+
+    def neighbours(self, arch: Cell) -> list[Cell]:
+        """Cells in which one vertex has another operation, or one other sources."""
+        ops, sources = arch
+        found = [Cell((*ops[:i], op, *ops[i + 1 :]), sources) for i, old in enumerate(ops) for op in OPS if op != old]
+        for i, choices in enumerate(_choices(self.degrees)):
+            others = (chosen for chosen in choices if chosen != sources[i])
+            found += [Cell(ops, (*sources[:i], chosen, *sources[i + 1 :])) for chosen in others]
+        return found
+
+    def smallest(self) -> Cell:
+        """Nothing but pools, behind as few and narrow projections of the input as can be."""
+        return self.parse(self.least)
+
+    def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
+        """The network of NAS-Bench-101 with this cell."""
+        return BENCHMARK.plan(self.network(arch), num_classes, input_shape)
+
+    def _wirings(self) -> Iterator[Sources]:
+        return itertools.product(*_choices(self.degrees))
+
+
+@lru_cache(maxsize=16)
+def _choices(degrees: tuple[int, ...]) -> tuple[Sources, ...]:
+    """For each vertex, what its sources may be."""
+    return tuple(tuple(itertools.combinations(range(v), many)) for v, many in enumerate(degrees, start=1))
+
+
+def _in_use(wiring: Sources) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """The output and the vertices that lead to it, by their numbers, each with its sources."""
+    used = {len(wiring)}
+    for vertex in range(len(wiring), 0, -1):
+        if vertex in used:
+            used.update(wiring[vertex - 1])
+    return tuple((vertex, wiring[vertex - 1]) for vertex in sorted(used) if vertex)
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _register(name: str, degrees: tuple[int, ...], smallest: str) -> None:
+    spaces.register(name, NB1Shot1(name, degrees, smallest))
+
+
+_register("nb1shot1_s1", (1, 2, 2, 2, 2), "maxpool3x3:0/maxpool3x3:01/maxpool3x3:01/maxpool3x3:01/output:12")
+_register("nb1shot1_s2", (1, 1, 2, 2, 3), "maxpool3x3:0/maxpool3x3:1/maxpool3x3:01/maxpool3x3:12/output:124")
+_register(
+    "nb1shot1_s3",
+    (1, 1, 1, 2, 2, 2),
+    "maxpool3x3:0/maxpool3x3:0/maxpool3x3:1/maxpool3x3:01/maxpool3x3:01/output:13",
+)
