@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import gzip
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -40,7 +41,8 @@ def read_scores(files: Sequence[Path]) -> Scores:
     """The scores of all files together."""
     found: Scores = {}
     for path in files:
-        with path.open(newline="", encoding="utf-8") as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             missing = COLUMNS - set(rows.fieldnames or ())
             if missing:
@@ -52,6 +54,11 @@ def read_scores(files: Sequence[Path]) -> Scores:
                 value = float(row["value"]) if status == "ok" else math.nan
                 found.setdefault(row["proxy"], {})[row["arch"]] = Score(value, status, row["why"])
     return found
+
+
+def named_columns(text: str) -> dict[str, str]:
+    """`a,b=c` as the names a and b of the columns a and c."""
+    return {name: column or name for name, _, column in (part.partition("=") for part in text.split(","))}
 
 
 def merits(objective: Objective, scores: Scores) -> dict[str, Score]:
@@ -73,8 +80,8 @@ def measure(objective: Objective, scores: Scores, truths: AccuracyTable, asked: 
     """One row for each target."""
     of_each = merits(objective, scores)
     rows = []
-    for target in asked.targets.split(","):
-        truth = [truths.lookup(arch, target) for arch in of_each]
+    for target, column in asked.targets.items():
+        truth = [truths.lookup(arch, column) for arch in of_each]
         quality = proxy_quality(list(of_each.values()), truth, higher_is_better=True)
         if quality.spearman is None or quality.kendall is None or not (quality.spearman_ci and quality.kendall_ci):
             print(f"- `{objective.text}` has no correlation with {target}: {quality.why}.")
@@ -87,14 +94,14 @@ def measure(objective: Objective, scores: Scores, truths: AccuracyTable, asked: 
     return rows
 
 
-def difference(pair: str, scores: Scores, truths: AccuracyTable, targets: Iterable[str]) -> str:
+def difference(pair: str, scores: Scores, truths: AccuracyTable, columns: Iterable[str]) -> str:
     """A line of Markdown: how much better the first of two orders the networks that both have scored."""
     first, _, second = pair.partition(":")
     one, other = (merits(parse_objective(text), scores) for text in (first, second))
     both = [arch for arch, score in one.items() if score.ok and arch in other and other[arch].ok]
     cells = []
-    for target in targets:
-        truth = [truths.lookup(arch, target) for arch in both]
+    for column in columns:
+        truth = [truths.lookup(arch, column) for arch in both]
         gap = paired_difference([one[arch].value for arch in both], [other[arch].value for arch in both], truth)
         cells.append(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
     return f"| {first} - {second} | {len(both)} | {' | '.join(cells)} |"
@@ -157,7 +164,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scores", type=Path, nargs="+")
     parser.add_argument("--table", type=Path, required=True, help="accuracies: .csv, .csv.gz or .parquet")
-    parser.add_argument("--targets", default="cifar10_test,cifar100_test,imagenet16_test")
+    parser.add_argument(
+        "--targets",
+        type=named_columns,
+        default="cifar10_test,cifar100_test,imagenet16_test",
+        help="columns of the table, or name=column",
+    )
     parser.add_argument("--space", default="nb201")
     parser.add_argument("--data", required=True, help="what the proxies looked at, e.g. cifar10")
     parser.add_argument("--seed", type=int, default=0, help="of the scores' weights")
@@ -167,7 +179,7 @@ def main() -> None:
     parser.add_argument("--pairs", default="", help="paired differences, e.g. sigeo:zico,dextr:fmi")
     parser.add_argument("--measured", type=Path, help="the measured.csv to bring up to date")
     asked = parser.parse_args()
-    targets = asked.targets.split(",")
+    targets = list(asked.targets)
     space = spaces[asked.space]
     truths = AccuracyTable.read(asked.table).keyed_by(lambda text: space.text(space.parse(text)))
     scores = read_scores(asked.scores)
@@ -180,7 +192,7 @@ def main() -> None:
             print(f"- `{objective.text}`: {times} without a score: {why}.")
     if asked.pairs:
         print(f"\n| Spearman | n | {' | '.join(targets)} |\n{'|---' * (len(targets) + 2)}|")
-        print("\n".join(difference(pair, scores, truths, targets) for pair in split_list(asked.pairs)))
+        print("\n".join(difference(pair, scores, truths, asked.targets.values()) for pair in split_list(asked.pairs)))
     if asked.measured:
         replace_rows(asked.measured, rows)
 

@@ -4,8 +4,8 @@
     python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8
 
 Each measurement has a process of its own, so that memory is counted from the same start. Peak memory is what scoring
-adds to the loaded library, the weights and the data. Rounds go through all proxies in turn, so that a slow moment of the
-machine hits everybody; times are medians. The ratio compares all together with the sum of all apart.
+adds to the loaded library, the weights and the data. Rounds go through all proxies in turn: a slow moment of the
+machine hits everybody. Times are medians; the ratio compares all together with the sum of all apart.
 """
 
 from __future__ import annotations
