@@ -1,11 +1,11 @@
-"""The contracts of every registered proxy, space and search."""
+"""The contracts of every registered proxy and search; those of spaces are in spaces/test_contract.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from epochzero.registry import proxies, searches, spaces
-from epochzero.testing import check_proxy, check_search, check_space
+from epochzero.registry import proxies, searches
+from epochzero.testing import check_proxy, check_search
 from epochzero.testing.proxies import (
     check_alone_or_together,
     check_disconnected_network,
@@ -36,11 +36,6 @@ def test_dextr_as_published() -> None:
 
 def test_same_seed_same_score_in_another_process() -> None:
     check_same_in_another_process(sorted(proxies))
-
-
-@pytest.mark.parametrize("name", sorted(spaces))
-def test_space(name: str) -> None:
-    check_space(name)
 
 
 @pytest.mark.parametrize("name", sorted(searches))

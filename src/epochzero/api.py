@@ -20,7 +20,7 @@ from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.run.search import Outcome, Progress, run_search
 from epochzero.run.task import Task, usable
-from epochzero.spaces.base import Space
+from epochzero.spaces.base import AnySpace, GivesPlans, Space
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
@@ -41,7 +41,7 @@ def score(
     network: Any,
     proxies: str | Sequence[str] = "dextr",
     *,
-    space: str | Space | None = None,
+    space: str | AnySpace | None = None,
     data: Data = "pink",
     y: Tensor | None = None,
     seed: int = 0,
@@ -66,14 +66,15 @@ def score(
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
-    _check_real(batch)
     found = spaces[space] if isinstance(space, str) else space
+    if isinstance(found, GivesPlans):
+        _check_real(batch)
     arch = found.parse(network) if isinstance(network, str) else network
     return Task(found, asked, batch, Origin(init, seed), device).score([arch])[0][0]
 
 
 def search(
-    space: str | Space = "nb201",
+    space: str | AnySpace = "nb201",
     proxy: str = "dextr",
     method: str = "evolution",
     budget: int = 100,
@@ -125,7 +126,7 @@ def as_network(
 
 
 def _check_real(batch: Batch) -> None:
-    """Networks of a space take one tensor of real numbers."""
+    """Plans take one tensor of real numbers."""
     if batch.layout is not None:
         raise UserError(
             f"A network of a space takes one input of real numbers, not {batch.layout}: give floats or bytes."

@@ -26,8 +26,8 @@ SHAPES: dict[str, Shape] = {
     "nats": (3, 8, 8),
     "nb": (3, 8, 8),
     "resnet": (3, 16, 16),
-    "transnas_macro_jigsaw": (9, 3, 16, 16),
-    "transnas_micro_jigsaw": (9, 3, 16, 16),
+    "transnas_macro_jigsaw": (9, 3, 8, 8),
+    "transnas_micro_jigsaw": (9, 3, 8, 8),
 }
 """by the beginning of the name"""
 

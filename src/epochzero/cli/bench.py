@@ -20,11 +20,15 @@ from epochzero.cli.options import (
     DataSource,
     Device,
     Init,
+    InputShape,
+    Plugins,
     ProxyNames,
     Seed,
     SpaceName,
     StorePath,
+    shape,
 )
+from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import Objective, members, parse_objectives
 from epochzero.errors import UserError
 from epochzero.registry import spaces
@@ -42,6 +46,7 @@ def bench(
     space: SpaceName = "nb201",
     sample: Annotated[int | None, typer.Option("--sample", min=3, help="How many networks; default: all.")] = None,
     data: DataSource = "pink",
+    input_shape: InputShape = None,
     batch_size: BatchSize = 64,
     classes: Classes = None,
     seed: Seed = 0,
@@ -54,6 +59,7 @@ def bench(
         str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
     ] = None,
     store: StorePath = None,
+    plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
     """Rank correlation of proxies with known accuracies, with 95 % intervals.
@@ -63,11 +69,12 @@ def bench(
     A positive correlation means that the proxy points the right way as declared. Networks without a score are
     counted, with their reasons.
     """
+    load_plugins(plugin)
     if unscored not in ("drop", "worst"):
         raise UserError(f"--unscored takes drop or worst, not {unscored!r}.")
     objectives = parse_objectives(proxy)
     rival = _rival(versus, objectives)
-    batch = data_.load(data, num_classes=classes, size=batch_size, seed=seed)
+    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
     task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device)
     targets = [column.strip() for column in target.split(",") if column.strip()]
     truths = AccuracyTable.read(table)

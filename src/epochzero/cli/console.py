@@ -22,6 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from epochzero.engine import Proxy
+from epochzero.errors import UserError
+from epochzero.spaces.base import Measured
 from epochzero.types import Score
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -104,5 +106,14 @@ def number(value: float) -> str:
     return f"{value:.5g}"
 
 
-def millions(count: int) -> str:
-    return f"{count:,} ({count / 1e6:.2f} M)"
+def counts(size: Measured) -> dict[str, int | None]:
+    """Parameters and multiply-accumulates; None for those of a module that torch cannot count."""
+    try:
+        flops = size.flops
+    except UserError:
+        flops = None
+    return {"params": size.params, "flops": flops}
+
+
+def millions(count: int | None) -> str:
+    return "cannot be counted" if count is None else f"{count:,} ({count / 1e6:.2f} M)"

@@ -12,7 +12,8 @@ from rich.table import Table
 from epochzero.cards import card as card_of
 from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
-from epochzero.cli.options import AsJson
+from epochzero.cli.options import AsJson, Plugins
+from epochzero.cli.plugin import load_plugins
 from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
@@ -38,6 +39,7 @@ LEGEND = """
 def list_(
     kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
     card: Annotated[str | None, typer.Option("--card", help="Everything about these proxies, or `all`.")] = None,
+    plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
     """List the proxies, search spaces, searches or experiments, each with its facts.
@@ -46,6 +48,7 @@ def list_(
 
     epochzero list proxies --card dextr
     """
+    load_plugins(plugin)
     if kind not in KINDS:
         hint = near_miss(kind, list(KINDS))
         raise UnknownNameError(f"There is nothing called '{kind}' to list.{hint} Known: {', '.join(KINDS)}.")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -51,24 +52,29 @@ def _made(reference: str) -> Any:
     file, _, name = reference.rpartition(":")
     if not file or not name.isidentifier():
         raise UserError(f"--module takes file.py:factory, not {reference!r}.")
-    path = Path(file)
-    if not path.is_file():
-        raise UserError(f"There is no file '{file}' to take the module from.")
-    spec = importlib.util.spec_from_file_location(LOADED_AS, path)
-    if spec is None or spec.loader is None:
-        raise UserError(f"'{file}' is no Python file: --module takes file.py:factory.")
-    source = importlib.util.module_from_spec(spec)
-    sys.modules[LOADED_AS] = source
-    with _blaming(file):
-        spec.loader.exec_module(source)
+    source = run_file(file, LOADED_AS)
     if not hasattr(source, name):
         known = sorted(key for key, value in vars(source).items() if callable(value))
         raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known)}.")
     found = getattr(source, name)
     if callable(found) and not isinstance(found, nn.Module):
-        with _blaming(reference):
+        with blaming(reference):
             found = found()
     return found
+
+
+def run_file(file: str, name: str) -> ModuleType:
+    """Run a Python file as the module of that name."""
+    if not Path(file).is_file():
+        raise UserError(f"There is no file '{file}' to run.")
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"'{file}' is no Python file: its name has to end with .py.")
+    source = importlib.util.module_from_spec(spec)
+    sys.modules[name] = source
+    with blaming(file):
+        spec.loader.exec_module(source)
+    return source
 
 
 def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None) -> Batch:
@@ -80,7 +86,7 @@ def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None) -
 
 
 @contextmanager
-def _blaming(reference: str) -> Iterator[None]:
+def blaming(reference: str) -> Iterator[None]:
     """Whatever the user's code raises becomes a sentence that names it."""
     try:
         yield

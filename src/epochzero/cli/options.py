@@ -14,6 +14,12 @@ from epochzero.errors import UserError
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
 
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin", help="Your own file.py or module, run to register spaces, proxies, searches. May be repeated."
+    ),
+]
 SpaceName = Annotated[str, typer.Option("--space", help="Search space; `epochzero list spaces`.")]
 ProxyNames = Annotated[
     str,
@@ -22,6 +28,7 @@ ProxyNames = Annotated[
 DataSource = Annotated[
     str, typer.Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
 ]
+InputShape = Annotated[str | None, typer.Option("--input-shape", help="Of one sample of noise: 3,224,224.")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
 Classes = Annotated[int | None, typer.Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]

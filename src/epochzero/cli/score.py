@@ -8,7 +8,7 @@ import typer
 
 from epochzero import data as data_
 from epochzero.api import as_network
-from epochzero.cli.console import millions, out, print_json, score_json, score_table
+from epochzero.cli.console import counts, millions, out, print_json, score_json, score_table
 from epochzero.cli.module import batch_of, load_module
 from epochzero.cli.options import (
     AsJson,
@@ -17,10 +17,13 @@ from epochzero.cli.options import (
     DataSource,
     Device,
     Init,
+    InputShape,
+    Plugins,
     ProxyNames,
     Seed,
     shape,
 )
+from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import parse_objectives, single
 from epochzero.engine import score_network
 from epochzero.errors import UserError
@@ -38,12 +41,13 @@ def score(
     ] = None,
     proxy: ProxyNames = "dextr",
     data: DataSource = "pink",
-    input_shape: Annotated[str | None, typer.Option("--input-shape", help="Of one sample: 3,224,224.")] = None,
+    input_shape: InputShape = None,
     batch_size: BatchSize = 64,
     classes: Classes = None,
     seed: Seed = 0,
     init: Init = "default",
     device: Device = "cpu",
+    plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
     """Score one network: an architecture of a space, or any nn.Module of yours.
@@ -55,6 +59,7 @@ def score(
     The factory returns a module, or brings its own data, whole numbers and several inputs too: (module, inputs) or
     (module, inputs, labels), with inputs a tensor, a tuple of tensors, or a dictionary of tensors by argument name.
     """
+    load_plugins(plugin)
     proxies = single(parse_objectives(proxy))
     if (module is None) == (arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
@@ -71,14 +76,13 @@ def score(
         usable(device)
         network = as_network(own, batch, seed, output, device)
         scores, name = score_network(network, proxies, batch, seed).scores, module
-        facts: dict[str, int] = {}
+        facts: dict[str, int | None] = {}
     else:
         assert arch is not None
         task = Task(spaces[space or "nb201"], proxies, batch, Origin(init, seed), device)
         value = task.space.parse(arch)
-        plan = task.plan(value)
         scores, name = task.score([value])[0][0], task.space.text(value)
-        facts = {"params": plan.params, "flops": plan.flops}
+        facts = counts(task.size(value))
     if json:
         by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
         print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from epochzero import data as data_
-from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar, score_json, score_table
+from epochzero.cli.console import as_json, counts, err, millions, out, print_json, progress_bar, score_json, score_table
 from epochzero.cli.options import (
     AsJson,
     BatchSize,
@@ -17,19 +19,24 @@ from epochzero.cli.options import (
     DataSource,
     Device,
     Init,
+    InputShape,
+    Plugins,
     Seed,
     SpaceName,
     StorePath,
     count,
     made_folder,
     options,
+    shape,
 )
+from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import parse_objective
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError
 from epochzero.registry import proxies, spaces
 from epochzero.run.search import Outcome, run_search
 from epochzero.run.task import Task
+from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
@@ -43,6 +50,7 @@ def search(
     max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters: 1.5M.")] = None,
     max_flops: Annotated[str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.")] = None,
     data: DataSource = "pink",
+    input_shape: InputShape = None,
     batch_size: BatchSize = 64,
     classes: Classes = None,
     seed: Seed = 0,
@@ -56,6 +64,7 @@ def search(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for the winner's drawing, code and facts.")
     ] = None,
+    plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
     """Search a space for the network that a proxy likes best, within a budget, before anything is trained.
@@ -64,7 +73,8 @@ def search(
 
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     """
-    batch = data_.load(data, num_classes=classes, size=batch_size, seed=seed)
+    load_plugins(plugin)
+    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
     objective = parse_objective(proxy)
     task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
@@ -92,12 +102,19 @@ def search(
         scores = _all_scores(outcome, opened)
     everything = [found for found in map(parse, scores) if scores[found.text].ok or found in objective.proxies]
     report = _report(outcome, everything, scores)
+    files = _files(outcome, report)
     if folder is not None:
-        _write_winner(folder, outcome, report)
+        _write_winner(folder, files)
     if json:
         print_json(report)
-    else:
-        _show(outcome, everything, scores, store, folder)
+        return
+    _show(outcome, report, score_table(everything, scores))
+    if store is not None:
+        err.print(f"scores  {store}")
+    if folder is not None:
+        err.print(f"winner  {folder}/{', '.join(files)}")
+        if "model.py" not in files:
+            err.print(f"        {space} gives modules: no drawing, no printed code")
 
 
 def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
@@ -111,14 +128,12 @@ def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
 
 
 def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score]) -> dict[str, Any]:
-    assert outcome.best is not None
-    plan = outcome.plan
+    best = outcome.winner
     return {
         "best": {
-            "arch": outcome.best.text,
-            "score": outcome.best.score.value,
-            "params": plan.params,
-            "flops": plan.flops,
+            "arch": best.text,
+            "score": best.score.value,
+            **counts(outcome.task.size(best.arch)),
             "scores": {proxy.text: score_json(proxy, scores[proxy.text]) for proxy in everything},
         },
         "space": outcome.task.space.name,
@@ -133,17 +148,14 @@ def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score])
     }
 
 
-def _show(
-    outcome: Outcome, everything: list[Proxy], scores: dict[str, Score], store: Path | None, folder: Path | None
-) -> None:
-    assert outcome.best is not None
-    plan, cell = outcome.plan, outcome.task.space.cell_block
-    out.print(f"{outcome.best.text}\n", style="bold")
-    out.print(plan.drawn(cell))
-    out.print(f"params  {millions(plan.params)}")
-    out.print(f"flops   {millions(plan.flops)} multiply-accumulates")
+def _show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
+    best, space = report["best"], outcome.task.space
+    out.print(f"{best['arch']}\n", style="bold")
+    out.print(outcome.plan.drawn(space.cell_block) if isinstance(space, Space) else f"{outcome.module()}\n")
+    out.print(f"params  {millions(best['params'])}")
+    out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
     out.print(f"data    {outcome.task.batch.about}\n")
-    out.print(score_table(everything, scores))
+    out.print(scores)
     missing = sum(outcome.unscored.values())
     rest = outcome.seconds - outcome.scoring_seconds
     err.print(
@@ -152,18 +164,21 @@ def _show(
     )
     for why, times in outcome.unscored.items():
         err.print(f"  {times} × {why}")
-    if store is not None:
-        err.print(f"scores  {store}")
-    if folder is not None:
-        err.print(f"winner  {folder}/cell.svg, network.svg, model.py, winner.json")
 
 
-def _write_winner(folder: Path, outcome: Outcome, report: dict[str, Any]) -> None:
-    plan = outcome.plan
+def _files(outcome: Outcome, report: dict[str, Any]) -> dict[str, Callable[[], str]]:
+    """What can be written of the winner: of a plan its drawings and code, of a module the list of its layers."""
+    facts = {"winner.json": lambda: as_json(report, indent=2)}
+    space = outcome.task.space
+    if not isinstance(space, Space):
+        return {"layers.txt": lambda: f"{outcome.module()}\n"} | facts
+    plan, cell = outcome.plan, space.cell_block
+    return {"cell.svg": lambda: plan.svg(cell), "network.svg": plan.svg, "model.py": plan.code} | facts
+
+
+def _write_winner(folder: Path, files: Mapping[str, Callable[[], str]]) -> None:
     try:
-        (folder / "cell.svg").write_text(plan.svg(outcome.task.space.cell_block), encoding="utf-8")
-        (folder / "network.svg").write_text(plan.svg(), encoding="utf-8")
-        (folder / "model.py").write_text(plan.code(), encoding="utf-8")
-        (folder / "winner.json").write_text(as_json(report, indent=2), encoding="utf-8")
+        for name, content in files.items():
+            (folder / name).write_text(content(), encoding="utf-8")
     except OSError as error:
         raise MachineError(f"The winner could not be written to '{folder}': {error.strerror}.") from error

@@ -9,13 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
+
 from epochzero.combine.objective import Objective
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.plan import Plan
 from epochzero.registry import near_miss, searches
+from epochzero.run.network import budgeted
 from epochzero.run.task import Task
 from epochzero.searches.base import Search
-from epochzero.spaces.budget import Budget, BudgetedSpace
+from epochzero.spaces.base import GivesPlans
+from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Store, manifest
 from epochzero.types import Score
 
@@ -46,10 +50,22 @@ class Outcome:
     _merit: float = -math.inf
 
     @property
-    def plan(self) -> Plan:
+    def winner(self) -> Candidate:
         if self.best is None:
             raise UserError("The search found no network with a score.")
-        return self.task.plan(self.best.arch)
+        return self.best
+
+    @property
+    def plan(self) -> Plan:
+        """The best network as data; a space of modules has `module` alone."""
+        space, batch, best = self.task.space, self.task.batch, self.winner
+        if not isinstance(space, GivesPlans):
+            raise UserError(f"The space '{space.name}' gives modules and no plans: use module().")
+        return space.plan(best.arch, batch.num_classes, batch.input_shape)
+
+    def module(self) -> nn.Module:
+        """The best network, ready to train, with the weights that it was scored with."""
+        return self.task.module(self.winner.arch)
 
     def count(self, scores: Sequence[Mapping[str, Score]], merits: Sequence[float | None]) -> None:
         """Count networks, and the reasons of those that have no merit."""
@@ -84,7 +100,7 @@ def defaults_of(method: str) -> dict[str, Any]:
 def make_search(method: str, task: Task, budget: Budget, seed: int, options: Mapping[str, Any]) -> Search:
     """The search of that name, on the part of the space that fits the budget."""
     maker = searches[method]
-    space = BudgetedSpace(task.space, budget, task.batch.num_classes, task.batch.input_shape)
+    space = budgeted(task.space, budget, task.batch)
     known = defaults_of(method)
     for option, value in options.items():
         if option not in known:

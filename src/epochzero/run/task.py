@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork, Proxy, score_population
+from epochzero.engine import Proxy, score_population
 from epochzero.errors import UserError
-from epochzero.plan import Plan
 from epochzero.plan.init import check
-from epochzero.spaces.base import Space
+from epochzero.run.network import module_of, network_of, size_of
+from epochzero.spaces.base import AnySpace, Measured, check_complete
 from epochzero.store import Evaluated, Run, Store
 from epochzero.types import Origin, Score, Setting
 
@@ -24,13 +24,14 @@ from epochzero.types import Origin, Score, Setting
 class Task:
     """Scores architectures of a space, looking up first what the store has."""
 
-    space: Space
+    space: AnySpace
     proxies: Sequence[Proxy]
     batch: Batch
     origin: Origin = Origin()
     device: str = "cpu"
 
     def __post_init__(self) -> None:
+        check_complete(self.space)
         check(self.origin)
         usable(self.device)
 
@@ -38,12 +39,16 @@ class Task:
     def setting(self) -> Setting:
         return Setting(self.space.name, self.batch.id, str(self.origin))
 
-    def plan(self, arch: Any) -> Plan:
-        return self.space.plan(arch, self.batch.num_classes, self.batch.input_shape)
+    def size(self, arch: Any) -> Measured:
+        return size_of(self.space, arch, self.batch)
+
+    def module(self, arch: Any) -> nn.Module:
+        """An ordinary module with the weights that the architecture is scored with."""
+        return module_of(self.space, arch, self.batch, self.origin)
 
     def score(self, archs: Sequence[Any]) -> list[tuple[dict[str, Score], float]]:
         """The scores of each architecture by proxy, with the seconds that they took."""
-        networks = (PlanNetwork(partial(self.plan, arch), self.origin, self.device) for arch in archs)
+        networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
         scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
         return [(one.scores, one.seconds) for one in scored]
 

@@ -1,21 +1,25 @@
-"""What a search space is: architectures as values, with their text, their neighbours and their plan."""
+"""What a search space is: architectures as values, with their text, their neighbours and their networks.
+
+A space gives its networks as plans (`Space`) or as any modules (`ModuleSpace`). Plans are counted without building
+anything, drawn and printed as code; modules may hold any layers at all.
+"""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from torch import nn
+
+from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.types import Shape
 
 
-@runtime_checkable
-class Space(Protocol):
+class Architectures(Protocol):
     """The methods that every space has. An architecture is a hashable value of the space's own kind."""
 
     name: str
-    cell_block: str
-    """the block of the plan to draw when people ask for the cell; empty for the whole network"""
 
     def parse(self, text: str) -> Any:
         """The architecture that a text stands for; UserError where it stands for none."""
@@ -35,5 +39,54 @@ class Space(Protocol):
     def smallest(self) -> Any:
         """An architecture with the fewest parameters and multiply-accumulates."""
 
+
+@runtime_checkable
+class GivesPlans(Protocol):
+    """The part that tells a `Space` from a `ModuleSpace`."""
+
     def plan(self, arch: Any, num_classes: int = ..., input_shape: Shape = ...) -> Plan:
         """The network as data."""
+
+
+@runtime_checkable
+class Space(Architectures, GivesPlans, Protocol):
+    """A space whose networks are plans."""
+
+    cell_block: str
+    """the block of the plan to draw when people ask for the cell; empty for the whole network"""
+
+
+class ModuleSpace(Architectures, Protocol):
+    """A space whose networks are modules, scored one at a time."""
+
+    def build(self, arch: Any, *args: Any, **kwargs: Any) -> nn.Module:
+        """The network: `build(arch)`, or with arguments `num_classes` and `input_shape`, either or both.
+
+        A new module each time; what it draws at random comes from the global random states, which are seeded.
+        """
+
+
+AnySpace: TypeAlias = Space | ModuleSpace
+NEEDED = ("name", "parse", "text", "sample", "mutate", "neighbours", "smallest")
+
+
+class Measured(Protocol):
+    """What budgets are checked on: a plan has it, and so has a network that was built."""
+
+    @property
+    def params(self) -> int: ...
+
+    @property
+    def flops(self) -> int: ...
+
+
+def check_complete(space: object) -> None:
+    """UserError for a space that lacks a method, in the words of `Architectures`."""
+    lacks = [member for member in NEEDED if not hasattr(space, member)]
+    if not hasattr(space, "plan") and not hasattr(space, "build"):
+        lacks.append("plan (or build)")
+    if hasattr(space, "plan") and not hasattr(space, "cell_block"):
+        lacks.append("cell_block")
+    if lacks:
+        called = getattr(space, "name", type(space).__name__)
+        raise UserError(f"The space '{called}' lacks {', '.join(lacks)}: see epochzero.spaces.base for what it is.")

@@ -1,63 +1,119 @@
-"""What every space promises."""
+"""What every space promises, whether it gives plans or modules.
+
+check_space("nb201")                                     a registered space
+check_space(MySpace(), samples=3, input_shape=(3, 8, 8))  or any other; small inputs make it quick
+"""
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from random import Random
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from epochzero import data
+from epochzero.data import Batch
+from epochzero.engine import PlanNetwork
+from epochzero.engine.hooks import ModuleNetwork
 from epochzero.errors import UserError
+from epochzero.plan import Plan
 from epochzero.registry import spaces
+from epochzero.run.network import budgeted, built, network_of, size_of
+from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, check_complete
+from epochzero.spaces.budget import Budget
+from epochzero.types import Origin, Shape
+
+ENUMERABLE = 50_000
+"""spaces of up to so many architectures are gone through"""
+COUNTABLE = 500
+"""and of so few, each is drawn often enough to see that all are as likely"""
+MOVES = 5
+TOLERANCE = 1e-3
+"""of the largest output: single precision through a hundred layers"""
 
 
-def check_space(name: str, samples: int = 5) -> None:
-    """Run every check of this file on a few random architectures of one space."""
-    space, rng = spaces[name], Random(0)
-    archs = [space.smallest(), *(space.sample(rng) for _ in range(samples))]
+def check_space(
+    space: str | AnySpace, samples: int = 5, *, input_shape: Shape = (3, 32, 32), num_classes: int = 10
+) -> None:
+    """Run every check of this file on the smallest and on a few random architectures of one space."""
+    found: AnySpace = spaces[space] if isinstance(space, str) else space
+    check_complete(found)
+    if isinstance(space, str):
+        assert found.name == space, f"the space '{space}' calls itself '{found.name}'"
+    batch = data.white(input_shape, num_classes, size=4, parts=1)
+    rng = Random(0)
+    archs = [found.smallest(), *(found.sample(rng) for _ in range(samples))]
     for arch in archs:
-        check_text(space, arch)
-        check_moves(space, arch, rng)
-        check_counts(space, arch)
-    check_smallest(space, archs)
-    check_refuses_nonsense(space)
+        check_text(found, arch)
+        check_moves(found, arch, rng)
+        if isinstance(found, GivesPlans):
+            check_plan(found.plan(arch, num_classes, input_shape))
+        else:
+            check_build(found, arch, batch)
+    check_sampling(found)
+    check_enumeration(found, archs)
+    check_smallest(found, archs, batch)
+    check_budget(found, archs, batch)
+    check_refuses_nonsense(found)
 
 
-def check_text(space: Any, arch: Any) -> None:
+# Architectures
+
+
+def check_text(space: AnySpace, arch: Any) -> None:
     text = space.text(arch)
     assert isinstance(hash(arch), int), "an architecture has to be hashable"
     assert space.parse(text) == arch, f"{text!r} does not read back as what it was written from"
     assert space.text(space.parse(text)) == text, f"{text!r} is written differently after reading it"
+    if hasattr(space, "key"):
+        assert space.key(space.parse(text)) == space.key(arch), f"{text!r} has another key after reading it"
 
 
-def check_moves(space: Any, arch: Any, rng: Random) -> None:
+def check_moves(space: AnySpace, arch: Any, rng: Random) -> None:
+    """Neighbours are others, each once and valid; a mutation is one of them."""
     neighbours = space.neighbours(arch)
+    assert neighbours, f"{space.text(arch)!r} has no neighbour"
     assert len(neighbours) == len(set(neighbours)), "a neighbour is listed twice"
     assert arch not in neighbours, "an architecture is its own neighbour"
-    for _ in range(5):
+    for neighbour in rng.sample(neighbours, min(MOVES, len(neighbours))):
+        check_text(space, neighbour)
+    for _ in range(MOVES):
         assert space.mutate(arch, rng) in neighbours, "a mutation is no neighbour"
-    assert space.sample(Random(1)) == space.sample(Random(1)), "the same random state gives another sample"
 
 
-def check_counts(space: Any, arch: Any) -> None:
-    """The plan counts what its module has and what torch counts (twice the multiply-accumulates)."""
-    plan = space.plan(arch)
-    module = plan.module()
-    assert plan.params == sum(p.numel() for p in module.parameters()), "plan and module differ in parameters"
-    counter = FlopCounterMode(display=False)
-    with counter, torch.no_grad():
-        module.to("meta").eval()(torch.empty(1, *plan.input_shape, device="meta"))
-    assert plan.flops == counter.get_total_flops() / 2, "plan and torch differ in multiply-accumulates"
+def check_sampling(space: AnySpace) -> None:
+    """Samples come from the generator that is given and from nothing else."""
+    python, state = random.getstate(), torch.random.get_rng_state()
+    drawn = [[space.sample(rng) for _ in range(MOVES)] for rng in (Random(1), Random(1))]
+    assert drawn[0] == drawn[1], "the same random state gives another sample"
+    assert random.getstate() == python, "sampling moves Python's global random state"
+    assert torch.equal(torch.random.get_rng_state(), state), "sampling moves torch's global random state"
 
 
-def check_smallest(space: Any, archs: list[Any]) -> None:
-    least = space.plan(space.smallest())
-    for plan in map(space.plan, archs):
-        assert least.params <= plan.params and least.flops <= plan.flops, "the smallest is not the smallest"
+def check_enumeration(space: Any, archs: Sequence[Any]) -> None:
+    """Where a small space can be gone through, it holds `count()` architectures, each as likely as the others."""
+    if not hasattr(space, "__iter__") or not hasattr(space, "count") or space.count() > ENUMERABLE:
+        return
+    everything = list(islice(space, ENUMERABLE + 1))
+    assert len(everything) == space.count(), f"count() is {space.count()}, and iteration gives {len(everything)}"
+    assert len(set(everything)) == len(everything), "iteration gives an architecture twice"
+    assert set(archs) <= set(everything), "iteration leaves out an architecture that is sampled"
+    if len(everything) <= COUNTABLE:
+        rng, each = Random(2), 50
+        drawn = Counter(space.sample(rng) for _ in range(each * len(everything)))
+        assert set(drawn) <= set(everything), "a sample is missing in the iteration"
+        freedom = max(1, len(everything) - 1)
+        chi_squared = sum((drawn[arch] - each) ** 2 / each for arch in everything)
+        assert chi_squared <= freedom + 5 * (2 * freedom) ** 0.5, "samples are not uniform over the space"
 
 
-def check_refuses_nonsense(space: Any) -> None:
+def check_refuses_nonsense(space: AnySpace) -> None:
     for text in ("", "nonsense", "|" * 1000, "\0", "é~0", space.text(space.smallest()) + "x"):
         try:
             space.parse(text)
@@ -65,3 +121,89 @@ def check_refuses_nonsense(space: Any) -> None:
             assert len(str(error).splitlines()) == 1, "the message is longer than a sentence"
         else:
             raise AssertionError(f"{text!r} is read as an architecture")
+
+
+# Sizes
+
+
+def check_smallest(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
+    least = size_of(space, space.smallest(), batch)
+    for arch in archs:
+        size = size_of(space, arch, batch)
+        assert least.params <= size.params, f"{space.text(arch)!r} has fewer parameters than the smallest"
+        assert least.flops <= size.flops, f"{space.text(arch)!r} has fewer multiply-accumulates than the smallest"
+
+
+def check_budget(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
+    """Within a budget that just these fit, samples and mutations fit too."""
+    sizes = [size_of(space, arch, batch) for arch in archs]
+    budget, rng = Budget(max(size.params for size in sizes), max(size.flops for size in sizes)), Random(3)
+    fitting = budgeted(space, budget, batch)
+    for _ in range(MOVES):
+        arch = fitting.sample(rng)
+        for found in (arch, fitting.mutate(arch, rng)):
+            assert budget.fits(size_of(space, found, batch)), f"{space.text(found)!r} is drawn against the budget"
+
+
+# Plans
+
+
+def check_plan(plan: Plan) -> None:
+    """It counts what its module has and what torch counts, and is one function in all its forms."""
+    module = plan.module()
+    trainable = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    assert plan.params == trainable, f"the plan has {plan.params} parameters, and its module {trainable}"
+    names: dict[str, Any] = {}
+    exec(compile(plan.code(), "printed", "exec"), names)
+    printed = names["Network"]()
+    printed.load_state_dict(module.state_dict())
+    x = torch.randn(4, *plan.input_shape, generator=torch.Generator().manual_seed(0))
+    network = PlanNetwork(plan, module.weights())
+    with torch.no_grad():
+        for training in (False, True):
+            logits = network.forward(x, network.weights, "train" if training else "eval")
+            assert logits.shape == (len(x), *plan.output_shape), "the output's shape is not the plan's"
+            _check_same(logits, _first(module.train(training)(x)), "engine", "module")
+            _check_same(logits, _first(printed.train(training)(x)), "engine", "printed code")
+    counted = FlopCounterMode(display=False)
+    with counted, torch.no_grad():
+        module.to("meta").eval()(x[:1].to("meta"))
+    macs = counted.get_total_flops() / 2
+    assert plan.flops == macs, f"the plan has {plan.flops} multiply-accumulates, and torch counts {macs}"
+
+
+# Modules
+
+
+def check_build(space: ModuleSpace, arch: Any, batch: Batch) -> None:
+    """A new module each time, whose weights depend on seed and architecture alone, and that the engine can run."""
+    one, other = (built(space, arch, batch, 0) for _ in range(2))
+    assert one is not other, "build gives the same module again: make a new one each time"
+    shared = {p.data_ptr() for p in one.parameters()} & {p.data_ptr() for p in other.parameters() if p.numel()}
+    assert not shared, "two modules that were built share weights"
+    again = other.state_dict()
+    for name, weight in one.state_dict().items():
+        assert torch.equal(weight, again[name]), f"the same seed gives another {name!r}"
+    x = batch.part(0)[0]
+    network = ModuleNetwork(one, batch)
+    logits = network.forward(x, network.weights, "eval").detach()
+    assert logits.dim() >= 2 and len(logits) == len(x), f"the output should be [samples, classes], not {logits.shape}"
+    with torch.no_grad():
+        _check_same(logits, one.eval()(x), "engine", "module")
+    drawn = network_of(space, arch, batch, Origin("kaiming"))
+    assert bool(drawn.forward(x, drawn.weights, "train").isfinite().all()), "drawn anew, the output is not finite"
+
+
+# Outputs
+
+
+def _first(returned: Any) -> Tensor:
+    """The output, without the auxiliary one that comes with it in training."""
+    first: Tensor = returned[0] if isinstance(returned, tuple) else returned
+    return first
+
+
+def _check_same(one: Tensor, other: Tensor, what: str, second: str) -> None:
+    assert bool(one.isfinite().all()), f"the output of the {what} is not finite"
+    apart, scale = (one - other).abs().max().item(), one.abs().max().item()
+    assert apart <= TOLERANCE * scale, f"{what} and {second} differ by {apart:.3g} in outputs of up to {scale:.3g}"

@@ -1,0 +1,48 @@
+"""`--plugin`: a user's own spaces, proxies and searches, which register themselves when they are imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from epochzero.cli.module import blaming, run_file
+from epochzero.errors import UserError
+from epochzero.registry import proxies, searches, spaces
+
+
+def load_plugins(references: Iterable[str] | None) -> None:
+    """Import each file or module; one that is loaded already is left alone."""
+    if not references:
+        return
+    for registry in (proxies, searches, spaces):
+        len(registry)  # loads ours, so that a name that is taken is the plug-in's mistake
+    for reference in references:
+        if reference.endswith(".py") or Path(reference).exists():
+            _load_file(reference)
+        else:
+            _load_module(reference)
+
+
+def _load_file(file: str) -> None:
+    name = f"epochzero_plugin {Path(file).resolve()}"
+    if name in sys.modules:
+        return
+    try:
+        run_file(file, name)
+    except UserError:
+        sys.modules.pop(name, None)
+        raise
+
+
+def _load_module(name: str) -> None:
+    try:
+        found = all(part.isidentifier() for part in name.split(".")) and find_spec(name) is not None
+    except ModuleNotFoundError:
+        found = False
+    if not found:
+        raise UserError(f"There is no module '{name}' to plug in: install it, or give the path of a file.py.")
+    with blaming(name):
+        import_module(name)
