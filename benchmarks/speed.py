@@ -3,7 +3,7 @@
 together    thirteen proxies in one call against thirteen calls, with and without grasp
 dextr       against its own reference variant, which computes what the published code does
 loop        candidates a second of a search with a constant proxy, the store on disk included
-plans       plans a second
+plans       plans a second, of each space
 """
 
 from __future__ import annotations
@@ -78,9 +78,11 @@ def candidates_a_second(evaluations: int) -> float:
     return outcome.evaluated / outcome.seconds
 
 
-def plans_a_second(archs: Sequence[Any]) -> float:
-    space: NB201 = spaces["nb201"]
-    return len(archs) / seconds(lambda: [space.plan(arch) for arch in archs])
+def plans_a_second(space: Any, networks: int = 300) -> float:
+    """Random architectures, none seen before: planned and counted on one core."""
+    rng = Random(1)
+    archs = [space.sample(rng) for _ in range(networks)]
+    return networks / seconds(lambda: [(plan.params, plan.flops) for plan in map(space.plan, archs)])
 
 
 def main() -> None:
@@ -99,7 +101,7 @@ def main() -> None:
         **together(archs, batch, asked.rounds),
         "dextr: reference/ours": dextr_against_reference(archs, batch, asked.rounds),
         "search loop, candidates/s": candidates_a_second(5000),
-        "plans/s": plans_a_second([space.sample(rng) for _ in range(1000)]),
+        "plans/s": {name: round(plans_a_second(spaces[name])) for name in spaces},
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"Python {platform.python_version()}",
     }

@@ -33,7 +33,7 @@ SEARCH = ("search", "--proxy", "params", "--budget", 3, "--batch-size", 2)
         ((*SCORE, "--device", "cuda:77"), "The device 'cuda:77' cannot be used here"),
         ((*SCORE, "--proxy", "zico(batchs=2)"), "no setting 'batchs'. Did you mean 'batches'?"),
         ((*SCORE, "--proxy", "snip(x=2)"), "The proxy snip has no setting 'x'. It has none."),
-        ((*SEARCH, "--space", "nb"), "No space is called 'nb'. Did you mean 'nb201'?"),
+        ((*SEARCH, "--space", "nb21"), "No space is called 'nb21'. Did you mean 'nb201'?"),
         ((*SEARCH, "--method", "evolutoin"), "No search is called 'evolutoin'. Did you mean 'evolution'?"),
         ((*SEARCH, "--option", "popultion=9"), "has no option 'popultion'. Did you mean 'population'?"),
     ],

@@ -18,6 +18,7 @@ from epochzero.engine.outputs import Output
 from epochzero.errors import UserError
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
+from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, Progress, run_search
 from epochzero.run.task import Task, usable
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
@@ -44,6 +45,7 @@ def score(
     space: str | AnySpace | None = None,
     data: Data = "pink",
     y: Tensor | None = None,
+    batch_size: int | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -55,18 +57,21 @@ def score(
     `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
     function.
 
+    Data come in batches of `batch_size`: 64 for noise and files, all of them for tensors. zico and sigeo want several.
+
     A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
     inputs, the whole numbers among them stay those of the data; where there are no others, it says why not.
     """
     usable(device)
     asked = _proxies(proxies)
-    batch = _batch(data, y)
     if isinstance(network, nn.Module):
+        batch = _batch(data, y, batch_size)
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     found = spaces[space] if isinstance(space, str) else space
+    batch = _batch(data, y, batch_size, found)
     if isinstance(found, GivesPlans):
         _check_real(batch)
     arch = found.parse(network) if isinstance(network, str) else network
@@ -82,6 +87,7 @@ def search(
     max_params: float | None = None,
     max_flops: float | None = None,
     data: Data = "pink",
+    batch_size: int | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -95,7 +101,7 @@ def search(
     """
     found = spaces[space] if isinstance(space, str) else space
     objective = parse_objective(proxy)
-    task = Task(found, objective.proxies, _batch(data), Origin(init, seed), device)
+    task = Task(found, objective.proxies, _batch(data, None, batch_size, found), Origin(init, seed), device)
     limits = Budget(*(None if limit is None else int(limit) for limit in (max_params, max_flops)))
     with Store.open(store) as opened:
         return run_search(
@@ -137,11 +143,14 @@ def _proxies(asked: str | Sequence[str]) -> list[Proxy]:
     return single(parse_objectives(asked if isinstance(asked, str) else ",".join(asked)))
 
 
-def _batch(data: Data, y: Tensor | None = None) -> Batch:
-    if isinstance(data, (Batch, str, Path)):
-        if y is not None:
-            raise UserError("Labels y go with inputs that are tensors: this data has its own.")
-        return data if isinstance(data, Batch) else data_.load(data)
+def _batch(data: Data, y: Tensor | None = None, batch_size: int | None = None, space: AnySpace | None = None) -> Batch:
+    if isinstance(data, (Batch, str, Path)) and y is not None:
+        raise UserError("Labels y go with inputs that are tensors: this data has its own.")
+    if isinstance(data, Batch):
+        return data
+    if isinstance(data, (str, Path)):
+        size = 64 if batch_size is None else batch_size
+        return data_.load(data, size=size) if space is None else batch_for(space, data, size=size)
     if y is None and isinstance(data, tuple) and len(data) == 2:
-        return data_.from_tensors(data[0], data[1])
-    return data_.from_tensors(data, y)  # type: ignore[arg-type]
+        return data_.from_tensors(data[0], data[1], size=batch_size)
+    return data_.from_tensors(data, y, size=batch_size)  # type: ignore[arg-type]

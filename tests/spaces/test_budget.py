@@ -199,3 +199,15 @@ def test_budgets_of_which_hardly_anything_is_left() -> None:
         sizes = [full.plan(found).flops for arch in drawn for found in (arch, space.mutate(arch, rng))]
         assert max(sizes) <= 2 * smallest
         assert max(sizes) > 1.5 * smallest
+
+
+def test_a_space_may_have_no_network_that_is_smallest_in_everything() -> None:
+    """1114 has the fewest parameters of its skeletons, 3334 the fewest multiply-accumulates."""
+    macro = spaces["transnas_macro"]
+    fewest = macro.plan(macro.least("params"), 10, (3, 64, 64)).params
+    assert fewest < macro.plan(macro.smallest(), 10, (3, 64, 64)).params
+    tight = BudgetedSpace(macro, Budget(max_params=fewest), 10, (3, 64, 64))
+    assert tight.sample(Random(0)) == macro.least("params")
+    both = macro.plan(macro.smallest(), 10, (3, 64, 64)).flops
+    with pytest.raises(UserError, match="raise one of the limits"):
+        BudgetedSpace(macro, Budget(fewest, both), 10, (3, 64, 64)).sample(Random(0))

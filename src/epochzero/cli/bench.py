@@ -10,7 +10,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from epochzero import data as data_
 from epochzero.benchmarks import AccuracyTable
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
@@ -33,6 +32,7 @@ from epochzero.combine.objective import Objective, members, parse_objectives
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bench import BenchOutcome, BenchPair, run_bench
+from epochzero.run.network import batch_for
 from epochzero.run.task import Task
 from epochzero.stats import ProxyQuality
 from epochzero.store import Store
@@ -74,7 +74,9 @@ def bench(
         raise UserError(f"--unscored takes drop or worst, not {unscored!r}.")
     objectives = parse_objectives(proxy)
     rival = _rival(versus, objectives)
-    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
+    batch = batch_for(
+        spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
+    )
     task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device)
     targets = [column.strip() for column in target.split(",") if column.strip()]
     truths = AccuracyTable.read(table)

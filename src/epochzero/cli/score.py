@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,6 +29,7 @@ from epochzero.combine.objective import parse_objectives, single
 from epochzero.engine import score_network
 from epochzero.errors import UserError
 from epochzero.registry import spaces
+from epochzero.run.network import batch_for
 from epochzero.run.task import Task, usable
 from epochzero.types import Origin
 
@@ -67,7 +69,8 @@ def score(
         raise UserError("A module has no space and keeps its own weights: leave --space and --init out.")
     own, inputs, y = (None, None, None) if module is None else load_module(module, seed)
     if inputs is None:
-        batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
+        load = data_.load if arch is None else partial(batch_for, spaces[space or "nb201"])
+        batch = load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
     elif data != "pink" or input_shape is not None:
         raise UserError(f"'{module}' brings its own inputs: leave --data and --input-shape out.")
     else:

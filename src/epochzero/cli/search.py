@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from epochzero import data as data_
 from epochzero.cli.console import as_json, counts, err, millions, out, print_json, progress_bar, score_json, score_table
 from epochzero.cli.options import (
     AsJson,
@@ -34,12 +33,16 @@ from epochzero.combine.objective import parse_objective
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError
 from epochzero.registry import proxies, spaces
+from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, run_search
 from epochzero.run.task import Task
 from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
+
+LARGE = 2 * 10**10
+"""multiply-accumulates of a batch beyond which the winner is not scored by every proxy"""
 
 
 def search(
@@ -74,7 +77,9 @@ def search(
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     """
     load_plugins(plugin)
-    batch = data_.load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
+    batch = batch_for(
+        spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
+    )
     objective = parse_objective(proxy)
     task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
@@ -118,9 +123,11 @@ def search(
 
 
 def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
-    """What every quick proxy says of the winner, kept in the store beside the search."""
+    """What every quick proxy says of the winner, or of a large one those alone that need no run; kept in the store."""
     assert outcome.best is not None
-    quick = [found for found in map(parse, proxies) if found.quick]
+    size = counts(outcome.task.size(outcome.best.arch))["flops"]
+    large = size is None or size * outcome.task.batch.size > LARGE
+    quick = [found for found in map(parse, proxies) if found.quick and (found.free or not large)]
     asked = list({found.text: found for found in (*outcome.objective.proxies, *quick)}.values())
     task = replace(outcome.task, proxies=asked)
     run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})

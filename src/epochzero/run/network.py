@@ -7,12 +7,14 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import PassFailedError, out_of_memory
@@ -21,7 +23,24 @@ from epochzero.errors import UserError
 from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace
 from epochzero.spaces.budget import Budget, BudgetedSpace, Sizing
-from epochzero.types import Origin
+from epochzero.types import Origin, Shape
+
+
+def batch_for(
+    space: AnySpace,
+    source: str | Path = "pink",
+    *,
+    input_shape: Shape | None = None,
+    num_classes: int | None = None,
+    size: int = 64,
+    seed: int = 0,
+) -> Batch:
+    """Data for the networks of a space. Noise has the shape and the classes that the space was made for."""
+    if source in data_.NOISE and isinstance(space, GivesPlans):
+        native = space.plan(space.smallest())
+        input_shape = input_shape or native.input_shape
+        num_classes = num_classes or native.output_shape[0]
+    return data_.load(source, input_shape=input_shape, num_classes=num_classes, size=size, seed=seed)
 
 
 def network_of(

@@ -55,8 +55,9 @@ class Task:
     def evaluate(self, archs: Sequence[Any], store: Store, run: Run, step: int) -> tuple[list[dict[str, Score]], float]:
         """Scores from the store or computed now, recorded as steps of the run; and the seconds it took."""
         texts = [self.space.text(arch) for arch in archs]
-        names = [proxy.text for proxy in self.proxies]
-        known = {name: store.scores(self.setting, name, texts) for name in names}
+        keys = {proxy.text: proxy.key for proxy in self.proxies}
+        names = list(keys)
+        known = {name: store.scores(self.setting, key, texts) for name, key in keys.items()}
         found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
         start = time.perf_counter()
         lacks = [frozenset(names).difference(scores) for scores in found]
@@ -66,7 +67,8 @@ class Task:
             for i, (scores, took) in zip(lacking, part.score([archs[i] for i in lacking]), strict=True):
                 found[i] |= {name: (score, took / len(scores)) for name, score in scores.items()}
         seconds = time.perf_counter() - start
-        run.record(self.setting, [Evaluated(step + i, text, found[i]) for i, text in enumerate(texts)])
+        kept = [{keys[name]: score for name, score in scores.items()} for scores in found]
+        run.record(self.setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
         return [{name: scores[name][0] for name in names} for scores in found], seconds
 
 

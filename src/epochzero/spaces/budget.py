@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from random import Random
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from epochzero.errors import UserError
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured
 from epochzero.types import Shape
 
+Cost = Literal["params", "flops"]
 PILOT, ENOUGH = 1000, 3
 """samples are rejected if so many of so many fit; fewer, and walking is quicker"""
 TRIES = 20_000
@@ -55,6 +56,14 @@ class Redrawing(Protocol):
         """Part of the architecture drawn anew: a reversible step that keeps the distribution of `sample`."""
 
 
+@runtime_checkable
+class Extremes(Protocol):
+    """A space in which no one network has the least of everything."""
+
+    def least(self, cost: Cost) -> Any:
+        """The architecture with the fewest parameters, or with the fewest multiply-accumulates."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """The most parameters and multiply-accumulates that a network may have; None is no limit."""
@@ -62,7 +71,7 @@ class Budget:
     max_params: int | None = None
     max_flops: int | None = None
 
-    def limits(self) -> Iterator[tuple[str, str, int]]:
+    def limits(self) -> Iterator[tuple[Cost, str, int]]:
         """Each limit that is set: the plan's attribute, its name in words, the limit."""
         if self.max_params is not None:
             yield "params", "parameters", self.max_params
@@ -99,13 +108,10 @@ class BudgetedSpace:
                 return space.plan(arch, num_classes, input_shape)
             raise UserError(f"The space '{space.name}' cannot say how large its networks are: search without a limit.")
 
-        smallest = measured(space.smallest()) if self.limits else None
-        for attribute, words, limit in self.limits:
-            if getattr(smallest, attribute) > limit:
-                raise UserError(
-                    f"No {space.name} network has at most {limit:,} {words}: "
-                    f"the smallest has {getattr(smallest, attribute):,}."
-                )
+        for cost, words, limit in self.limits:
+            least = getattr(measured(space.least(cost) if isinstance(space, Extremes) else space.smallest()), cost)
+            if least > limit:
+                raise UserError(f"No {space.name} network has at most {limit:,} {words}: the smallest has {least:,}.")
 
         @lru_cache(maxsize=100_000)
         def fits(arch: Any) -> bool:
@@ -135,9 +141,19 @@ class BudgetedSpace:
                 return arch
         return self.walk(rng)
 
+    @cached_property
+    def start(self) -> Any:
+        """A small network that fits."""
+        ends = [self.space.least(c) for c, _, _ in self.limits] if isinstance(self.space, Extremes) else []
+        for arch in (*ends, self.space.smallest(), *self.everything):
+            if self.fits(arch):
+                return arch
+        limits = " and ".join(f"{limit:,} {words}" for _, words, limit in self.limits)
+        raise UserError(f"No {self.space.name} network was found that has at most {limits}: raise one of the limits.")
+
     def walk(self, rng: Random, steps: int = STEPS) -> Any:
-        """Where a walk from the smallest network ends that never leaves the budget."""
-        arch = self.space.smallest()
+        """Where a walk from a small network ends that never leaves the budget."""
+        arch = self.start
         if isinstance(self.space, Redrawing):
             for _ in range(steps):
                 child = self.space.redraw(arch, rng)

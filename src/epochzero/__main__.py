@@ -1,0 +1,5 @@
+"""`python -m epochzero`: the command line."""
+
+from epochzero.cli import main
+
+main()
