@@ -366,6 +366,10 @@ def test_what_cannot_be_reproduced(with_counts: None, tmp_path: Path) -> None:
     unlabelled = save(tmp_path / "plain.npz", x=SMALL_IMAGES)
     with pytest.raises(DataError, match="these data have none"):
         experiments["nasi-figure1"].run(TINY["nasi-figure1"], data=unlabelled)
+    for noise in ("pink", "white"):
+        assert "give --data FILE with real images and labels" in refusal("reproduce", "nasi-figure1", "--data", noise)
+    with pytest.raises(DataError, match="'pink' is random itself"):
+        experiments["nasi-figure1"].run(TINY["nasi-figure1"])
     with pytest.raises(UserError, match="at least 3 networks, not 2"):
         Counts().run(replace(Counts.quick, networks=2))
 

@@ -30,6 +30,7 @@ LAYERS = [
     {"experiments"},
     {"testing"},
     {"cli"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(ROOT.rglob("*.py"))

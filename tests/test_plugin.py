@@ -53,7 +53,8 @@ def test_listed_scored_and_searched(plugin: Path, tmp_path: Path) -> None:
     assert listed["lines"]["about"].startswith("Lines: one linear layer")
     few = ("--plugin", plugin, "--batch-size", 4, "--json")
     for name in ("lines", "lines_built"):
-        scored = epochzero("score", "--space", name, "--arch", "4", "--proxy", "snip", *few).json
+        image = ("--input-shape", "3,32,32")
+        scored = epochzero("score", "--space", name, "--arch", "4", "--proxy", "snip", *image, *few).json
         assert scored["params"] == 3072 * 4 + 4 + 4 * 10 + 10 and scored["flops"] == 3072 * 4 + 40
         assert scored["scores"]["snip"]["status"] == "ok"
         limits = ("--max-params", "30k", "--out", tmp_path / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -357,3 +358,20 @@ def test_options_that_the_search_does_not_take(options: dict[str, Any], error: t
 def test_a_budget_of_nothing(evaluations: int) -> None:
     with pytest.raises(UserError, match=f"at least 1 evaluation, not {evaluations}"):
         found(sized(), evaluations=evaluations)
+
+
+def test_scores_of_an_older_recipe_are_not_found_in_the_store() -> None:
+    computed = []
+
+    def compute(trace: Trace) -> float:
+        computed.append(trace.params)
+        return float(trace.params)
+
+    first = Proxy("sized", compute, [need(Pass(), "params")], True, {})
+    space = spaces["nb201"]
+    with Store.open(":memory:") as store:
+        for proxy, times in ((first, 1), (first, 1), (replace(first, recipe=2), 2), (first, 2)):
+            task = Task(space, [proxy], data.load("pink", size=2))
+            scores, _ = task.evaluate([space.smallest()], store, store.begin_run("test", {"at": proxy.key}, {}), 0)
+            assert list(scores[0]) == ["sized"]
+            assert len(computed) == times

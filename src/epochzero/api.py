@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from epochzero.engine.outputs import Output
 from epochzero.errors import UserError
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
+from epochzero.run.executors import Executor, executor_of
 from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, Progress, run_search
 from epochzero.run.task import Task, usable
@@ -94,18 +96,33 @@ def search(
     store: str | Path = ":memory:",
     options: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    executor: str | Executor = "local",
+    workers: int | None = None,
+    threads: int | None = None,
+    address: str | None = None,
 ) -> Outcome:
     """Find a network: `budget` candidates of the space are scored, each within the limits.
 
     With a store on disk, the same call resumes where it was stopped.
+
+    `executor` says who scores: "local", this process; "processes", `workers` of them on this machine, all cores by
+    default; "ray", a cluster at `address`, or one started here. Or an executor that is open already, and stays
+    so (`epochzero.run.executors`).
     """
     found = spaces[space] if isinstance(space, str) else space
     objective = parse_objective(proxy)
-    task = Task(found, objective.proxies, _batch(data, None, batch_size, found), Origin(init, seed), device)
+    batch = _batch(data, None, batch_size, found)
     limits = Budget(*(None if limit is None else int(limit) for limit in (max_params, max_flops)))
-    with Store.open(store) as opened:
+    crew: AbstractContextManager[Executor]
+    if isinstance(executor, str):
+        crew = executor_of(executor, workers=workers, threads=threads, address=address, device=device)
+    elif workers or threads or address:
+        raise UserError("An executor that is open already has its workers, threads and address: give them to it.")
+    else:
+        crew = nullcontext(executor)
+    with crew as scorer, Store.open(store) as opened:
         return run_search(
-            task,
+            Task(found, objective.proxies, batch, Origin(init, seed), device, scorer),
             method,
             budget,
             seed=seed,

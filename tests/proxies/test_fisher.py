@@ -56,10 +56,10 @@ def test_by_hand() -> None:
 
 
 def test_the_mean_loss_divides_each_samples_share() -> None:
-    # Two such samples: dL/da = (1/4, -1/4) each, d = (1/2, -1/2), F = 1/2 * mean(1/4, 1/4) = 1/8 each, times 2.
+    # Three such samples: dL/da = (1/6, -1/6) up to sign, d = (1/3, -1/3), F = 1/2 * 1/9 = 1/18 each, times 2.
     network = linear_net([[1.0, -2.0], [0.0, 1.0]])
-    found = value(network, "fisher", batch_of(([[6.0, 2.0], [6.0, 2.0]], [1, 0])))
-    assert found == pytest.approx(0.5, rel=1e-6)
+    found = value(network, "fisher", batch_of(([[6.0, 2.0]] * 3, [1, 0, 1])))
+    assert found == pytest.approx(2 / 9, rel=1e-6)
 
 
 def test_every_layer_adds_with_its_own_fan_in() -> None:
@@ -91,13 +91,13 @@ def test_the_channels_of_a_linear_layer_are_its_last_axis() -> None:
     assert_scores(network, "fisher", batch, looped(network, batch))
 
 
-def test_a_cut_network_feels_its_last_bias() -> None:
-    """The last layer's output is its bias, which the loss feels; nothing before it is felt."""
+def test_a_cut_network_has_no_score() -> None:
+    """The last layer's output is its bias, which the loss feels; but no weight of a layer is felt."""
     network, batch = cut_net(), random_batch()
-    twin = Twin(network)
-    logits = twin(batch.part(0)[0].double())
-    assert torch.equal(logits[0], logits[1])
-    assert_scores(network, "fisher", batch, looped(network, batch))
+    assert looped(network, batch) > 0
+    assert not any(gradient.any() for gradient in Twin(network).gradients(batch))
+    found = score(network, "fisher", batch)
+    assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")
 
 
 def test_a_network_without_layers() -> None:

@@ -18,6 +18,7 @@ from tests.proxies.nets import (
     cut_net,
     linear_net,
     random_batch,
+    score,
     value,
 )
 
@@ -37,9 +38,13 @@ def test_by_hand() -> None:
 
 
 def test_is_the_norm_of_the_mean_over_the_batch() -> None:
-    # The same sample with either label: gradients [[3, 1], [-3, -1]] and its negative, whose mean is zero.
+    # The same sample with either label: gradients [[3, 1], [-3, -1]] and its negative. Two of one and one of the other
+    # leave a third of it; one of each leave nothing.
     network = linear_net([[1.0, -2.0], [0.0, 1.0]])
-    assert value(network, "grad_norm", batch_of(([[6.0, 2.0], [6.0, 2.0]], [1, 0]))) == 0
+    x = [[6.0, 2.0]] * 3
+    assert value(network, "grad_norm", batch_of((x, [1, 0, 1]))) == pytest.approx(math.sqrt(20) / 3, rel=1e-6)
+    found = score(network, "grad_norm", batch_of((x[:2], [1, 0])))
+    assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")
 
 
 def test_two_layers_add_their_norms() -> None:
@@ -78,4 +83,5 @@ def test_is_the_difference_of_the_loss_for_each_weight() -> None:
 
 def test_a_cut_network_has_no_gradient() -> None:
     """Only the last bias feels the loss, and biases do not count."""
-    assert value(cut_net(), "grad_norm", random_batch()) == 0
+    found = score(cut_net(), "grad_norm", random_batch())
+    assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")

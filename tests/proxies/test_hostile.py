@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from epochzero.engine import parse, score_network
+from epochzero.engine import PlanNetwork, parse, score_network
 from epochzero.engine.hooks import ModuleNetwork
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
@@ -18,6 +18,7 @@ from tests.proxies.nets import (
     batch_of,
     chain,
     conv_net,
+    cut_net,
     drawn,
     labels,
     layerless_net,
@@ -71,13 +72,45 @@ def test_an_input_that_is_no_number(proxy: str) -> None:
     assert score(conv_net(), proxy, broken).status == "degenerate"
 
 
-@pytest.mark.parametrize("proxy", ["curvature", "zico"])
-def test_a_weight_that_is_no_number_is_not_taken_for_a_cut(proxy: str) -> None:
-    network = conv_net()
-    network.weights["stem.conv.weight"] = network.weights["stem.conv.weight"] * float("nan")
-    found = score(network, proxy, random_batch())
-    assert found.status == "degenerate"
-    assert "nan" in found.why
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", ["stem.conv.weight", "conv.norm.running_mean"])
+def test_a_given_weight_that_is_no_number(name: str, number: str) -> None:
+    """What only counts still scores; everything else says which weight it is."""
+    weights = {key: w.clone() for key, w in conv_net().weights.items()}
+    weights[name].view(-1)[1] = float(number)
+    network = PlanNetwork(conv_net().plan, weights)
+    found = score_network(network, [parse(proxy) for proxy in ALL | FOR_BLOCKS_IN_A_ROW], random_batch(), 0).scores
+    assert {proxy for proxy, one in found.items() if one.ok} == {"params", "flops"}
+    why = f"the weight '{name}' holds {number.removeprefix('-')}"
+    assert {(one.status, one.why) for proxy, one in found.items() if not one.ok} == {("failed", why)}
+
+
+def test_drawn_weights_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("epochzero.engine.network.not_finite", lambda *_: "searched")
+    assert conv_net().broken == ""
+    assert PlanNetwork(conv_net().plan, conv_net().weights).broken == "searched"
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    ["fisher", "grad_norm", "grasp", "hnas(form=realizable,metric=grad)", "plain", "sigeo(batches=2)", "snip", "zico"],
+)
+def test_a_network_that_no_gradient_reaches(proxy: str) -> None:
+    found = score(cut_net(), proxy, random_batch())
+    assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")
+
+
+@pytest.mark.parametrize("proxy", ["knas", "nasi_trace", "nasi_trace_sum", "ntk_trace"])
+def test_its_biases_learn(proxy: str) -> None:
+    together = score_network(cut_net(), [parse(proxy), parse("snip")], random_batch(), 0).scores
+    assert together[proxy].value > 0
+    assert not together["snip"].ok
+
+
+def test_a_tiny_gradient_is_not_none() -> None:
+    """Its square is zero in single precision."""
+    found = score(linear_net([[1e-30, 0.0], [0.0, 1e-30]]), "plain", batch_of(([[1e-28, 2e-28]], [1])))
+    assert found.ok, found.why
 
 
 @pytest.mark.parametrize("proxy", sorted(FROM_THE_WEIGHTS))

@@ -26,6 +26,19 @@ def entry(of: str, i: int, j: int) -> Proxy:
     return Proxy(f"entry_{i}_{j}", compute, [need(Pass(dtype="float64"), f"kernel_{of}")], True, {})
 
 
+def jacobians(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of every block of gradients, as they come."""
+    seen: list[int] = []
+    multiply = kernels._gram
+
+    def counting(jacobian: Tensor) -> Tensor:
+        seen.append(jacobian.untyped_storage().nbytes())
+        return multiply(jacobian)
+
+    monkeypatch.setattr(kernels, "_gram", counting)
+    return seen
+
+
 def test_by_hand() -> None:
     # logits W x with W 2 x 2. For x = (1, 2) and (3, -1), of labels 0, 1: x.x = 5, 10 and x.x' = 1.
     # The logit of label k has gradient x in row k, so that different labels do not meet; the sum has x in both rows.
@@ -41,32 +54,37 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize("of", KINDS)
 @pytest.mark.parametrize("make", [*CONNECTED, cut_net])
 def test_many_blocks_are_one_block(make: Callable[[], PlanNetwork], of: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for one number only, every parameter is a block of its own."""
+    """With room for seven numbers of each row, large parameters are cut and small ones put together."""
     twin, batch = Twin(make()), random_batch(size=4)
     logits = twin(batch.part(0)[0].double())
     rows = rows_of(f"kernel_{of}", logits, labels(batch))
     leaves: list[Tensor] = list(twin.parameters())
     whole = tangent_kernel(rows, leaves)
-    monkeypatch.setattr(kernels, "ROWS_BYTES", 1)
-    assert [len(block) for block in kernels._blocks(leaves, len(rows))] == [1] * len(leaves)
+    monkeypatch.setattr(kernels, "ROWS_BYTES", 7 * 8 * len(rows))
+    largest = jacobians(monkeypatch)
     expected = gram(rows_together(twin, batch, of))
     assert torch.allclose(whole, expected, rtol=1e-10, atol=1e-12)
     assert torch.allclose(tangent_kernel(rows, leaves), expected, rtol=1e-10, atol=1e-12)
+    assert len(largest) > sum(leaf.numel() for leaf in leaves) / 7 - 1
+    assert max(largest) == kernels.ROWS_BYTES
 
 
-@pytest.mark.parametrize("together", [1, 3, 64])
+@pytest.mark.parametrize(("together", "room"), [(1, 2**30), (3, 2**30), (64, 2**30), (64, 5000), (64, 900)])
 @pytest.mark.parametrize("make", [*CONNECTED, cut_net])
 def test_rows_in_one_batched_pass_are_rows_one_by_one(
-    make: Callable[[], PlanNetwork], together: int, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], PlanNetwork], together: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a GPU runs, here on the CPU."""
     monkeypatch.setattr(kernels, "ROWS_TOGETHER", together)
+    monkeypatch.setattr(kernels, "ROWS_BYTES", room)
     network, x = make(), random_batch(size=4).part(0)[0].double()
     weights = {name: w.detach().double().requires_grad_() for name, w in network.weights.items()}
     rows = rows_of("kernel_outputs", network.forward(x, weights, "train"), None)
     leaves = [weights[name] for name in network.trainable]
-    slow = torch.stack([kernels._gradient(row, leaves) for row in rows])
-    assert torch.allclose(kernels._batched(rows, leaves), slow, rtol=1e-10, atol=1e-12)
+    for block in kernels._blocks(leaves, len(rows)):
+        slow = kernels._one_by_one(list(rows), block)
+        assert slow.nbytes <= room
+        assert torch.allclose(kernels._batched(rows, block), slow, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("of", KINDS)
@@ -94,15 +112,34 @@ def test_a_block_takes_as_much_as_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten rows of single precision are 40 bytes for each number of a parameter."""
     leaves = [torch.zeros(n) for n in (3, 2, 9, 1, 1, 1, 4)]
     monkeypatch.setattr(kernels, "ROWS_BYTES", 5 * 40)
-    sizes = [[len(leaf) for leaf in block] for block in kernels._blocks(leaves, 10)]
-    assert sizes == [[3, 2], [9], [1, 1, 1], [4]]
+    blocks = [[(len(leaf), start, stop) for leaf, start, stop in block] for block in kernels._blocks(leaves, 10)]
+    assert blocks == [
+        [(3, 0, 3), (2, 0, 2)],
+        [(9, 0, 5)],
+        [(9, 5, 9), (1, 0, 1)],
+        [(1, 0, 1), (1, 0, 1)],
+        [(4, 0, 4)],
+    ]
+
+
+def test_one_large_parameter_never_takes_more_than_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, small = torch.randn(6, 500, generator=rng), torch.randn(3, generator=rng, requires_grad=True)
+    large = torch.randn(3, 500, generator=rng, requires_grad=True)
+    rows = ((x @ large.mT).tanh() * small).sum(1)  # [6]
+    whole = tangent_kernel(rows, [large, small])
+    monkeypatch.setattr(kernels, "ROWS_BYTES", 2000)
+    seen = jacobians(monkeypatch)
+    assert torch.allclose(tangent_kernel(rows, [large, small]), whole, rtol=1e-5)
+    assert max(seen) <= 2000
+    assert sum(seen) == 6 * 1503 * 4, "every number once"
 
 
 @pytest.mark.parametrize("of", KINDS)
 def test_the_engine_reads_the_same_in_many_blocks(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, batch = conv_net(), random_batch(size=4)
     expected = gram(rows_together(Twin(network), batch, of))
-    for room in (kernels.ROWS_BYTES, 1):
+    for room in (kernels.ROWS_BYTES, 1000):
         monkeypatch.setattr(kernels, "ROWS_BYTES", room)
         for i, j in ((0, 0), (1, 3), (3, 1)):
             assert value(network, entry(of, i, j), batch) == pytest.approx(expected[i, j].item(), rel=1e-9)

@@ -130,8 +130,10 @@ def test_equal_samples_have_no_condition_number() -> None:
     assert "rounding" in found.why
 
 
-def test_one_sample_is_even() -> None:
-    assert value(conv_net(), "ntk_cond", random_batch(size=1)) == 1
+def test_one_sample_has_no_condition_number_but_its_outputs_have() -> None:
+    found = score(conv_net(), "ntk_cond", random_batch(size=1))
+    assert (found.status, found.why) == ("failed", "needs at least 2 samples, and the batch has 1")
+    assert value(conv_net(), "ntk_cond(of=outputs)", random_batch(size=1)) > 1
 
 
 def test_labels_are_needed_for_their_logits_only() -> None:

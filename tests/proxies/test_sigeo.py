@@ -153,7 +153,10 @@ def test_weights_of_zero_do_not_bend_the_loss() -> None:
 
 
 def test_networks_without_a_score() -> None:
-    for network, shape, why in ((cut_net(), IMAGE, "varies"), (layerless_net(), (3, 6, 6), "conv or linear layer")):
+    for network, shape, why in (
+        (cut_net(), IMAGE, "no gradient of the loss"),
+        (layerless_net(), (3, 6, 6), "has no conv or linear layer"),
+    ):
         found = score(network, "sigeo", random_batch(shape, parts=4))
         assert found.status == "degenerate"
         assert why in found.why

@@ -19,6 +19,7 @@ from tests.proxies.nets import (
     labels,
     linear_net,
     random_batch,
+    score,
     value,
 )
 
@@ -46,9 +47,9 @@ def test_by_hand() -> None:
 
 
 def test_weights_are_made_positive_one_by_one_after_the_mean_over_samples() -> None:
-    # The mean gradient of the same sample under both labels is zero.
+    # The gradients of one sample under its labels are [[3, 1], [-3, -1]] and its negative; the mean is a third of it.
     network = linear_net([[1.0, -2.0], [0.0, 1.0]])
-    assert value(network, "snip", batch_of(([[6.0, 2.0], [6.0, 2.0]], [1, 0]))) == 0
+    assert value(network, "snip", batch_of(([[6.0, 2.0]] * 3, [1, 0, 1]))) == pytest.approx((3 + 2 + 0 + 1) / 3)
 
 
 @pytest.mark.parametrize("make", CONNECTED)
@@ -76,4 +77,5 @@ def test_is_what_the_loss_feels_when_each_connection_fades() -> None:
 
 
 def test_a_cut_network_feels_nothing() -> None:
-    assert value(cut_net(), "snip", random_batch()) == 0
+    found = score(cut_net(), "snip", random_batch())
+    assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")

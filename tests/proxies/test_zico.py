@@ -16,6 +16,7 @@ from tests.proxies.nets import (
     Twin,
     assert_scores,
     batch_of,
+    conv_net,
     cut_net,
     linear_net,
     random_batch,
@@ -91,6 +92,14 @@ def test_gradients_that_never_vary() -> None:
 
 def test_a_cut_network() -> None:
     found = score(cut_net(), "zico", random_batch())
+    assert found.status == "degenerate"
+    assert "no gradient of the loss" in found.why
+
+
+def test_a_gradient_that_is_the_same_on_every_batch() -> None:
+    x, y = random_batch().part(0)
+    assert y is not None
+    found = score(conv_net(), "zico", batch_of((x, y.tolist()), (x, y.tolist())))
     assert found.status == "degenerate"
     assert "varies" in found.why
 

@@ -13,11 +13,14 @@ from rich.text import Text
 from epochzero.benchmarks import AccuracyTable
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
+    Address,
     AsJson,
     BatchSize,
     Classes,
     DataSource,
     Device,
+    ExecutorName,
+    Gpus,
     Init,
     InputShape,
     Plugins,
@@ -25,7 +28,12 @@ from epochzero.cli.options import (
     Seed,
     SpaceName,
     StorePath,
+    Threads,
+    Workers,
     shape,
+)
+from epochzero.cli.options import (
+    executor as executor_,
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import Objective, members, parse_objectives
@@ -59,6 +67,11 @@ def bench(
         str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
     ] = None,
     store: StorePath = None,
+    executor: ExecutorName = "local",
+    workers: Workers = None,
+    threads: Threads = None,
+    address: Address = None,
+    gpus: Gpus = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -77,10 +90,11 @@ def bench(
     batch = batch_for(
         spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
     )
-    task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device)
+    crew = executor_(executor, workers, threads, address, gpus, device, plugin)
+    task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device, crew)
     targets = [column.strip() for column in target.split(",") if column.strip()]
     truths = AccuracyTable.read(table)
-    with Store.open(store or ":memory:") as opened, progress_bar("bench") as show:
+    with crew, Store.open(store or ":memory:") as opened, progress_bar("bench") as show:
         outcome = run_bench(
             task,
             truths,

@@ -14,9 +14,11 @@ from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
 from epochzero.cli.options import AsJson, Plugins
 from epochzero.cli.plugin import load_plugins
+from epochzero.data.batch import shape_text
 from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
+from epochzero.spaces.base import Space
 
 KINDS: dict[str, Registry[Any]] = {
     "proxies": proxies,
@@ -26,7 +28,7 @@ KINDS: dict[str, Registry[Any]] = {
 }
 COLUMNS = {
     "proxies": ["name", "paper", "better", "data", "labels", "fwd", "bwd", "layers"],
-    "spaces": ["name", "networks", "about"],
+    "spaces": ["name", "networks", "input", "classes", "about"],
     "searches": ["name", "options", "about"],
     "experiments": ["name", "source", "about"],
 }
@@ -106,7 +108,9 @@ def _facts(member: Any) -> dict[str, Any]:
     if hasattr(member, "source"):
         return {"source": member.source, "about": about}
     size = f"{member.count():,}" if hasattr(member, "count") else ""
-    return {"networks": size, "about": about}
+    native = member.plan(member.smallest()) if isinstance(member, Space) else None
+    made_for = {} if native is None else {"input": shape_text(native.input_shape), "classes": native.output_shape[0]}
+    return {"networks": size, "input": "", "classes": "", **made_for, "about": getattr(member, "about", about)}
 
 
 def _first_line(thing: Any) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
 
+from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
+from epochzero.run.executors import Executor, executor_of
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
@@ -39,6 +42,21 @@ Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
 StorePath = Annotated[
     Path | None,
     typer.Option("--store", help="Result store (SQLite). The same command with the same store resumes."),
+]
+ExecutorName = Annotated[
+    str, typer.Option("--executor", help="Who scores: local (this process), processes (all cores), ray (a cluster).")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", help="Networks scored at a time; default: all cores, or the whole cluster.")
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", help="Threads of each worker; default: all cores (local), or 1.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Head of a Ray cluster: host:port, or auto; default: start one here.")
+]
+Gpus = Annotated[
+    float | None, typer.Option("--gpus", help="GPUs of each Ray worker, 0.25 for a quarter; default: 1 on cuda.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
@@ -87,6 +105,23 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             continue
     return text
+
+
+def executor(
+    name: str,
+    workers: int | None,
+    threads: int | None,
+    address: str | None,
+    gpus: float | None,
+    device: str,
+    plugins: list[str] | None,
+) -> Executor:
+    """Who scores; its workers load the same plug-ins."""
+    found = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in plugins or ()]
+    prepare = partial(load_plugins, found) if found else None
+    return executor_of(
+        name, workers=workers, threads=threads, address=address, gpus=gpus, device=device, prepare=prepare
+    )
 
 
 def made_folder(folder: Path) -> Path:

@@ -12,21 +12,29 @@ from rich.table import Table
 
 from epochzero.cli.console import as_json, counts, err, millions, out, print_json, progress_bar, score_json, score_table
 from epochzero.cli.options import (
+    Address,
     AsJson,
     BatchSize,
     Classes,
     DataSource,
     Device,
+    ExecutorName,
+    Gpus,
     Init,
     InputShape,
     Plugins,
     Seed,
     SpaceName,
     StorePath,
+    Threads,
+    Workers,
     count,
     made_folder,
     options,
     shape,
+)
+from epochzero.cli.options import (
+    executor as executor_,
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import parse_objective
@@ -67,6 +75,11 @@ def search(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for the winner's drawing, code and facts.")
     ] = None,
+    executor: ExecutorName = "local",
+    workers: Workers = None,
+    threads: Threads = None,
+    address: Address = None,
+    gpus: Gpus = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -81,10 +94,11 @@ def search(
         spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
     )
     objective = parse_objective(proxy)
-    task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device)
+    crew = executor_(executor, workers, threads, address, gpus, device, plugin)
+    task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device, crew)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
     folder = None if out_dir is None else made_folder(out_dir)
-    with Store.open(store or ":memory:") as opened, progress_bar("search") as show:
+    with crew, Store.open(store or ":memory:") as opened, progress_bar("search") as show:
 
         def update(outcome: Outcome) -> None:
             best = "" if outcome.best is None else f"best {outcome.best.score.value:.4g}"

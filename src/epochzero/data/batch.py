@@ -21,6 +21,9 @@ Part = tuple[Tensor, Tensor | None]
 DEFAULT_CLASSES = 10
 """where neither the user nor any label says how many classes there are"""
 
+USUAL_PARTS = 4
+"""as many parts as the proxies that compare batches read"""
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -41,6 +44,8 @@ class Batch:
     """makes part 0, 1, ...: a pure function, and one that can be sent to another process"""
     layout: Layout | None = None
     """how x, then a table [B, N], is taken apart into a module's inputs, where it is not the only one or not real"""
+    given: int = 0
+    """of tensors, how many samples there are: enough, perhaps, for more parts of a smaller size"""
     _made: dict[int, Part] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, index: int) -> Part:
@@ -52,11 +57,17 @@ class Batch:
             noun = "part" if self.parts == 1 else "parts"
             raise DataError(
                 f"This batch has {self.parts} {noun} of {self.size} samples; part {index + 1} was asked for: "
-                "give more data or a smaller batch size."
+                f"{self._more(max(index + 1, USUAL_PARTS))}."
             )
         if index not in self._made:
             self._made[index] = self.make_part(index)
         return self._made[index]
+
+    def _more(self, parts: int) -> str:
+        """How to get so many parts."""
+        if self.given < parts:
+            return "give more data or a smaller batch size"
+        return f"cut the tensors with data.from_tensors(x, y, size={min(self.given // parts, 64)}, parts={parts})"
 
 
 def check_request(num_classes: int | None, size: int, parts: int, seed: int) -> None:

@@ -44,8 +44,8 @@ def pink(
     parts: int = 4,
     seed: int = 0,
 ) -> Batch:
-    """Images of 1/f noise with correlated channels, and random labels."""
-    if len(input_shape) != 3:
+    """Images of 1/f noise with correlated channels, and random labels; of a longer shape, several images a sample."""
+    if len(input_shape) < 3:
         raise DataError(
             f"Pink noise makes images of shape [C, H, W], not samples of shape {list(input_shape)}: "
             "use white noise, which takes any shape."
@@ -119,8 +119,8 @@ def _draw_white(size: int, shape: Shape, generator: Generator) -> Tensor:
 
 
 def _draw_pink(size: int, shape: Shape, generator: Generator) -> Tensor:
-    C, H, W = shape
-    noise = _draw_white(size, (1 + C, H, W), generator)
+    *several, C, H, W = shape
+    noise = _draw_white(size * math.prod(several), (1 + C, H, W), generator)
     shared, own = noise[:, :1], noise[:, 1:]  # [B, 1, H, W], [B, C, H, W]
     mixed = math.sqrt(CHANNEL_CORRELATION) * shared + math.sqrt(1 - CHANNEL_CORRELATION) * own
     vertical = torch.fft.fftfreq(H, dtype=torch.float64)
@@ -130,4 +130,4 @@ def _draw_pink(size: int, shape: Shape, generator: Generator) -> Tensor:
     amplitude = 1 / frequency
     amplitude /= amplitude.square().mean().sqrt()
     x: Tensor = torch.fft.ifft2(amplitude * torch.fft.fft2(mixed)).real  # [B, C, H, W]
-    return x
+    return x.view(size, *shape)

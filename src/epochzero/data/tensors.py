@@ -12,23 +12,34 @@ from epochzero.errors import DataError
 
 
 def from_tensors(
-    x: Inputs, y: Tensor | None = None, *, num_classes: int | None = None, parts: int = 1, size: int | None = None
+    x: Inputs,
+    y: Tensor | None = None,
+    *,
+    num_classes: int | None = None,
+    parts: int | None = None,
+    size: int | None = None,
 ) -> Batch:
-    """Inputs [N, ...] and, where there are any, labels [N], cut into so many equal parts.
+    """Inputs [N, ...] and, where there are any, labels [N], cut into equal parts.
 
-    Parts have `size` samples, or as many as there are for each. Several inputs are a tuple or a dictionary of tensors.
+    Parts have `size` samples, or as many as there are for each of `parts`. With a size alone there are as many parts as
+    there are samples for, with neither there is one. Several inputs are a tuple or a dictionary of tensors.
     Whole numbers (ids, tokens) stay whole numbers; bytes are images, and become 0 to 1.
     """
     inputs, layout = pack(x)
-    check_request(num_classes, max(len(inputs), 1) if size is None else size, parts, 0)
+    check_request(num_classes, 1 if size is None else size, 1 if parts is None else parts, 0)
+    if parts is None:
+        parts = 1 if size is None else max(1, len(inputs) // size)
     if inputs.dim() < 2 or len(inputs) < parts * (size or 1):
-        raise DataError(f"Inputs of shape {list(inputs.shape)} cannot be cut into {parts} batches of [samples, ...].")
+        count = "a batch" if parts == 1 else f"{parts} batches"
+        each = "[samples, ...]" if size is None else f"{size} samples"
+        raise DataError(f"Inputs of shape {list(inputs.shape)} cannot be cut into {count} of {each}.")
     if y is not None and (y.shape != inputs.shape[:1] or y.is_floating_point() or y.is_complex()):
         raise DataError(f"The labels should be {len(inputs)} whole numbers, one for each input.")
     classes = num_classes or (DEFAULT_CLASSES if y is None else int(y.max()) + 1)
     if y is not None and not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise DataError(f"The labels run from {int(y.min())} to {int(y.max())}; they should be 0 to {classes - 1}.")
-    size = len(inputs) // parts if size is None else size
+    given = len(inputs)
+    size = given // parts if size is None else size
     shape = tuple(inputs.shape[1:])
     inputs = inputs[: parts * size].contiguous()
     labels = None if y is None else y[: parts * size].detach().cpu().long().contiguous()
@@ -46,6 +57,7 @@ def from_tensors(
         parts=parts,
         make_part=partial(_part, inputs, labels, size),
         layout=layout,
+        given=given,
     )
 
 

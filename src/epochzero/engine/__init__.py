@@ -1,5 +1,7 @@
 """Runs networks for proxies."""
 
+from epochzero.engine.failure import check_samples
+from epochzero.engine.loss import label_loss
 from epochzero.engine.network import Handle, Network, PlanNetwork
 from epochzero.engine.passes import Layer, Need, Pass, need
 from epochzero.engine.proxy import Proxy, parse, parse_list, proxy
@@ -16,6 +18,8 @@ __all__ = [
     "Proxy",
     "Scored",
     "Trace",
+    "check_samples",
+    "label_loss",
     "need",
     "parse",
     "parse_list",

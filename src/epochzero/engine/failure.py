@@ -22,6 +22,12 @@ LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-
 REASONS = (PassFailedError, DegenerateError, LinAlgError)
 
 
+def check_samples(found: int, least: int = 2) -> None:
+    """Refuse a batch too small for what a proxy compares."""
+    if found < least:
+        raise PassFailedError(f"needs at least {least} samples, and the batch has {found}")
+
+
 def or_why(find: Callable[[], Any]) -> Any:
     """What is to be found, or the reason why it cannot be had."""
     try:

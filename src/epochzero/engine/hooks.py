@@ -22,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from epochzero.data import Batch
 from epochzero.engine.calls import HIDING, Calls, Use
 from epochzero.engine.failure import PassFailedError, blaming
-from epochzero.engine.network import runs_faster_channels_last
+from epochzero.engine.network import not_finite, runs_faster_channels_last
 from epochzero.engine.outputs import Output, pick
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.engine.redraw import redraw
@@ -87,6 +87,11 @@ class ModuleNetwork:
     def mixes_samples(self, norm: Norm) -> bool:
         """A module may do anything with its batch."""
         return True
+
+    @cached_property
+    def broken(self) -> str:
+        parameters = {name: self.weights[name] for name, _ in self.module.named_parameters()}
+        return not_finite(parameters, {name: w for name, w in self.weights.items() if name not in parameters})
 
     @cached_property
     def hides(self) -> str:

@@ -4,22 +4,33 @@ r"""Tangent kernels: inner products of the samples' gradients.
 
 Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
 pass through the whole batch, which is exact for every network. Where no layer mixes the samples, each of them runs
-alone, at a fraction of the work. Gradients are kept for a block of parameters at a time, so that memory stays bounded.
+alone, at a fraction of the work. Gradients are kept for a block of parameters at a time, so that memory stays bounded;
+a parameter too large for that is cut, and each piece takes backward passes of its own.
 On a GPU, which one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from epochzero.engine.loss import label_logits, label_loss
+
 ROWS_BYTES = 2 * 2**30
-"""the most memory that the gradients of one block of parameters may take"""
+"""the most memory that the gradients of one block of parameters take; a batched pass takes as much again"""
 ROWS_TOGETHER = 64
-"""the rows that one batched backward pass takes on a GPU"""
+"""the most rows that one batched backward pass takes on a GPU"""
+
+
+class Piece(NamedTuple):
+    """Some of the numbers of a parameter, which is flattened."""
+
+    leaf: Tensor
+    start: int
+    stop: int
 
 
 def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
@@ -29,60 +40,77 @@ def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
     if kind == "kernel_sum":
         return logits.flatten(1).sum(1)  # [B]
     assert y is not None
-    if kind == "kernel_label":
-        return logits.gather(1, y[:, None])[:, 0]  # [B]
-    return F.cross_entropy(logits, y, reduction="none")  # [B]
+    return label_logits(logits, y) if kind == "kernel_label" else label_loss(logits, y)  # [B]
 
 
 def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
     """The Gram matrix of the rows' gradients, in double precision. Keeps the graph."""
-    kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
-    if not rows.requires_grad:
-        return kernel
-    for block in _blocks(leaves, len(rows)):
-        kernel += _gram(_batched(rows, block) if rows.is_cuda else torch.stack([_gradient(row, block) for row in rows]))
-    return kernel
+    return _kernel(list(rows), leaves, rows if rows.is_cuda else None)
 
 
 def tangent_kernel_apart(rows_of_sample: Callable[[int], Tensor], samples: int, leaves: list[Tensor]) -> Tensor:
     """The same for a network in which no layer mixes the samples: a run for each of them in place of the batch's."""
-    each = [rows_of_sample(i) for i in range(samples)]
-    rows = sum(len(one) for one in each)
-    kernel = torch.zeros(rows, rows, dtype=torch.float64, device=each[0].device)
-    if not each[0].requires_grad:
+    return _kernel([row for i in range(samples) for row in rows_of_sample(i)], leaves)
+
+
+def _kernel(rows: list[Tensor], leaves: list[Tensor], batched: Tensor | None = None) -> Tensor:
+    kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows[0].device)
+    if not rows[0].requires_grad:
         return kernel
-    for block in _blocks(leaves, rows):
-        kernel += _gram(torch.stack([_gradient(row, block) for one in each for row in one]))
+    for block in _blocks(leaves, len(rows)):
+        kernel += _gram(_one_by_one(rows, block) if batched is None else _batched(batched, block))
     return kernel
 
 
 def _gram(jacobian: Tensor) -> Tensor:
-    return (jacobian @ jacobian.mT).double()  # of [rows, parameters of the block]
+    return (jacobian @ jacobian.mT).double()  # of [rows, numbers of the block]
 
 
-def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Tensor]]:
-    """The parameters in groups whose gradients fit into memory."""
-    block: list[Tensor] = []
-    size = 0
+def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Piece]]:
+    """The parameters in groups whose gradients fit into memory; one that does not fit alone is cut."""
+    if not leaves:
+        return
+    room = max(1, ROWS_BYTES // (rows * leaves[0].element_size()))
+    block: list[Piece] = []
+    free = room
     for leaf in leaves:
-        bytes_needed = leaf.numel() * leaf.element_size() * rows
-        if block and size + bytes_needed > ROWS_BYTES:
-            yield block
-            block, size = [], 0
-        block.append(leaf)
-        size += bytes_needed
+        for start in range(0, leaf.numel(), room):
+            piece = Piece(leaf, start, min(start + room, leaf.numel()))
+            if piece.stop - piece.start > free:
+                yield block
+                block, free = [], room
+            block.append(piece)
+            free -= piece.stop - piece.start
     if block:
         yield block
 
 
-def _batched(rows: Tensor, leaves: list[Tensor]) -> Tensor:
-    """The gradients of all rows, many in one backward pass."""
-    one_hot = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
-    jacobian: Tensor = torch.func.vmap(lambda row: _gradient(rows, leaves, row), chunk_size=ROWS_TOGETHER)(one_hot)
+def _empty(rows: int, block: list[Piece]) -> Tensor:
+    return block[0].leaf.new_empty(rows, sum(piece.stop - piece.start for piece in block))
+
+
+def _one_by_one(rows: list[Tensor], block: list[Piece]) -> Tensor:
+    """The gradients of all rows [rows, numbers of the block]."""
+    jacobian = _empty(len(rows), block)
+    for i, row in enumerate(rows):
+        jacobian[i] = _gradient(row, block)
     return jacobian
 
 
-def _gradient(of: Tensor, leaves: list[Tensor], along: Tensor | None = None) -> Tensor:
+def _batched(rows: Tensor, block: list[Piece]) -> Tensor:
+    """The same, with as many rows in one backward pass as fit into memory."""
+    whole = sum(piece.leaf.numel() * piece.leaf.element_size() for piece in block)
+    together = max(1, min(ROWS_TOGETHER, ROWS_BYTES // whole))
+    jacobian = _empty(len(rows), block)
+    one_hot = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+    for i in range(0, len(rows), together):
+        some = slice(i, i + together)
+        jacobian[some] = torch.func.vmap(lambda row: _gradient(rows, block, row))(one_hot[some])
+    return jacobian
+
+
+def _gradient(of: Tensor, block: list[Piece], along: Tensor | None = None) -> Tensor:
+    leaves = [piece.leaf for piece in block]
     found = torch.autograd.grad(of, leaves, along, retain_graph=True, allow_unused=True)
     zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
-    return torch.cat([g.flatten() for g in zeros])
+    return torch.cat([g.flatten()[piece.start : piece.stop] for g, piece in zip(zeros, block, strict=True)])

@@ -30,6 +30,18 @@ def runs_faster_channels_last(x: Tensor) -> bool:
     return x.dim() == 4 and len(x) >= CHANNELS_LAST_FROM and x.device.type == "cpu"
 
 
+def not_finite(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor] = {}) -> str:
+    """The first weight that holds nan or inf, in words; a buffer may hold -inf, as masks of attention do."""
+    for name, tensor in {**parameters, **buffers}.items():
+        if not (tensor.is_floating_point() or tensor.is_complex()) or torch.isfinite(tensor).all():
+            continue
+        if tensor.isnan().any():
+            return f"the weight '{name}' holds nan"
+        if name in parameters or tensor.isposinf().any():
+            return f"the weight '{name}' holds inf"
+    return ""
+
+
 class Network(Protocol):
     """What the passes need of a network."""
 
@@ -44,6 +56,10 @@ class Network(Protocol):
     @property
     def hides(self) -> str:
         """Why some weights of its layers cannot be seen; empty where all can."""
+
+    @property
+    def broken(self) -> str:
+        """Why it cannot be run with the weights that it was given: one of them is not finite; empty where all are."""
 
     def mixes_samples(self, norm: Norm) -> bool:
         """Whether a sample's output may depend on the other samples of its batch."""
@@ -102,6 +118,10 @@ class PlanNetwork:
         self._given = weights
         self._device = device
 
+    @property
+    def device(self) -> torch.device:
+        return torch.device(self._device)
+
     @cached_property
     def plan(self) -> Plan:
         return self._plan if isinstance(self._plan, Plan) else self._plan()
@@ -113,6 +133,10 @@ class PlanNetwork:
         return {name: tensor.detach().to(self._device) for name, tensor in found.items()}
 
     hides = ""
+
+    @cached_property
+    def broken(self) -> str:
+        return "" if isinstance(self._given, Origin) else not_finite(self.weights)
 
     def mixes_samples(self, norm: Norm) -> bool:
         return norm == "train" and any(isinstance(node.op, BatchNorm) for node in self.plan.nodes)

@@ -7,14 +7,15 @@ kind of gradient is computed once.
     blocks              the output of each top-level block of the network, likewise
     relus               the input of each ReLU, likewise
     layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
-    logits, loss        the output, and its mean cross-entropy with the labels
+    logits, loss        the output, and its mean cross-entropy with the labels (binary where there is a single logit)
     labels              of the pass's samples
     weights             of conv and linear layers, in the network's order
-    gradients           of the loss, for those weights (zeros where the loss does not depend on one)
+    gradients           of the loss, for those weights (zeros where the loss does not depend on one; where all are zero,
+                        neither these nor `layer_gradients` nor `hessian_gradients` can be had)
     parameters          everything trainable, biases and norms too, and the loss gradients of that
     parameter_gradients
     kernel_loss         [B, B] inner products of the samples' gradients over everything trainable: of each sample's
-    kernel_label        loss; of the logit of its label; of the sum of its logits
+    kernel_label        loss; of the logit of its label, or of its single logit; of the sum of its logits
     kernel_sum
     kernel_outputs      the same for every single logit: [B*K, B*K]
     hessian_gradients   H g for those weights, with g as above and H the Hessian of the loss

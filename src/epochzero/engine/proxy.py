@@ -33,6 +33,8 @@ class Proxy:
     defaults: dict[str, Value]
     settings: dict[str, Value] = field(default_factory=dict)
     """only those that differ from the defaults"""
+    recipe: int = 1
+    """goes up whenever the same settings would give other scores"""
     runs: tuple[int, str] = (0, "")
     """passes that it runs itself on each network that it reads: forward, and backward (L: between each two blocks)"""
     valid: str = ""
@@ -40,9 +42,14 @@ class Proxy:
 
     @property
     def text(self) -> str:
-        """`zico` or `zico(batches=4)`: what the store keys scores by, and what `parse` reads."""
+        """`zico` or `zico(batches=4)`: what `parse` reads."""
         written = ",".join(f"{key}={_written(self.settings[key])}" for key in sorted(self.settings))
         return f"{self.name}({written})" if written else self.name
+
+    @property
+    def key(self) -> str:
+        """What the store keys scores by: scores of an older recipe are not found."""
+        return self.text if self.recipe == 1 else f"{self.text}#{self.recipe}"
 
     @property
     def resolved(self) -> dict[str, Value]:
@@ -61,6 +68,11 @@ class Proxy:
         """Whether it takes a few ordinary passes: no tangent kernel, nothing that it runs itself."""
         slow = KERNELS | {"network"}
         return len(self.needs) <= 4 and not any(slow & set(need.reads) for need in self.needs)
+
+    @property
+    def free(self) -> bool:
+        """Whether it only counts, and runs nothing."""
+        return all(set(need.reads) <= {"params", "flops"} for need in self.needs)
 
     @property
     def summary(self) -> str:
@@ -90,14 +102,16 @@ class Proxy:
 
 
 def proxy(
-    *, needs: Needs, higher_is_better: bool, runs: tuple[int, str] = (0, ""), valid: str = ""
+    *, needs: Needs, higher_is_better: bool, runs: tuple[int, str] = (0, ""), valid: str = "", recipe: int = 1
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Register a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
 
     def decorate(compute: Callable[..., Tensor | float]) -> Proxy:
         signature = inspect.signature(compute).parameters.values()
         defaults = {p.name: p.default for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
-        made = Proxy(compute.__name__, compute, needs, higher_is_better, defaults, runs=runs, valid=valid)
+        made = Proxy(
+            compute.__name__, compute, needs, higher_is_better, defaults, runs=runs, valid=valid, recipe=recipe
+        )
         proxies.register(made.name, made, origin=compute.__module__)
         return made
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.data import Batch
 from epochzero.engine.failure import PassFailedError, blaming, or_why
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
+from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
 from epochzero.engine.trace import Trace
@@ -20,6 +20,8 @@ from epochzero.engine.watch import Item, Streams, Watcher
 from epochzero.errors import DegenerateError
 
 OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
+OF_LOSS_AND_LAYERS = OF_LOSS - {"parameter_gradients"}
+DEAD = "no gradient of the loss reaches a conv or linear layer"
 OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
 NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients"}
 NEED_FORWARD = NEED_GRAPH | {"layers", "blocks", "relus", "logits", "loss"}
@@ -55,6 +57,8 @@ def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed:
 
 
 def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch: Batch, seed: int) -> dict[Any, Any]:
+    if network.broken:
+        raise PassFailedError(network.broken)
     if wanted & OF_LAYERS and network.hides:
         hidden = PassFailedError(network.hides)
         return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, hidden)
@@ -104,11 +108,8 @@ def _check(logits: Tensor, samples: int) -> None:
 
 
 def _loss(logits: Tensor, y: Tensor) -> Tensor:
-    if logits.dim() > 2:
-        raise PassFailedError(f"the labels are one class for each sample, and the output is {list(logits.shape)}")
-    if int(y.max()) >= logits.shape[1]:
-        raise PassFailedError(f"the network has {logits.shape[1]} outputs, and a label is {int(y.max())}")
-    return F.cross_entropy(logits, y)
+    check_labels(logits, y)
+    return label_loss(logits, y, "mean")
 
 
 def _run_forward(
@@ -183,12 +184,19 @@ def _of_loss(
     if everything:
         results["parameter_gradients"] = [by_name[name].detach() for name in network.trainable]
     layers = [by_name[name] for name in network.layer_weights]
+    if wanted & OF_LOSS_AND_LAYERS and _all_zero(layers):
+        return results | dict.fromkeys(OF_LOSS_AND_LAYERS, DegenerateError(DEAD))
     results["gradients"] = [g.detach() for g in layers]
     if twice:
         along = torch.stack([(g.detach() * g).sum() for g in layers]).sum()
         leaves = [weights[name] for name in network.layer_weights]
         results["hessian_gradients"] = or_why(lambda: _gradients(along, leaves, retain_graph=again))
     return results
+
+
+def _all_zero(tensors: list[Tensor]) -> bool:
+    """Exactly: sums of absolute values, which do not vanish as sums of squares may."""
+    return not torch.stack(torch._foreach_norm([t.detach() for t in tensors], 1)).any()
 
 
 def _gradients(

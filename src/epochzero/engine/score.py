@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
 from epochzero.data import Batch
-from epochzero.engine.failure import LinAlgError, PassFailedError, blaming, out_of_memory
+from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blaming, out_of_memory
+from epochzero.engine.lockstep import Population, can_run, run_together
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Pass
 from epochzero.engine.proxy import Proxy
@@ -19,6 +22,7 @@ from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
 from epochzero.types import Score
 
+Traces = dict[Pass, dict[Item, object]]
 MISFITS = (RuntimeError, ValueError, IndexError, ArithmeticError)
 """what a proxy raises over shapes and numbers that it was not made for; other errors are bugs"""
 
@@ -32,30 +36,78 @@ class Scored:
     seconds: float
 
 
-def score_population(networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[Scored]:
-    """Score each network, one after the other as they come. Scores never depend on the neighbours."""
-    return [score_network(network, proxies, batch, seed) for network in networks]
+POPULATION = 32
+"""networks that run side by side at most"""
+SMALL = 8
+"""samples of a pass up to which running side by side is quicker on a CPU too"""
+
+Lockstep = Literal["auto", "always", "never"]
+
+
+def score_population(
+    networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep = "auto"
+) -> list[Scored]:
+    """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
+    waiting = iter(networks)
+    found: list[Scored] = []
+    while some := list(itertools.islice(waiting, 1 if lockstep == "never" else POPULATION)):
+        found += _score(some, proxies, batch, seed, lockstep)
+    return found
 
 
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
+    return _score([network], proxies, batch, seed, "never")[0]
+
+
+def _score(
+    networks: Sequence[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep
+) -> list[Scored]:
     start = time.perf_counter()
-    needs = {proxy.text: proxy.needs for proxy in proxies}
-    results: dict[Pass, dict[Item, object]] = {}
-    for run, items in merged(need for of_proxy in needs.values() for need in of_proxy).items():
-        try:
-            results[run] = run_pass(run, items, network, batch, seed)
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            raise MachineError(
-                f"Out of memory on one network with {network.params:,} parameters at batch size {batch.size}: "
-                "use a smaller --batch-size, or a machine with more memory."
-            ) from None
-    return Scored({proxy.text: _compute(proxy, results) for proxy in proxies}, time.perf_counter() - start)
+    results: list[Traces] = [{} for _ in networks]
+    population: Population | None = None
+    if len(networks) > 1 and Population.fits(networks):
+        population = Population(networks)  # type: ignore[arg-type]
+    try:
+        for run, items in merged(need for proxy in proxies for need in proxy.needs).items():
+            together = None
+            if population is not None and _worth(run, batch, population, lockstep):
+                together = _together(run, items, population, batch, seed)
+            for i, network in enumerate(networks):
+                results[i][run] = run_pass(run, items, network, batch, seed) if together is None else together[i]
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        if len(networks) > 1:
+            halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
+            return [scored for half in halves for scored in _score(half, proxies, batch, seed, lockstep)]
+        raise MachineError(
+            f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
+            "use a smaller --batch-size, or a machine with more memory."
+        ) from None
+    scores = [{proxy.text: _compute(proxy, of_network) for proxy in proxies} for of_network in results]
+    seconds = (time.perf_counter() - start) / len(networks)
+    return [Scored(of_network, seconds) for of_network in scores]
 
 
-def _compute(proxy: Proxy, results: dict[Pass, dict[Item, object]]) -> Score:
+def _worth(run: Pass, batch: Batch, population: Population, lockstep: Lockstep) -> bool:
+    if lockstep != "auto":
+        return lockstep == "always"
+    samples = {"ones": 1, "circle": run.points}.get(run.inputs, batch.size if run.only is None else run.only[1])
+    return samples <= SMALL or population.networks[0].device.type != "cpu"
+
+
+def _together(
+    run: Pass, items: list[Item], population: Population, batch: Batch, seed: int
+) -> list[dict[Item, object]] | None:
+    """The pass in lockstep; None where each network has to run alone, if only to say why it cannot."""
+    try:
+        return run_together(run, items, population, batch, seed) if can_run(run, items, population, batch) else None
+    except REASONS:
+        return None
+
+
+def _compute(proxy: Proxy, results: Traces) -> Score:
     try:
         traces = [trace(need, results[need.run]) for need in proxy.needs]
         with torch.no_grad(), blaming("the proxy", MISFITS):

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.engine import Proxy
-from epochzero.errors import DegenerateError, UserError
+from epochzero.errors import DataError, DegenerateError, UserError
 from epochzero.experiments.base import Progress, Result, Row, Settings
 from epochzero.registry import searches, spaces
 from epochzero.run.task import Task
@@ -62,6 +62,8 @@ class Connections(ABC, Generic[S]):
     space: str = "nb201"
     full: S
     quick: S
+    noise = True
+    """whether noise will do for data"""
 
     @abstractmethod
     def columns(self, settings: S, load: Load, seed: int) -> Sequence[Column]:
@@ -91,6 +93,11 @@ class Connections(ABC, Generic[S]):
         settings = settings or self.full
         if settings.networks < 3:
             raise UserError(f"A correlation needs at least 3 networks, not {settings.networks}.")
+        if not self.noise and data in data_.NOISE:
+            raise DataError(
+                f"{self.name} compares with random data and labels, and '{data}' is random itself: "
+                "give --data FILE with real images and labels."
+            )
         columns = self.columns(settings, partial(_load, data, seed), seed)
         batches = {column.batch.id: column.batch for column in columns}
         identity: dict[str, JSON] = {

@@ -8,8 +8,9 @@ r"""Thesis, Table 7.4: how the gradient metrics of a network at initialisation a
 
 The thesis has every network of NAS-Bench-201, one batch of CIFAR-10, and does not say how many samples; its published
 code takes 64. Here: distinct random networks, and networks that a metric has no value for are left out of its rows. The
-published code's gradients of f leave out batch norms; here they are over everything trainable. The thesis' columns for
-NAS-Bench-101 are not measured: there is no such space here yet.
+published code's gradients of f leave out batch norms; here they are over everything trainable. Its NASWOT has the raw
+activations in place of their signs: a possible cause, which we have not tested, of a difference in naswot, trace. The
+thesis' columns for NAS-Bench-101 are not measured: there is no such space here yet.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

@@ -111,6 +111,15 @@ class Plan:
         return direct + sum(piece.block.params for piece in blocks)
 
     @cached_property
+    def shares(self) -> bool:
+        """Whether two of its nodes use the same parameter."""
+        blocks = (piece for piece in self.pieces if isinstance(piece, Inlined))
+        if any(piece.home != piece.name or piece.block.shares for piece in blocks):
+            return True
+        direct = [name for piece in self.pieces if isinstance(piece, Node) for name in piece.params]
+        return len(set(direct)) < len(direct)
+
+    @cached_property
     def tower(self) -> frozenset[int]:
         """The nodes that run for the auxiliary output alone."""
         if self.auxiliary is None:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, check_samples, need, proxy
 from epochzero.errors import DegenerateError, UserError
 
 K = 1e-5
@@ -37,6 +37,7 @@ def needs(classes: int) -> Sequence[Need]:
 @proxy(needs=needs, higher_is_better=True)
 def epe_nas(trace: Trace, *, classes: int = 0) -> Tensor:
     rows = trace.input_gradients.flatten(1).double()  # [B, N]
+    check_samples(len(rows))
     rows = rows - rows.mean(1, keepdim=True)
     length = rows.norm(dim=1, keepdim=True)  # [B, 1]
     flat = (length == 0).nonzero()

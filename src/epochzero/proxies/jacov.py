@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, check_samples, need, proxy
 from epochzero.errors import DegenerateError
 
 K = 1e-5
@@ -26,8 +26,7 @@ K = 1e-5
 @proxy(needs=[need(Pass(), "input_gradients")], higher_is_better=True)
 def jacov(trace: Trace) -> Tensor:
     rows = trace.input_gradients.flatten(1).double()  # [B, N]
-    if len(rows) < 2:
-        raise DegenerateError("needs at least two samples to compare")
+    check_samples(len(rows))
     if not rows.any():
         raise DegenerateError("the output does not depend on the input")
     rows = rows - rows.mean(1, keepdim=True)

@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine import Handle, Need, Pass, Trace, need, proxy
+from epochzero.engine import Handle, Need, Pass, Trace, check_samples, label_loss, need, proxy
 from epochzero.errors import DegenerateError, UserError
 
 TENSORS, COORDINATES, SAMPLES = 11, 50, 50
@@ -42,14 +41,15 @@ def split_half(network: Handle, labels: Tensor) -> Tensor:
     """What the published code computes, on at most 50 samples."""
     samples = min(len(labels), SAMPLES) // 2 * 2
     chosen = [name for name in network.network.trainable if network.weights[name].numel() >= COORDINATES][:TENSORS]
-    if samples < 4 or not chosen:
-        raise DegenerateError("needs at least 4 samples, and a parameter tensor with 50 numbers")
+    check_samples(len(labels), 4)
+    if not chosen:
+        raise DegenerateError("needs a parameter tensor with 50 numbers")
     weights = dict(network.weights) | {name: network.weights[name].detach().requires_grad_() for name in chosen}
     rows = []
     for i in range(samples):
         with torch.enable_grad():
             logits = network.network.forward(network.x[i : i + 1], weights, network.norm)
-            loss = F.cross_entropy(logits, labels[i : i + 1])
+            loss = label_loss(logits, labels[i : i + 1], "mean")
             leaves = [weights[name] for name in chosen]
             if not loss.requires_grad:
                 raise DegenerateError("the loss does not depend on these parameters")

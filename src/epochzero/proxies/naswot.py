@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, check_samples, need, proxy
 from epochzero.errors import DegenerateError
 
 
@@ -38,6 +38,7 @@ def naswot(trace: Trace) -> Tensor:
     if not trace.relus:
         raise DegenerateError("the network has no ReLU")
     kernel = torch.stack(trace.relus).sum(0)  # [B, B]
+    check_samples(len(kernel))
     same = (kernel == kernel[0, 0]).triu(1).nonzero()
     if len(same):
         raise DegenerateError(f"det K = 0: inputs {same[0, 0]} and {same[0, 1]} share a code")

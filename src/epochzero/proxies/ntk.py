@@ -8,8 +8,9 @@ Exact, also under train-mode batch norm, which couples the samples: one backward
 row.
 
 Options:
-    of          label: the logit of the sample's class (what HNAS ran); sum: the sum of its logits (TE-NAS), which needs
-                no labels; outputs: every logit, as many times the work and memory as there are classes
+    of          label: the logit of the sample's class (what HNAS ran, whose code leaves out the parameters of batch
+                norms; here theta is everything trainable); sum: the sum of its logits (TE-NAS), which needs no labels;
+                outputs: every logit, as many times the work and memory as there are classes
     norm        train: batch norms use the batch's statistics; eval: the remembered ones
 
 Beware: one backward pass for each sample, so it costs as many times a gradient score as the batch has samples.
@@ -32,7 +33,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, check_samples, need, proxy
 from epochzero.errors import DegenerateError, UserError
 
 ROWS = ("label", "sum", "outputs")
@@ -51,6 +52,7 @@ def kernel(trace: Trace, of: str) -> Tensor:
 
 def condition_number(theta: Tensor) -> Tensor:
     """lambda_max / lambda_min of a kernel matrix."""
+    check_samples(len(theta))
     eigenvalues: Tensor = torch.linalg.eigvalsh(theta)  # ascending
     noise = len(theta) * torch.finfo(torch.float32).eps * eigenvalues[-1]
     if not eigenvalues[0] > noise:

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import Objective
 from epochzero.errors import DegenerateError, UserError
+from epochzero.run.executors.base import population
 from epochzero.run.task import Task
 from epochzero.stats import Correlation, ProxyQuality, Unscored, paired_quality, proxy_quality
 from epochzero.store import JSON, Store, manifest
 from epochzero.types import Score
 
 CHUNK = 16
-"""networks that are scored and stored at a time"""
+"""networks for each worker that are scored and stored at a time"""
 
 
 @dataclass(frozen=True)
@@ -94,19 +95,21 @@ def run_bench(
     about: dict[str, JSON] = {
         "data": task.batch.about,
         "device": task.device,
+        "executor": task.executor.about(),
         "resolved": {proxy.text: dict(proxy.resolved) for proxy in task.proxies},
     }
     run = store.begin_run("bench", settings, manifest(settings | about))
     scores: dict[str, list[Score]] = {proxy.text: [] for proxy in task.proxies}
     if progress is not None:
         progress(0, len(archs))
-    for first in range(0, len(archs), CHUNK):
-        found, _ = task.evaluate([space.parse(text) for text in archs[first : first + CHUNK]], store, run, first)
+    size = max(CHUNK, population(task.device)) * task.executor.workers
+    for first in range(0, len(archs), size):
+        found, _ = task.evaluate([space.parse(text) for text in archs[first : first + size]], store, run, first)
         for by_proxy in found:
             for name, score in by_proxy.items():
                 scores[name].append(score)
         if progress is not None:
-            progress(min(first + CHUNK, len(archs)), len(archs))
+            progress(min(first + size, len(archs)), len(archs))
     objectives = objectives or [Objective((proxy,)) for proxy in task.proxies]
     merits = {objective.text: _as_scores(objective, scores) for objective in objectives}
     known = {target: truths[target][chosen] for target in targets}

@@ -148,6 +148,7 @@ def run_search(
     about: dict[str, JSON] = {
         "data": task.batch.about,
         "device": task.device,
+        "executor": task.executor.about(),
         "resolved": {
             "proxy": {p.text: dict(p.resolved) for p in objective.proxies},
             "method": defaults_of(method) | dict(options or {}),

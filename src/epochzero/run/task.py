@@ -1,10 +1,10 @@
-"""What is to be scored, on what, with which weights: everything but the architectures."""
+"""What is to be scored, on what, with which weights and by whom: everything but the architectures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from epochzero.data import Batch
 from epochzero.engine import Proxy, score_population
 from epochzero.errors import UserError
 from epochzero.plan.init import check
+from epochzero.run.executors.base import Executor, Scored, population
+from epochzero.run.executors.local import LOCAL
 from epochzero.run.network import module_of, network_of, size_of
 from epochzero.spaces.base import AnySpace, Measured, check_complete
 from epochzero.store import Evaluated, Run, Store
@@ -29,11 +31,14 @@ class Task:
     batch: Batch
     origin: Origin = Origin()
     device: str = "cpu"
+    executor: Executor = field(default=LOCAL, repr=False, compare=False)
+    """scores what `evaluate` does not find in the store"""
 
     def __post_init__(self) -> None:
         check_complete(self.space)
         check(self.origin)
-        usable(self.device)
+        if not self.executor.elsewhere:
+            usable(self.device)
 
     @property
     def setting(self) -> Setting:
@@ -46,11 +51,16 @@ class Task:
         """An ordinary module with the weights that the architecture is scored with."""
         return module_of(self.space, arch, self.batch, self.origin)
 
-    def score(self, archs: Sequence[Any]) -> list[tuple[dict[str, Score], float]]:
-        """The scores of each architecture by proxy, with the seconds that they took."""
-        networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
-        scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
-        return [(one.scores, one.seconds) for one in scored]
+    def score(self, archs: Sequence[Any]) -> Scored:
+        """The scores of each architecture by proxy, with the seconds that they took: here and now."""
+        found: Scored = []
+        step = population(self.device)
+        for first in range(0, len(archs), step):
+            some = archs[first : first + step]
+            networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in some)
+            scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
+            found += [(one.scores, one.seconds) for one in scored]
+        return found
 
     def evaluate(self, archs: Sequence[Any], store: Store, run: Run, step: int) -> tuple[list[dict[str, Score]], float]:
         """Scores from the store or computed now, recorded as steps of the run; and the seconds it took."""
@@ -64,7 +74,8 @@ class Task:
         for missing in dict.fromkeys(filter(None, lacks)):
             lacking = [i for i, lack in enumerate(lacks) if lack == missing]
             part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
-            for i, (scores, took) in zip(lacking, part.score([archs[i] for i in lacking]), strict=True):
+            scored = self.executor.score(part, [archs[i] for i in lacking])
+            for i, (scores, took) in zip(lacking, scored, strict=True):
                 found[i] |= {name: (score, took / len(scores)) for name, score in scores.items()}
         seconds = time.perf_counter() - start
         kept = [{keys[name]: score for name, score in scores.items()} for scores in found]

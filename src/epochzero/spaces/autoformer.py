@@ -76,6 +76,12 @@ class Autoformer:
 
     cell_block = "layer0"
 
+    @property
+    def about(self) -> str:
+        """One line for lists."""
+        spans = [f"{min(of)} to {max(of)}" for of in (self.widths, self.depths, self.heads, self.ratios)]
+        return "AutoFormer: width {}, {} layers, each with {} heads and MLP ratio {}".format(*spans)
+
     def parse(self, text: str) -> Former:
         """The architecture that `192:3x3.5,4x4,...` stands for, or AutoFormer's own dictionary written as JSON.
 

@@ -73,6 +73,9 @@ class BlockStrings:
     side: int
     """how many classes and how large the images of its papers are: the defaults of `plan`"""
 
+    about: str
+    """one line for lists"""
+
     cell_block = "block1.layer0unit0"
 
     # Text

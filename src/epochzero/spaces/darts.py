@@ -60,6 +60,13 @@ class Darts:
 
     cell_block = "cell0"
 
+    @property
+    def about(self) -> str:
+        """One line for lists."""
+        edges = ", edges as during the search" if self.search_edges else ""
+        skeleton = "ImageNet" if self.imagenet else "CIFAR"
+        return f"DARTS: a normal and a reduction cell, {self.cells} in all, {self.channels} channels, {skeleton}{edges}"
+
     def __post_init__(self) -> None:
         if self.cells < 1 or self.channels < 1 or (self.imagenet and self.channels % 2):
             raise UserError(

@@ -29,6 +29,8 @@ SEARCHED = (
     "dil_conv_5x5",
 )
 """what a search chooses from, in the order of NASLib's numbers"""
+MOST_NODES = 8
+"""that a cell may have: published ones have up to five"""
 OPS = ("none", *SEARCHED, "sep_conv_7x7", "conv_7x1_1x7")
 """what a cell may hold: NASNet's and AmoebaNet's have the last two"""
 LONGEST = 10_000
@@ -119,6 +121,8 @@ def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
     """A cell and what it gives out, checked."""
     if not isinstance(edges, list) or not edges or len(edges) % 2:
         raise UserError(f"The {name} cell should be a list of two ('operation', source) pairs for each node.")
+    if len(edges) > 2 * MOST_NODES:
+        raise UserError(f"The {name} cell has {len(edges) // 2} nodes of its own; {MOST_NODES} is the most.")
     cell: list[Edge] = []
     for i, edge in enumerate(edges):
         node = i // 2 + 2

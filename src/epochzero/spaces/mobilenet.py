@@ -42,5 +42,15 @@ def _inverted(kind: str, width: int, stride: int) -> Convs:
 
 
 for _name, _max_layers in (("mobilenet", 14), ("mobilenet_16", 16)):
-    _space = BlockStrings(_name, tuple(SHAPES), sub_layer, START, _max_layers, free_last=False, classes=1000, side=224)
+    _space = BlockStrings(
+        _name,
+        tuple(SHAPES),
+        sub_layer,
+        START,
+        _max_layers,
+        free_last=False,
+        classes=1000,
+        side=224,
+        about=f"MobileNet-like strings of inverted bottlenecks (ZenNAS, ZiCo, AZ-NAS), up to {_max_layers} layers",
+    )
     spaces.register(_name, _space)

@@ -43,7 +43,7 @@ class NB1Shot1:
     name: str
     degrees: tuple[int, ...]
     """how many sources vertex 1, 2, ... has, the output last"""
-    least: str
+    cheapest: str
     """the text of an architecture with the fewest parameters and multiply-accumulates"""
     cell_block: str = "cell0"
 
@@ -126,7 +126,7 @@ class NB1Shot1:
 
     def smallest(self) -> Cell:
         """Nothing but pools, behind as few and narrow projections of the input as can be."""
-        return self.parse(self.least)
+        return self.parse(self.cheapest)
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The network of NAS-Bench-101 with this cell."""

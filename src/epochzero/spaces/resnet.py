@@ -52,5 +52,6 @@ spaces.register(
         free_last=True,
         classes=10,
         side=32,
+        about="Strings of residual and bottleneck blocks for CIFAR (ZenNAS, SiGeo's experiment 5), up to 18 layers",
     ),
 )

@@ -74,6 +74,11 @@ class TransNAS:
         self.name = name
         self.task = task
 
+    @property
+    def about(self) -> str:
+        """One line for lists."""
+        return f"TransNAS-Bench-101, {self.task}: {(type(self).__doc__ or '').split('.')[0]}"
+
     def _network(self, modules: Modules, arch: Cell | None, classes: int | None, shape: Shape | None) -> Plan:
         usual = TASKS[self.task]
         shape = usual.input_shape if shape is None else shape
@@ -108,7 +113,7 @@ class TransNAS:
 
 
 class TransNASMicro(TransNAS, Product[str]):
-    """The cells of TransNAS-Bench-101. An architecture is a cell of nb201 without pooling."""
+    """One cell of four nodes and six edges, repeated. An architecture is a cell of nb201 without pooling."""
 
     cell_block = "backbone.layer1.cell0"
     choices = OPS[:4]
@@ -153,7 +158,7 @@ class TransNASMicro(TransNAS, Product[str]):
 
 
 class TransNASMacro(TransNAS):
-    """The skeletons of TransNAS-Bench-101."""
+    """Skeletons of four to six modules, which may halve the resolution and double the channels."""
 
     cell_block = "backbone"
 

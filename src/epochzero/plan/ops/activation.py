@@ -17,6 +17,7 @@ class Activation(Op):
     """A function of each number by itself."""
 
     kind = "activation"
+    channelwise = True
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The function's first and second derivative at x."""

@@ -50,6 +50,9 @@ class Op:
     kind: ClassVar[Kind] = ""
     linear: ClassVar[bool] = False
     """linear in its inputs, apart from an additive bias that `unbiased` leaves out"""
+    channelwise: ClassVar[bool] = False
+    """along the first axis, each output depends on that input alone, and each parameter holds one number for it:
+    several networks side by side are one op"""
     prints: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """functions and classes of our own that `code` and `expression` call: printed with stand-alone code, so they may
     use `torch`, `nn`, `Tensor` and each other, and nothing else"""
@@ -65,6 +68,10 @@ class Op:
     def macs(self, *inputs: Shape) -> int:
         """Multiply-accumulates for one sample."""
         return 0
+
+    def side_by_side(self, count: int, *inputs: Shape) -> Op | None:
+        """The op that does this for so many networks, each with inputs of these shapes; None where there is none."""
+        return self if self.channelwise else None
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         """The output for the inputs `x` and the parameters `w`."""

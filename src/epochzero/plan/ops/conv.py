@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,6 +47,9 @@ class Conv(Op):
     def macs(self, *inputs: Shape) -> int:
         return math.prod(self.shape(*inputs)) * (inputs[0][0] // self.groups) * math.prod(pair(self.kernel))
 
+    def side_by_side(self, count: int, *inputs: Shape) -> Op:
+        return replace(self, out_channels=count * self.out_channels, groups=count * self.groups)
+
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None
         return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
@@ -55,7 +58,9 @@ class Conv(Op):
         return w[:1]
 
     def label(self) -> str:
-        return f"conv {sides(self.kernel, self.stride)}"
+        grouped = "depthwise " if 1 < self.groups == self.out_channels else "grouped " if self.groups > 1 else ""
+        spread = f" dilated {self.dilation}" if self.dilation > 1 else ""
+        return f"{grouped}conv {sides(self.kernel, self.stride)}{spread}"
 
     def code(self, *inputs: Shape) -> str:
         extras = [("stride", self.stride, 1), ("padding", self.padding, 0), ("dilation", self.dilation, 1)]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.plan.ops.base import Op, Param
+from epochzero.plan.ops.lockstep import GroupedLinear
 from epochzero.types import Shape
 
 
@@ -35,6 +36,9 @@ class Linear(Op):
 
     def macs(self, *inputs: Shape) -> int:
         return math.prod(inputs[0]) * self.out_features
+
+    def side_by_side(self, count: int, *inputs: Shape) -> Op | None:
+        return GroupedLinear(count, self.out_features, self.bias) if len(inputs[0]) == 1 else None
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return F.linear(x[0], *w)

@@ -27,6 +27,7 @@ class BatchNorm(Op):
     statistics: Statistics = "batch"
 
     kind = "norm"
+    channelwise = True
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         c = inputs[0][:1]

@@ -24,6 +24,7 @@ class Window(Op):
     padding: int = 0
 
     kind = "pool"
+    channelwise = True
 
     def shape(self, *inputs: Shape) -> Shape:
         c, h, w = spatial(self, inputs[0])
@@ -131,6 +132,7 @@ class GlobalAvgPool(Op):
     keep: bool = False
 
     kind = "pool"
+    channelwise = True
     linear = True
 
     def shape(self, *inputs: Shape) -> Shape:

@@ -28,6 +28,7 @@ class Add(Op):
     """The sum of its inputs."""
 
     linear = True
+    channelwise = True
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(set(inputs)) != 1:
@@ -50,6 +51,8 @@ class Add(Op):
 @dataclass(frozen=True, slots=True)
 class Multiply(Op):
     """The product of two maps; the second may be a gate (C, 1, 1), one factor for each channel of the first."""
+
+    channelwise = True
 
     def shape(self, *inputs: Shape) -> Shape:
         first, gate = inputs
@@ -176,6 +179,7 @@ class Shift(Op):
     """
 
     linear = True
+    channelwise = True
 
     def shape(self, *inputs: Shape) -> Shape:
         return spatial(self, inputs[0])
@@ -208,6 +212,7 @@ class Identity(Op):
     """A skip connection."""
 
     kind = "identity"
+    channelwise = True
     linear = True
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:

@@ -1,0 +1,32 @@
+"""The loss of labels: cross-entropy over several logits, binary cross-entropy for a single one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from epochzero.engine.failure import PassFailedError
+
+
+def check_labels(logits: Tensor, y: Tensor) -> None:
+    """Refuse labels that are no classes of this output; a single logit has two, 0 and 1."""
+    if logits.dim() > 2:
+        raise PassFailedError(f"the labels are one class for each sample, and the output is {list(logits.shape)}")
+    outputs = logits.shape[1]
+    if int(y.max()) >= max(outputs, 2):
+        noun = "output" if outputs == 1 else "outputs"
+        raise PassFailedError(f"the network has {outputs} {noun}, and a label is {int(y.max())}")
+
+
+def label_loss(logits: Tensor, y: Tensor, reduction: Literal["none", "mean"] = "none") -> Tensor:
+    """Of each sample [B], or their mean []. A single logit is that of label 1, as recommenders have it for a click."""
+    if logits.shape[1] == 1:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits), reduction=reduction)
+    return F.cross_entropy(logits, y, reduction=reduction)
+
+
+def label_logits(logits: Tensor, y: Tensor) -> Tensor:
+    """The logit of each sample's label, or the single one that there is."""
+    return logits[:, 0] if logits.shape[1] == 1 else logits.gather(1, y[:, None])[:, 0]  # [B]

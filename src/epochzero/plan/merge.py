@@ -1,0 +1,312 @@
+"""Many networks as one plan: a population that runs in lockstep.
+
+The maps of P networks lie side by side along the first axis of a sample, [B, P*C, H, W]. Nodes of equal op and equal
+input shapes become one node: P convolutions are one with P times the groups, P batch norms are one over all channels. A
+`Gather` brings the channels together that a node needs, unless they lie together already.
+
+Networks with the same skeleton are merged block by block, so that a cell that comes five times is merged once; others
+are merged node by node. Within a block, a node is ready when its inputs are there. Convolutions wait until nothing
+else is ready, so that as many as can be are one call. Activations and skips run on a whole node's output: nothing is
+gathered for them. A cut edge is one map of zeros for all, and sums leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.lockstep import Apart, Gather
+from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
+from epochzero.plan.plan import Builder, Inlined, Node, Plan
+from epochzero.types import Shape
+
+
+class Member(NamedTuple):
+    """A layer of a network, at its place in a merged node."""
+
+    network: int
+    order: tuple[int, ...]
+    """sorts the layers of a network as the network has them"""
+    name: str
+    slot: int
+    """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
+    weight: str | None
+    """the name of its weight, for conv and linear layers"""
+    shape: Shape = ()
+    """of that weight"""
+
+
+Packs = dict[str, tuple[tuple[int, str], ...]]
+"""for each parameter of a merged plan, the (network, name) of those that it joins along the first axis"""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A plan that runs several networks; its last node holds their outputs side by side."""
+
+    plan: Plan
+    packs: Packs
+    members: dict[str, tuple[Member, ...]]
+    """for each node of the plan, whose layers it runs"""
+    maps: dict[str, int]
+    """for each node of the plan, how many networks' maps its output holds"""
+    blocks: tuple[str, ...] | None
+    """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
+
+
+def mergeable(plan: Plan) -> bool:
+    """Whether it has one input and one output, and uses each of its parameters once."""
+    return len(plan.input_shapes) == 1 and plan.auxiliary is None and not plan.shares
+
+
+def merge(plans: Sequence[Plan]) -> Merged:
+    """Mergeable plans as one; ValueError unless they take and give the same shapes."""
+    if len({(plan.input_shapes, plan.output_shape) for plan in plans}) != 1:
+        raise ValueError("networks that run in lockstep take the same inputs and give the same outputs")
+    outlines = [_outline(plan) for plan in plans]
+    if any(outline != outlines[0] for outline in outlines[1:]):
+        return _merged_nodes(tuple(plans))
+    net = Builder()
+    packs: Packs = {}
+    members: dict[str, tuple[Member, ...]] = {}
+    maps: dict[str, int] = {}
+    place: list[int] = []
+    for at, pieces in enumerate(zip(*(plan.pieces for plan in plans), strict=True)):
+        sources = outlines[0][at].sources
+        if not sources:
+            shape = outlines[0][at].shape
+            place.append(net.input((len(plans) * shape[0], *shape[1:]), name=pieces[0].name))
+            continue
+        given = tuple(outlines[0][source].shape for source in sources)
+        block = _merged_nodes(tuple(_block(piece, given) for piece in pieces))
+        name = pieces[0].name
+        inside = f"{name}." if isinstance(pieces[0], Inlined) else ""
+        place.append(net.inline(block.plan, *(place[source] for source in sources), name=name))
+        for param, parts in block.packs.items():
+            packs[f"{name}.{param}"] = tuple([(network, inside + part) for network, part in parts])
+        maps |= {f"{name}.{node}": count for node, count in block.maps.items()}
+        for node, found in block.members.items():
+            members[f"{name}.{node}"] = tuple([_within(member, at, inside) for member in found])
+    blocks = tuple(piece.name for piece in plans[0].pieces if isinstance(piece, Inlined))
+    return Merged(net.plan(), packs, members, maps, blocks)
+
+
+class _Piece(NamedTuple):
+    """What two networks have in common where they have the same skeleton."""
+
+    name: str
+    op: Op | None
+    shape: Shape
+    sources: tuple[int, ...]
+    """the pieces that it reads"""
+
+
+def _outline(plan: Plan) -> list[_Piece]:
+    giver: dict[int, int] = {}
+    found: list[_Piece] = []
+    size = 0
+    for at, piece in enumerate(plan.pieces):
+        sources = tuple([giver[i] for i in piece.inputs])
+        if isinstance(piece, Inlined):
+            found.append(_Piece(piece.name, None, piece.block.output_shape, sources))
+            size += piece.block.size - len(sources)
+        else:
+            found.append(_Piece(piece.name, piece.op, piece.shape, sources))
+            size += 1
+        giver[size - 1] = at
+    return found
+
+
+def _block(piece: Node | Inlined, given: tuple[Shape, ...]) -> Plan:
+    """A piece as a plan of its own."""
+    if isinstance(piece, Inlined):
+        return piece.block
+    inputs = [Node(Input(shape), (), f"input{i}", shape, ()) for i, shape in enumerate(given)]
+    return Plan((*inputs, piece._replace(inputs=tuple(range(len(given))))), 0, {})
+
+
+def _within(member: Member, at: int, inside: str) -> Member:
+    network, order, name, slot, weight, shape = member
+    return Member(network, (at, *order), inside + name, slot, None if weight is None else inside + weight, shape)
+
+
+class _Place(NamedTuple):
+    """Where a value is: a node of the merged plan, and which of the maps in it."""
+
+    node: int
+    slot: int
+
+
+class _Waiting(NamedTuple):
+    network: int
+    at: int
+    """its index in its plan"""
+    node: Node
+
+
+@lru_cache(maxsize=256)
+def _merged_nodes(plans: tuple[Plan, ...]) -> Merged:
+    return _Merging(plans).merged()
+
+
+class _Merging:
+    """Places the nodes of all plans, those that are ready and alike together."""
+
+    def __init__(self, plans: tuple[Plan, ...]) -> None:
+        self.plans = plans
+        self.net = Builder()
+        self.packs: Packs = {}
+        self.members: dict[str, list[Member]] = {}
+        self.places: list[dict[int, _Place]] = [{} for _ in plans]
+        self.maps: dict[int, tuple[int, Shape]] = {}
+        """for each merged node, how many maps of which shape it holds"""
+        self.made: dict[tuple[object, ...], int] = {}
+        """merged nodes that others may use again"""
+        self.blank: set[int] = set()
+        """those that hold zeros"""
+
+    def merged(self) -> Merged:
+        for k, i in enumerate(self.plans[0].inputs):
+            shape = self.plans[0].nodes[i].shape
+            index = self.net.input((len(self.plans) * shape[0], *shape[1:]), name=f"input{k}")
+            self.maps[index] = len(self.plans), shape
+            for network, plan in enumerate(self.plans):
+                self.places[network][plan.inputs[k]] = _Place(index, network)
+        waiting = [_Waiting(n, i, node) for n, plan in enumerate(self.plans) for i, node in enumerate(plan.nodes)]
+        while waiting := [one for one in waiting if one.at not in self.places[one.network]]:
+            ready = [one for one in waiting if all(i in self.places[one.network] for i in one.node.inputs)]
+            for op, shapes, group in self._groups(ready):
+                self._place(op, shapes, group)
+        ends = [self.places[network][len(plan.nodes) - 1] for network, plan in enumerate(self.plans)]
+        output = self._together(ends)
+        if output != max(self.maps):
+            self._add(Identity(), [output], *self.maps[output])
+        members = {name: tuple(found) for name, found in self.members.items()}
+        maps = {f"n{index}": count for index, (count, _) in self.maps.items()}
+        return Merged(self.net.plan(), self.packs, members, maps, None)
+
+    def _groups(self, ready: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
+        """Nodes of equal op and input shapes; convolutions and linear layers only where nothing else is ready.
+
+        Norms of different merged nodes stay apart: gathering costs more than a second call.
+        """
+        light = [one for one in ready if one.node.op.kind not in ("conv", "linear")]
+        groups: dict[tuple[Op, tuple[Shape, ...], int], list[_Waiting]] = {}
+        for one in light or ready:
+            shapes = tuple([self.plans[one.network].nodes[i].shape for i in one.node.inputs])
+            source = self._inputs(one)[0].node if one.node.op.kind == "norm" else -1
+            groups.setdefault((one.node.op, shapes, source), []).append(one)
+        for (op, shapes, _), group in groups.items():
+            yield op, shapes, sorted(group, key=lambda one: self._inputs(one)[0])
+
+    def _inputs(self, one: _Waiting) -> list[_Place]:
+        return [self.places[one.network][i] for i in one.node.inputs]
+
+    def _place(self, op: Op, shapes: tuple[Shape, ...], group: list[_Waiting]) -> None:
+        shape = group[0].node.shape
+        if isinstance(op, Zero):
+            index = self._once(("zero", shape), Zero(shape[0], op.stride), self._inputs(group[0])[0].node, 1, shape)
+            self.blank.add(index)
+            for one in group:
+                self._found(one, index, 0)
+        elif op.kind in ("activation", "identity"):
+            for one in group:
+                source = self._inputs(one)[0]
+                index = self._once((op, source.node), op, source.node, *self.maps[source.node])
+                if source.node in self.blank and isinstance(op, Identity):
+                    self.blank.add(index)
+                self._found(one, index, source.slot)
+        elif isinstance(op, Add):
+            self._place_sums(group, shape)
+        elif isinstance(op, (Concat, Narrow)) and getattr(op, "axis", 0) == 0:
+            index = self._gather([self._inputs(one) for one in group], shape)
+            for slot, one in enumerate(group):
+                self._found(one, index, slot)
+        else:
+            self._place_joint(op, shapes, group, shape)
+
+    def _place_sums(self, group: list[_Waiting], shape: Shape) -> None:
+        """Without the zeros in them."""
+        by_terms: dict[int, list[tuple[_Waiting, list[_Place]]]] = {}
+        for one in group:
+            given = self._inputs(one)
+            terms = [place for place in given if place.node not in self.blank] or given[:1]
+            by_terms.setdefault(len(terms), []).append((one, terms))
+        for count, sums in by_terms.items():
+            if count == 1:
+                for one, terms in sums:
+                    self._found(one, *terms[0])
+                continue
+            inputs = [self._together([terms[k] for _, terms in sums]) for k in range(count)]
+            index = self._add(Add(), inputs, len(sums), shape)
+            for slot, (one, _) in enumerate(sums):
+                self._found(one, index, slot)
+
+    def _place_joint(self, op: Op, shapes: tuple[Shape, ...], group: list[_Waiting], shape: Shape) -> None:
+        count = len(group)
+        given = [self._inputs(one) for one in group]
+        inputs = [self._together([places[k] for places in given]) for k in range(len(shapes))]
+        joint = op if count == 1 else op.side_by_side(count, *shapes)
+        index = self._add(joint or Apart(op, count), inputs, count, shape)
+        name = f"n{index}"
+        for k, attribute in enumerate(op.params(*shapes)):
+            parts = [(one.network, one.node.params[k]) for one in group]
+            if joint is None:
+                self.packs |= {f"{name}.{attribute}{i}": (part,) for i, part in enumerate(parts)}
+            else:
+                self.packs[f"{name}.{attribute}"] = tuple(parts)
+        for slot, one in enumerate(group):
+            self._found(one, index, slot)
+
+    def _found(self, one: _Waiting, index: int, slot: int) -> None:
+        network, i, node = one
+        self.places[network][i] = _Place(index, slot)
+        if node.op.kind:
+            member = Member(network, (i,), node.name, slot, None)
+            if node.op.kind in ("conv", "linear"):
+                shapes = [self.plans[network].nodes[j].shape for j in node.inputs]
+                shape = next(iter(node.op.params(*shapes).values())).shape
+                member = member._replace(weight=node.params[0], shape=shape)
+            self.members.setdefault(f"n{index}", []).append(member)
+
+    def _add(self, op: Op, inputs: Sequence[int], count: int, shape: Shape) -> int:
+        index = self.net.add(op, *inputs, name=f"n{len(self.maps)}")
+        assert index == len(self.maps)
+        self.maps[index] = count, shape
+        return index
+
+    def _once(self, key: tuple[object, ...], op: Op, source: int, count: int, shape: Shape) -> int:
+        if key not in self.made:
+            self.made[key] = self._add(op, [source], count, shape)
+        return self.made[key]
+
+    def _together(self, places: list[_Place]) -> int:
+        """The node whose maps are these and no others, in this order."""
+        node = places[0].node
+        if len(places) == self.maps[node][0] and all(place == (node, slot) for slot, place in enumerate(places)):
+            return node
+        return self._gather([[place] for place in places], self.maps[node][1])
+
+    def _gather(self, maps: list[list[_Place]], shape: Shape) -> int:
+        """A node with these maps, each joined from places and cut to its channels."""
+        sources = sorted({place.node for places in maps for place in places})
+        which = {node: k for k, node in enumerate(sources)}
+        pieces: list[tuple[int, int, int]] = []
+        for places in maps:
+            left = shape[0]
+            for node, slot in places:
+                channels = self.maps[node][1][0]
+                piece = (which[node], slot * channels, min(channels, left))
+                left -= piece[2]
+                last = pieces[-1] if pieces else None
+                if last is not None and last[0] == piece[0] and last[1] + last[2] == piece[1]:
+                    pieces[-1] = (last[0], last[1], last[2] + piece[2])
+                else:
+                    pieces.append(piece)
+        key = (tuple(sources), tuple(pieces))
+        if key not in self.made:
+            self.made[key] = self._add(Gather(tuple(pieces)), sources, len(maps), shape)
+        return self.made[key]

@@ -1,0 +1,150 @@
+"""Ops that run several networks side by side: their maps lie one after the other along the first axis of a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from epochzero.plan.ops.base import Jet, Kind, Op, Param
+from epochzero.types import Shape
+
+Piece = tuple[int, int, int]
+"""(which input, first channel, how many channels)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather(Op):
+    """Channels of its inputs, in the order of the pieces."""
+
+    pieces: tuple[Piece, ...]
+
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (sum(channels for _, _, channels in self.pieces), *inputs[0][1:])
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        if not any(one.requires_grad for one in x):
+            return _gathered(self.pieces, x)
+        gathered: Tensor = _Gather.apply(self.pieces, *x)  # type: ignore[no-untyped-call]
+        return gathered
+
+
+def _gathered(pieces: tuple[Piece, ...], x: tuple[Tensor, ...]) -> Tensor:
+    return torch.cat([x[which].narrow(1, first, channels) for which, first, channels in pieces], 1)
+
+
+class _Gather(Function):
+    """Cutting and joining whose backward pass writes each piece of the gradient once."""
+
+    @staticmethod
+    def forward(ctx: Any, pieces: tuple[Piece, ...], *x: Tensor) -> Tensor:
+        ctx.pieces, ctx.shapes = pieces, [one.shape for one in x]
+        return _gathered(pieces, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *_Scatter.apply(ctx.pieces, ctx.shapes, gradient)  # type: ignore[no-untyped-call]
+
+
+class _Scatter(Function):
+    """The transpose of gathering, and so its own derivative's transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, pieces: tuple[Piece, ...], shapes: list[torch.Size], gradient: Tensor) -> tuple[Tensor, ...]:
+        ctx.pieces = pieces
+        found = tuple(_zeros(shape, gradient) for shape in shapes)
+        start = 0
+        for which, first, channels in pieces:
+            found[which].narrow(1, first, channels).add_(gradient.narrow(1, start, channels))
+            start += channels
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:
+        return None, None, _Gather.apply(ctx.pieces, *gradients)  # type: ignore[no-untyped-call]
+
+
+def _zeros(shape: torch.Size, like: Tensor) -> Tensor:
+    last = len(shape) == 4 and like.is_contiguous(memory_format=torch.channels_last)
+    form = torch.channels_last if last else torch.contiguous_format
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=form).zero_()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedLinear(Op):
+    """So many linear layers, each on its own features."""
+
+    count: int
+    out_features: int
+    bias: bool = True
+
+    kind = "linear"
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (self.count * self.out_features,)
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        features = inputs[0][0] // self.count
+        outputs = self.count * self.out_features
+        weight = Param((outputs, features), "weight", features, self.out_features)
+        return {"weight": weight} | ({"bias": Param((outputs,), "bias", features)} if self.bias else {})
+
+    def macs(self, *inputs: Shape) -> int:
+        return inputs[0][0] * self.out_features
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        each = x[0].view(len(x[0]), self.count, -1)  # [B, P, F]
+        weight = w[0].view(self.count, self.out_features, -1)  # [P, O, F]
+        out = torch.einsum("bpf,pof->bpo", each, weight).flatten(1)  # [B, P * O]
+        return out + w[1] if len(w) > 1 else out
+
+    def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return w[:1]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart(Op):
+    """An op that cannot run several networks at once: one after the other."""
+
+    op: Op
+    count: int
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]
+        return self.op.kind
+
+    def _own(self, *inputs: Shape) -> list[Shape]:
+        """The input shapes of one of them."""
+        return [(shape[0] // self.count, *shape[1:]) for shape in inputs]
+
+    def shape(self, *inputs: Shape) -> Shape:
+        first, *rest = self.op.shape(*self._own(*inputs))
+        return first * self.count, *rest
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        own = self.op.params(*self._own(*inputs))
+        return {f"{name}{i}": param for i in range(self.count) for name, param in own.items()}
+
+    def macs(self, *inputs: Shape) -> int:
+        return self.count * self.op.macs(*self._own(*inputs))
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        inputs = zip(*(one.chunk(self.count, 1) for one in x), strict=True)
+        return torch.cat([self.op.run(own, weights) for own, weights in zip(inputs, self._shares(w), strict=True)], 1)
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        chunked = [zip(*(stream.chunk(self.count, 1) for stream in jet), strict=True) for jet in x]
+        inputs = zip(*chunked, strict=True)
+        jets = [self.op.jet(own, weights) for own, weights in zip(inputs, self._shares(w), strict=True)]
+        value, velocity, acceleration = (torch.cat(streams, 1) for streams in zip(*jets, strict=True))
+        return value, velocity, acceleration
+
+    def _shares(self, w: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
+        each = len(w) // self.count
+        return [w[i * each : (i + 1) * each] for i in range(self.count)]

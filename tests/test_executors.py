@@ -1,0 +1,313 @@
+"""Executors: the same store, history and winner whoever scores; nothing is lost with a worker; clear mistakes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import epochzero as ez
+from epochzero import data
+from epochzero.cli.plugin import load_plugins
+from epochzero.engine import Proxy, parse
+from epochzero.errors import MachineError, UserError
+from epochzero.registry import spaces
+from epochzero.run.executors.base import LARGEST, chunks, population
+from epochzero.run.executors.local import Local
+from epochzero.run.executors.processes import Processes
+from epochzero.run.executors.worker import Failure, Recipe, answer
+from epochzero.run.search import Outcome
+from epochzero.run.task import Task
+from epochzero.spaces.mlp import MLP
+from epochzero.store import Store
+from tests.command import epochzero, process, refusal
+from tests.forgetting import plugins_forgotten
+from tests.test_resume import content
+
+PLUGIN = Path(__file__).with_name("executor_plugin.py")
+FOLDER = "EPOCHZERO_TEST_FOLDER"
+IMAGES = data.pink((3, 8, 8), size=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the plug-in reads what to do and notes what it did: known to workers from their start."""
+    made = tmp_path_factory.mktemp("executors")
+    with pytest.MonkeyPatch.context() as patch, plugins_forgotten():
+        patch.setenv(FOLDER, str(made))
+        load_plugins([str(PLUGIN)])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def processes(folder: Path) -> Iterator[Processes]:
+    with Processes(2, prepare=partial(load_plugins, [str(PLUGIN)])) as executor:
+        yield executor
+
+
+@pytest.fixture(autouse=True)
+def clean(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def search(store: Path, executor: Any, proxy: str = "l2_norm", budget: int = 30, **given: Any) -> Outcome:
+    options = {"batch": 6, "population": 10, "tournament": 3}
+    given.setdefault("data", IMAGES)
+    return ez.search(proxy=proxy, budget=budget, store=store, executor=executor, seed=3, options=options, **given)
+
+
+@pytest.mark.parametrize("proxy", ["l2_norm", "rank(naswot,grad_norm)"])
+def test_a_search_is_the_same_whoever_scores(tmp_path: Path, processes: Processes, proxy: str) -> None:
+    calm = search(tmp_path / "local.db", Local(1), proxy)
+    spread = search(tmp_path / "processes.db", processes, proxy)
+    assert spread.best == calm.best and spread.run == calm.run
+    assert content(tmp_path / "processes.db") == content(tmp_path / "local.db")
+    with Store.open(tmp_path / "processes.db") as store:
+        (run,) = store.runs()
+    settings: Any = run.manifest["settings"]
+    assert settings["executor"] == {"name": "processes", "workers": 2, "threads": 1}
+
+
+def test_a_search_begun_by_one_executor_is_ended_by_another(tmp_path: Path, processes: Processes) -> None:
+    calm = search(tmp_path / "calm.db", Local(1))
+
+    def stop(outcome: Outcome) -> None:
+        if outcome.evaluated >= 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "run.db", processes, progress=stop)
+    assert search(tmp_path / "run.db", Local(1)).best == calm.best
+    assert content(tmp_path / "run.db") == content(tmp_path / "calm.db")
+
+
+def test_given_tensors_and_labels_reach_the_workers(tmp_path: Path, processes: Processes) -> None:
+    x = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    given = {"data": (x, torch.arange(8)), "batch_size": 4}
+    calm = search(tmp_path / "local.db", Local(1), "grad_norm", 12, **given)
+    assert search(tmp_path / "processes.db", processes, "grad_norm", 12, **given).best == calm.best
+    assert content(tmp_path / "processes.db") == content(tmp_path / "local.db")
+
+
+def test_a_bench_is_the_same_on_the_command_line(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    archs = list(spaces["nb201"])[:: 15625 // 40][:40]
+    rows = [f'"{spaces["nb201"].text(arch)}",{rng.uniform(80, 95):.2f}' for arch in archs]
+    (tmp_path / "table.csv").write_text("\n".join(["arch_str,accuracy", *rows]))
+    few: tuple[object, ...] = (
+        "bench",
+        "--table",
+        tmp_path / "table.csv",
+        "--target",
+        "accuracy",
+        "--proxy",
+        "l2_norm,naswot",
+    )
+    few = (*few, "--input-shape", "3,8,8", "--batch-size", "2", "--json", "--threads", "1")
+    calm = epochzero(*few, "--store", tmp_path / "local.db").json
+    spread = epochzero(*few, "--store", tmp_path / "processes.db", "--executor", "processes", "--workers", "2").json
+    assert calm["results"][0]["n"] == 40 and spread["results"] == calm["results"]
+    assert content(tmp_path / "processes.db") == content(tmp_path / "local.db")
+
+
+# Workers that die
+
+
+def test_a_killed_worker_loses_nothing(tmp_path: Path, folder: Path, processes: Processes) -> None:
+    calm = search(tmp_path / "local.db", Local(1), "mortal")
+    (folder / "deaths").write_text("1\n2\n")
+    killed = search(tmp_path / "killed.db", processes, "mortal")
+    assert len((folder / "died").read_text().splitlines()) > 2, "nobody died"
+    assert killed.best == calm.best
+    assert content(tmp_path / "killed.db") == content(tmp_path / "local.db")
+
+
+def test_a_worker_that_dies_between_two_batches_is_replaced(processes: Processes, tmp_path: Path) -> None:
+    search(tmp_path / "before.db", processes, budget=6)
+    for worker in processes._all:
+        worker._process.kill()
+        worker._process.wait()
+    assert search(tmp_path / "after.db", processes, budget=6).evaluated == 6
+
+
+def test_a_chunk_that_kills_every_worker_is_given_up(tmp_path: Path, folder: Path, processes: Processes) -> None:
+    (folder / "deaths").write_text("again\n" * 1000)
+    with pytest.raises(MachineError, match=r"^3 workers died one after the other on .*\(ended by SIGKILL\).* is safe"):
+        search(tmp_path / "run.db", processes, "mortal")
+    (folder / "deaths").unlink()
+    calm = search(tmp_path / "calm.db", Local(1), "mortal")
+    assert search(tmp_path / "run.db", processes, "mortal").best == calm.best
+    assert content(tmp_path / "run.db") == content(tmp_path / "calm.db")
+
+
+def alive(workers: set[str]) -> set[str]:
+    """Those of the processes that run: neither gone nor waiting to be buried."""
+    stats = {pid: Path(f"/proc/{pid}/stat") for pid in workers}
+    states = {pid: stat.read_text().rpartition(")")[2].split()[0] for pid, stat in stats.items() if stat.exists()}
+    return {pid for pid, state in states.items() if state != "Z"}
+
+
+def until(what: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < give_up, "this took too long"
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal.Signals) -> None:
+    arguments = ["search", "--proxy", "slow", "--budget", "100", "--plugin", str(PLUGIN), "--store", "run.db"]
+    arguments += ["--executor", "processes", "--workers", "2", "--json"]
+    command = subprocess.Popen(
+        process(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    begun = folder / "begun"
+    until(lambda: begun.exists() and len(begun.read_text().splitlines()) > 20)
+    workers = set(begun.read_text().split())
+    assert len(workers) == 2 and alive(workers)
+    command.send_signal(how)
+    out, err = command.communicate(timeout=30)
+    assert out == "" and "Traceback" not in err, err
+    if how == signal.SIGINT:
+        assert command.returncode == 130 and "goes on from here" in err
+        assert not alive(workers)
+    until(lambda: not alive(workers))
+    with Store.open(tmp_path / "run.db") as store:
+        stored = len(list(store.all_scores()))
+    assert 0 < stored < 100 and stored % 8 == 0, "whole batches are stored"
+
+
+# Plug-ins
+
+
+def test_workers_load_plugins_from_the_command_line(tmp_path: Path) -> None:
+    """A space of modules, in a file that is named relative to the folder of the command."""
+    (tmp_path / "lines.py").write_text(
+        "from torch import nn\n"
+        "from epochzero.registry import spaces\n"
+        "from epochzero.spaces.mlp import MLP\n"
+        "class Lines:\n"
+        "    name = 'lines'\n"
+        "    def __init__(self):\n"
+        "        for method in ('parse', 'text', 'sample', 'mutate', 'neighbours', 'smallest'):\n"
+        "            setattr(self, method, getattr(MLP(), method))\n"
+        "    def build(self, arch):\n"
+        "        return nn.Sequential(nn.Flatten(), nn.Linear(3072, arch), nn.ReLU(), nn.Linear(arch, 10))\n"
+        "spaces.register('lines', Lines())\n"
+    )
+    few = ["search", "--space", "lines", "--proxy", "snip", "--budget", "6", "--batch-size", "2", "--json"]
+    few += ["--plugin", "lines.py", "--threads", "1"]
+
+    def best(*more: str) -> str:
+        done = subprocess.run(process(*few, *more), cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.partition('"seconds"')[0]
+
+    assert best("--executor", "processes", "--workers", "1") == best()
+
+
+# Mistakes
+
+
+def test_what_workers_cannot_know_is_refused_here(processes: Processes) -> None:
+    class Mine(MLP):
+        name = "mine"
+
+    with pytest.raises(UserError, match="The space 'mine' is not registered under that name, so that workers"):
+        processes.score(Task(Mine(), [parse("params")], IMAGES), [1])
+    other = Proxy("params", lambda trace: 1.0, parse("params").needs_of, True, {})
+    with pytest.raises(UserError, match="The proxy 'params' is not registered under that name"):
+        processes.score(Task(spaces["nb201"], [other], IMAGES), [spaces["nb201"].smallest()])
+
+
+def test_a_bug_in_a_worker_is_a_sentence_with_the_trace_behind_it(tmp_path: Path, processes: Processes) -> None:
+    sentence = r"^A worker failed on (one of 2 networks from )?'\|.*\|'( on)?: KeyError: 'a bug'$"
+    with pytest.raises(MachineError, match=sentence) as raised:
+        search(tmp_path / "run.db", processes, "buggy")
+    assert 'executor_plugin.py", line' in str(raised.value.__cause__)
+    assert search(tmp_path / "run.db", processes, budget=6).evaluated == 6, "the workers go on"
+
+
+def test_a_worker_that_cannot_be_prepared_says_why(tmp_path: Path) -> None:
+    gone = tmp_path / "gone.py"
+    with (
+        Processes(1, prepare=partial(load_plugins, [str(gone)])) as executor,
+        pytest.raises(UserError, match="no file"),
+    ):
+        search(tmp_path / "run.db", executor, budget=1)
+
+
+def test_the_errors_of_a_chunk_keep_their_kind() -> None:
+    def fails(error: Exception) -> Callable[[], Recipe]:
+        def recipe() -> Recipe:
+            raise error
+
+        return recipe
+
+    for error, kind in ((UserError("Do that."), UserError), (MachineError("Disk full."), MachineError)):
+        found = answer(("new",), fails(error), ["a"])
+        assert isinstance(found, Failure)
+        assert type(found.error()) is kind and str(found.error()) == str(error)
+    found = answer(("new",), fails(RuntimeError("CUDA out of memory. Tried to allocate")), ["a", "b"])
+    assert isinstance(found, Failure) and not found.mendable
+    assert found.sentence.startswith("A worker has not enough memory for one of 2 networks from 'a' on")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--executor", "proceses"], "No executor is called 'proceses'. Did you mean 'processes'?"),
+        (["--workers", "2"], "The executor 'local' takes no workers: use it with the executor processes or ray."),
+        (["--executor", "processes", "--workers", "0"], "The number of workers is 0; it has to be at least 1."),
+        (["--executor", "processes", "--address", "a:1"], "The executor 'processes' takes no address"),
+        (["--executor", "processes", "--gpus", "1"], "The executor 'processes' takes no gpus"),
+        (["--executor", "ray", "--gpus", "0"], "A worker cannot have 0.0 GPUs"),
+        (["--threads", "0"], "The number of threads is 0"),
+        (["--executor", "processes", "--device", "cuda:99"], "The device 'cuda:99' cannot be used here"),
+    ],
+)
+def test_refusals(given: list[str], says: str) -> None:
+    assert says in refusal("search", "--budget", "1", *given)
+
+
+def test_an_open_executor_has_its_settings_already() -> None:
+    with pytest.raises(UserError, match="open already has its workers"):
+        ez.search(executor=Local(), workers=2)
+
+
+# Parts
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_chunks_hold_everything_in_order(workers: int, device: str) -> None:
+    for count in (0, 1, 2, 8, 33, 1000):
+        cut = chunks(range(count), workers, device)
+        assert [item for chunk in cut for item in chunk] == list(range(count))
+        assert all(1 <= len(chunk) <= LARGEST for chunk in cut)
+        assert all(len(chunk) % population(device) == 0 for chunk in cut[:-1]), "populations are cut by workers"
+        assert device != "cpu" or len(cut) >= min(workers, count), "a worker goes without"
+
+
+def test_local_gives_torch_its_threads_back(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    seen: list[int] = []
+    search(tmp_path / "run.db", Local(before + 1), budget=6, progress=lambda _: seen.append(torch.get_num_threads()))
+    assert set(seen) == {before} and torch.get_num_threads() == before
+    assert Local(5).about() == {"name": "local", "workers": 1, "threads": 5}
+
+
+def test_ray_is_loaded_where_it_is_used_alone() -> None:
+    program = "import sys, epochzero.cli, epochzero.run.executors.ray; sys.exit('ray' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], env=os.environ, check=False).returncode == 0
