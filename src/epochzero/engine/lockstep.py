@@ -112,9 +112,10 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
         streams = watcher.collected()
     else:
         read = [{} for _ in networks]
+    named = [fact | own for fact, own in zip(facts, read, strict=True)]
     return [
-        {item: stream[item] if item in stream else (fact | own)[item[0]] for item in items}
-        for fact, own, stream in zip(facts, read, streams, strict=True)
+        {item: own[item[0]] if item[0] in own else stream[item] for item in items}
+        for own, stream in zip(named, streams, strict=True)
     ]
 
 

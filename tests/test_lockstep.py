@@ -1,0 +1,154 @@
+"""Lockstep: a population scores as its members do one by one, whatever its size and order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from epochzero import data
+from epochzero.data import Batch
+from epochzero.engine import PlanNetwork, Proxy, parse, score_population
+from epochzero.engine import score as scoring
+from epochzero.engine.lockstep import Population, run_together
+from epochzero.engine.passes import Need
+from epochzero.errors import MachineError
+from epochzero.plan import Plan, execute
+from epochzero.plan.init import draw
+from epochzero.plan.merge import merge, mergeable
+from epochzero.plan.plan import Inlined
+from epochzero.registry import proxies, spaces
+from epochzero.types import Origin, Score
+from tests.proxies.nets import conv_net, cut_net, dead_path_net, shared_net
+
+FEW = {"swap": "swap(repeats=2,samples=4)", "swap_reg": "swap_reg(repeats=2,samples=4)"}
+SHAPE = (3, 8, 8)
+
+
+def precise(name: str) -> Proxy:
+    """A proxy whose passes run in double precision."""
+    found = parse(FEW.get(name, name))
+    needs = [Need(replace(need.run, dtype="float64"), need.reads) for need in found.needs]
+    return replace(found, needs_of=needs)
+
+
+def some_plans(space: str, count: int, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> list[Plan]:
+    found, rng = spaces[space], Random(seed)
+    return [found.plan(found.sample(rng), 3, shape) for _ in range(count)]
+
+
+def scored(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch, lockstep: Any) -> list[dict[str, Score]]:
+    networks = [PlanNetwork(plan) for plan in plans]
+    return [one.scores for one in score_population(networks, asked, batch, 0, lockstep)]
+
+
+def assert_equal(ours: dict[str, Score], alone: dict[str, Score], rel: float = 1e-8) -> None:
+    for name, expected in alone.items():
+        found = ours[name]
+        assert (found.status, found.why) == (expected.status, expected.why), name
+        if expected.ok:
+            assert found.value == pytest.approx(expected.value, rel=rel, abs=1e-12), name
+
+
+def test_every_proxy_scores_a_population_as_it_scores_each_network() -> None:
+    """Among them a network that is cut off."""
+    asked = [precise(name) for name in proxies if name != "tf_tas"]
+    cut = spaces["nb201"].plan(spaces["nb201"].smallest(), 3, SHAPE)
+    plans = [*some_plans("nb201", 3), cut]
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    alone, together = (scored(plans, asked, batch, how) for how in ("never", "always"))
+    for one, other in zip(together, alone, strict=True):
+        assert_equal(one, other)
+    assert sum(score.ok for score in alone[0].values()) > len(asked) - 3
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_neighbours_and_their_order_have_no_say(size: int) -> None:
+    asked = [precise(name) for name in (("synflow", "snip") if size > 7 else ("dextr", "synflow", "snip", "jacov"))]
+    plans = some_plans("nb201", size, seed=1)
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=2)
+    first = scored(plans, asked, batch, "always")
+    order = list(range(size))
+    Random(2).shuffle(order)
+    shuffled = scored([plans[i] for i in order], asked, batch, "always")
+    for place, i in enumerate(order):
+        assert_equal(shuffled[place], first[i])
+    assert_equal(first[0], scored(plans[:1], asked, batch, "never")[0])
+
+
+FAMILIES = [
+    *("nb201", "nb101", "nb1shot1_s2", "nats_sss", "transnas_micro", "transnas_macro"),
+    *("darts_search", "nb301_naslib", "autoformer_tiny", "mobilenet", "mlp"),
+]
+
+
+@pytest.mark.parametrize("space", FAMILIES)
+def test_merged_networks_of_every_space_give_their_own_outputs(space: str) -> None:
+    shape = {"autoformer": (3, 32, 32), "mlp": (1, 28, 28), "darts": (3, 32, 32), "mobilen": (3, 32, 32)}
+    size = next((shape[key] for key in shape if space.startswith(key)), (3, 16, 16))
+    plans = some_plans(space, 3, size)
+    assert all(map(mergeable, plans))
+    merged = merge(plans)
+    weights = [{name: w.double() for name, w in draw(plan.weights, Origin()).items()} for plan in plans]
+    packed = {name: torch.cat([weights[p][own] for p, own in parts]) for name, parts in merged.packs.items()}
+    x = torch.randn(2, *size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    joint = execute(merged.plan, packed, [torch.cat([x] * 3, 1)])
+    for plan, own, found in zip(plans, weights, joint.chunk(3, 1), strict=True):
+        assert torch.allclose(found, execute(plan, own, [x]), rtol=1e-10, atol=1e-12)
+    layers = [member for members in merged.members.values() for member in members]
+    assert len(layers) == sum(bool(node.op.kind) for plan in plans for node in plan.nodes)
+    assert sum(plan.flops for plan in plans) == merged.plan.flops
+
+
+def test_a_cell_that_comes_again_is_merged_once_and_convolutions_are_few() -> None:
+    merged = merge(some_plans("nb201", 16))
+    assert merged.blocks is not None and merged.blocks[:2] == ("stem", "cell0")
+    blocks = {piece.name: piece.block for piece in merged.plan.pieces if isinstance(piece, Inlined)}
+    assert blocks["cell0"] is blocks["cell4"]
+    alone = sum(node.op.kind == "conv" for plan in some_plans("nb201", 16) for node in plan.nodes)
+    together = sum(node.op.kind == "conv" for node in merged.plan.nodes)
+    assert together < alone / 5
+
+
+def test_networks_that_share_parameters_run_alone() -> None:
+    batch = data.load("pink", input_shape=(3, 6, 6), num_classes=3, size=3)
+    assert not mergeable(shared_net().plan)
+    networks = [shared_net(), conv_net(), dead_path_net(), cut_net()]
+    assert not Population.fits(networks) and Population.fits(networks[1:])
+    asked = [parse("snip"), parse("fmi")]
+    together = score_population(networks, asked, batch, 0, "always")
+    alone = score_population(networks, asked, batch, 0, "never")
+    assert [one.scores for one in together] == [one.scores for one in alone]
+
+
+def test_out_of_memory_the_population_halves_and_never_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = run_together
+
+    def cramped(run: Any, items: Any, population: Population, batch: Batch, seed: int) -> Any:
+        sizes.append(population.size)
+        if population.size > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(run, items, population, batch, seed)
+
+    plans, asked = some_plans("nb201", 8), [parse("synflow")]
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=2)
+    alone = scored(plans, asked, batch, "never")
+    monkeypatch.setattr(scoring, "run_together", cramped)
+    for one, other in zip(scored(plans, asked, batch, "always"), alone, strict=True):
+        assert_equal(one, other, rel=1e-5)
+    assert sizes == [8, 4, 2, 2, 4, 2, 2]
+
+
+def test_a_device_too_small_for_one_network_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(scoring, "run_together", full)
+    monkeypatch.setattr(scoring, "run_pass", full)
+    with pytest.raises(MachineError, match="Out of memory on one network with"):
+        scored(some_plans("nb201", 3), [parse("synflow")], data.load("pink", input_shape=SHAPE, size=2), "always")
