@@ -36,6 +36,7 @@ from tests.test_resume import content
 
 PLUGIN = Path(__file__).with_name("executor_plugin.py")
 FOLDER = "EPOCHZERO_TEST_FOLDER"
+SLOW = pytest.mark.skipif("EPOCHZERO_SLOW" not in os.environ, reason="takes ten seconds: set EPOCHZERO_SLOW=1")
 IMAGES = data.pink((3, 8, 8), size=2)
 
 
@@ -141,9 +142,12 @@ def test_a_worker_that_dies_between_two_batches_is_replaced(processes: Processes
     assert search(tmp_path / "after.db", processes, budget=6).evaluated == 6
 
 
-def test_a_chunk_that_kills_every_worker_is_given_up(tmp_path: Path, folder: Path, processes: Processes) -> None:
+def test_a_chunk_that_kills_every_worker_is_given_up(
+    tmp_path: Path, folder: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("epochzero.run.executors.processes.TRIES", 2)
     (folder / "deaths").write_text("again\n" * 1000)
-    with pytest.raises(MachineError, match=r"^3 workers died one after the other on .*\(ended by SIGKILL\).* is safe"):
+    with pytest.raises(MachineError, match=r"^2 workers died one after the other on .*\(ended by SIGKILL\).* is safe"):
         search(tmp_path / "run.db", processes, "mortal")
     (folder / "deaths").unlink()
     calm = search(tmp_path / "calm.db", Local(1), "mortal")
@@ -166,14 +170,15 @@ def until(what: Callable[[], bool]) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=SLOW)])
 def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal.Signals) -> None:
+    begun = folder / "begun"
+    (folder / "pace").write_text("0.2")
     arguments = ["search", "--proxy", "slow", "--budget", "100", "--plugin", str(PLUGIN), "--store", "run.db"]
     arguments += ["--executor", "processes", "--workers", "2", "--json"]
     command = subprocess.Popen(
         process(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    begun = folder / "begun"
     until(lambda: begun.exists() and len(begun.read_text().splitlines()) > 20)
     workers = set(begun.read_text().split())
     assert len(workers) == 2 and alive(workers)
@@ -192,7 +197,7 @@ def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal
 # Plug-ins
 
 
-def test_workers_load_plugins_from_the_command_line(tmp_path: Path) -> None:
+def test_workers_load_plugins_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A space of modules, in a file that is named relative to the folder of the command."""
     (tmp_path / "lines.py").write_text(
         "from torch import nn\n"
@@ -207,14 +212,23 @@ def test_workers_load_plugins_from_the_command_line(tmp_path: Path) -> None:
         "        return nn.Sequential(nn.Flatten(), nn.Linear(3072, arch), nn.ReLU(), nn.Linear(arch, 10))\n"
         "spaces.register('lines', Lines())\n"
     )
-    few = ["search", "--space", "lines", "--proxy", "snip", "--budget", "6", "--batch-size", "2", "--json"]
-    few += ["--plugin", "lines.py", "--threads", "1"]
-
-    def best(*more: str) -> str:
-        done = subprocess.run(process(*few, *more), cwd=tmp_path, capture_output=True, text=True, check=True)
-        return done.stdout.partition('"seconds"')[0]
-
-    assert best("--executor", "processes", "--workers", "1") == best()
+    few: tuple[object, ...] = (
+        "search",
+        "--space",
+        "lines",
+        "--proxy",
+        "snip",
+        "--budget",
+        6,
+        "--batch-size",
+        2,
+        "--json",
+    )
+    few = (*few, "--plugin", "lines.py", "--threads", 1)
+    monkeypatch.chdir(tmp_path)
+    with plugins_forgotten():
+        calm = epochzero(*few).json
+        assert epochzero(*few, "--executor", "processes", "--workers", 1).json["best"] == calm["best"]
 
 
 # Mistakes
@@ -231,9 +245,9 @@ def test_what_workers_cannot_know_is_refused_here(processes: Processes) -> None:
         processes.score(Task(spaces["nb201"], [other], IMAGES), [spaces["nb201"].smallest()])
 
 
-def test_a_bug_in_a_worker_is_a_sentence_with_the_trace_behind_it(tmp_path: Path, processes: Processes) -> None:
-    sentence = r"^A worker failed on (one of 2 networks from )?'\|.*\|'( on)?: KeyError: 'a bug'$"
-    with pytest.raises(MachineError, match=sentence) as raised:
+def test_a_bug_in_a_worker_is_a_sentence(tmp_path: Path, folder: Path, processes: Processes) -> None:
+    (folder / "bug").touch()
+    with pytest.raises(MachineError, match=r"^A worker failed on '\|.*\|': KeyError: 'a bug'$") as raised:
         search(tmp_path / "run.db", processes, "buggy")
     assert 'executor_plugin.py", line' in str(raised.value.__cause__)
     assert search(tmp_path / "run.db", processes, budget=6).evaluated == 6, "the workers go on"
@@ -259,7 +273,7 @@ def test_the_errors_of_a_chunk_keep_their_kind() -> None:
         found = answer(("new",), fails(error), ["a"])
         assert isinstance(found, Failure)
         assert type(found.error()) is kind and str(found.error()) == str(error)
-    found = answer(("new",), fails(RuntimeError("CUDA out of memory. Tried to allocate")), ["a", "b"])
+    found = answer(("new",), fails(torch.OutOfMemoryError("CUDA out of memory.")), ["a", "b"])
     assert isinstance(found, Failure) and not found.mendable
     assert found.sentence.startswith("A worker has not enough memory for one of 2 networks from 'a' on")
 

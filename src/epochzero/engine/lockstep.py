@@ -12,6 +12,7 @@ to `epochzero.engine.run`, one network after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,8 +42,12 @@ class Population:
 
     def __init__(self, networks: Sequence[PlanNetwork]) -> None:
         self.networks = networks
-        self.merged: Merged = merge([network.plan for network in networks])
         self.size = len(networks)
+        self.device = networks[0].device
+
+    @cached_property
+    def merged(self) -> Merged:
+        return merge([network.plan for network in self.networks])
 
     @staticmethod
     def fits(networks: Sequence[Any]) -> bool:

@@ -38,10 +38,8 @@ class Scored:
 
 POPULATION = 32
 """networks that run side by side at most"""
-SMALL = 8
-"""samples of a pass up to which running side by side is quicker on a CPU too"""
-
 Lockstep = Literal["auto", "always", "never"]
+"""auto: on a GPU, which one network leaves idle"""
 
 
 def score_population(
@@ -66,12 +64,13 @@ def _score(
     start = time.perf_counter()
     results: list[Traces] = [{} for _ in networks]
     population: Population | None = None
-    if len(networks) > 1 and Population.fits(networks):
-        population = Population(networks)  # type: ignore[arg-type]
+    if lockstep != "never" and len(networks) > 1 and Population.fits(networks):
+        found = Population(networks)  # type: ignore[arg-type]
+        population = found if lockstep == "always" or found.device.type != "cpu" else None
     try:
         for run, items in merged(need for proxy in proxies for need in proxy.needs).items():
             together = None
-            if population is not None and _worth(run, batch, population, lockstep):
+            if population is not None:
                 together = _together(run, items, population, batch, seed)
             for i, network in enumerate(networks):
                 results[i][run] = run_pass(run, items, network, batch, seed) if together is None else together[i]
@@ -88,13 +87,6 @@ def _score(
     scores = [{proxy.text: _compute(proxy, of_network) for proxy in proxies} for of_network in results]
     seconds = (time.perf_counter() - start) / len(networks)
     return [Scored(of_network, seconds) for of_network in scores]
-
-
-def _worth(run: Pass, batch: Batch, population: Population, lockstep: Lockstep) -> bool:
-    if lockstep != "auto":
-        return lockstep == "always"
-    samples = {"ones": 1, "circle": run.points}.get(run.inputs, batch.size if run.only is None else run.only[1])
-    return samples <= SMALL or population.networks[0].device.type != "cpu"
 
 
 def _together(

@@ -107,6 +107,6 @@ def population(device: str) -> int:
 def chunks(items: Sequence[T], workers: int, device: str) -> list[Sequence[T]]:
     """The items in order, cut for so many workers into whole populations."""
     step = population(device)
-    share = -(-len(items) // (workers * ROUNDS * step)) * step
-    size = min(LARGEST, share)
+    rounds = -(-len(items) // (workers * ROUNDS * step))
+    size = min(LARGEST, max(1, rounds) * step)
     return [items[first : first + size] for first in range(0, len(items), size)]

@@ -15,6 +15,7 @@ import platform
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
@@ -65,6 +66,7 @@ class Ray:
         self._asked = workers
         self._started = False
         self._recipes: dict[Key, Any] = {}
+        self._remote: Any = None
 
     @property
     def workers(self) -> int:
@@ -97,6 +99,7 @@ class Ray:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._recipes.clear()
+        self._remote = None
         if self._started:
             _ray().shutdown()
             self._started = False
@@ -105,7 +108,7 @@ class Ray:
         ray, key, room = _ray(), key_of(task), self._room()
         if key not in self._recipes:
             self._recipes[key] = ray.put(Recipe.of(task, self.threads, self.prepare))
-        remote = ray.remote(_score).options(num_cpus=self.threads, num_gpus=self.gpus, max_retries=RETRIES)
+        run = self._task()
         workers = self._asked or room
         most = workers if workers < room else QUEUED * workers
         texts = [task.space.text(arch) for arch in archs]
@@ -115,7 +118,7 @@ class Ray:
         while todo or under_way:
             while todo and len(under_way) < most:
                 number, chunk = todo.popleft()
-                under_way[remote.remote(key, [self._recipes[key]], chunk, versions())] = number, chunk
+                under_way[run.remote(key, [self._recipes[key]], chunk, versions())] = number, chunk
             (done, *_), _ = ray.wait(list(under_way))
             number, chunk = under_way.pop(done)
             try:
@@ -126,6 +129,13 @@ class Ray:
                 raise answered.error()
             found[number] = answered
         return [one for number in sorted(found) for one in found[number]]
+
+    def _task(self) -> Any:
+        """What Ray runs: made once, for each that is made travels to all machines."""
+        if self._remote is None:
+            needs = {"num_cpus": self.threads, "num_gpus": self.gpus}
+            self._remote = _ray().remote(max_retries=RETRIES, **needs)(_score)
+        return self._remote
 
     def _room(self) -> int:
         """How many workers the cluster has room for; UserError where it has none."""
@@ -148,6 +158,7 @@ def _ray() -> Any:
         raise UserError("The executor 'ray' needs Ray: pip install 'epochzero[ray]'.") from None
 
 
+@cache
 def versions() -> dict[str, str]:
     """What has to be the same on every machine, for scores depend on it."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
