@@ -224,7 +224,7 @@ def test_workers_load_plugins_from_the_command_line(tmp_path: Path, monkeypatch:
         2,
         "--json",
     )
-    few = (*few, "--plugin", "lines.py", "--threads", 1)
+    few = (*few, "--plugin", "lines.py", "--plugin", PLUGIN, "--threads", 1)
     monkeypatch.chdir(tmp_path)
     with plugins_forgotten():
         calm = epochzero(*few).json
@@ -307,7 +307,7 @@ def test_an_open_executor_has_its_settings_already() -> None:
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_chunks_hold_everything_in_order(workers: int, device: str) -> None:
     for count in (0, 1, 2, 8, 33, 1000):
-        cut = chunks(range(count), workers, device)
+        cut = chunks(range(count), workers, device, 2)
         assert [item for chunk in cut for item in chunk] == list(range(count))
         assert all(1 <= len(chunk) <= LARGEST for chunk in cut)
         assert all(len(chunk) % population(device) == 0 for chunk in cut[:-1]), "populations are cut by workers"

@@ -78,7 +78,7 @@ def test_every_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(printed) == 5
     checks, listed, scored, by_plan, by_module = printed
     assert "2 passed" in checks
-    assert "wavy_towers" in listed and "Towers: three convolutions" in listed
+    assert "wavy_towers" in listed and "Towers: three" in listed
     assert "params  1,982 " in scored and "failed" not in scored
     assert re.match(r"\d+-\d+-\d+\n", by_plan) and re.match(r"\d+-\d+-\d+\n", by_module)
     assert "Wave()" in by_module

@@ -57,7 +57,7 @@ def test_listed_scored_and_searched(plugin: Path, tmp_path: Path) -> None:
         scored = epochzero("score", "--space", name, "--arch", "4", "--proxy", "snip", *image, *few).json
         assert scored["params"] == 3072 * 4 + 4 + 4 * 10 + 10 and scored["flops"] == 3072 * 4 + 40
         assert scored["scores"]["snip"]["status"] == "ok"
-        limits = ("--max-params", "30k", "--out", tmp_path / name)
+        limits = ("--max-params", "30k", "--out", tmp_path / name, *image)
         found = epochzero("search", "--space", name, "--proxy", "params", "--budget", 4, *limits, *few).json
         assert found["best"]["arch"] in {"2", "4", "6", "8"} and found["best"]["params"] <= 30_000
     assert "ReLU()" in (tmp_path / "lines_built" / "layers.txt").read_text()

@@ -67,7 +67,7 @@ def list_(
         justify: Literal["left", "right"] = "right" if column in ("fwd", "bwd", "networks") else "left"
         table.add_column(column, justify=justify, no_wrap=column == "name")
     for row in rows:
-        table.add_row(*(str(row[column]) for column in COLUMNS[kind]))
+        table.add_row(*(_short(row[column]) for column in COLUMNS[kind]))
     out.print(table)
     if kind == "proxies":
         out.print(LEGEND, style="dim")
@@ -111,6 +111,13 @@ def _facts(member: Any) -> dict[str, Any]:
     native = member.plan(member.smallest()) if isinstance(member, Space) else None
     made_for = {} if native is None else {"input": shape_text(native.input_shape), "classes": native.output_shape[0]}
     return {"networks": size, "input": "", "classes": "", **made_for, "about": getattr(member, "about", about)}
+
+
+def _short(value: Any) -> str:
+    """As it is, but for counts that nobody reads digit by digit."""
+    text = str(value)
+    digits = text.replace(",", "")
+    return f"{int(digits):.1e}" if digits.isdigit() and len(digits) > 9 else text
 
 
 def _first_line(thing: Any) -> str:

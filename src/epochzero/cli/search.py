@@ -129,9 +129,9 @@ def search(
         return
     _show(outcome, report, score_table(everything, scores))
     if store is not None:
-        err.print(f"scores  {store}")
+        err.print(f"scores  {store}", soft_wrap=True)
     if folder is not None:
-        err.print(f"winner  {folder}/{', '.join(files)}")
+        err.print(f"winner  {folder}/{', '.join(files)}", soft_wrap=True)
         if "model.py" not in files:
             err.print(f"        {space} gives modules: no drawing, no printed code")
 

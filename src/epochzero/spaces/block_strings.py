@@ -73,7 +73,7 @@ class BlockStrings:
     side: int
     """how many classes and how large the images of its papers are: the defaults of `plan`"""
 
-    about: str
+    about: str = "a space of block strings"
     """one line for lists"""
 
     cell_block = "block1.layer0unit0"

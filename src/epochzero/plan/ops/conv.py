@@ -58,8 +58,8 @@ class Conv(Op):
         return w[:1]
 
     def label(self) -> str:
-        grouped = "depthwise " if 1 < self.groups == self.out_channels else "grouped " if self.groups > 1 else ""
-        spread = f" dilated {self.dilation}" if self.dilation > 1 else ""
+        grouped = "dw " if 1 < self.groups == self.out_channels else "group " if self.groups > 1 else ""
+        spread = f" dil {self.dilation}" if self.dilation > 1 else ""
         return f"{grouped}conv {sides(self.kernel, self.stride)}{spread}"
 
     def code(self, *inputs: Shape) -> str:

@@ -28,8 +28,6 @@ Prepare = Callable[[], object]
 """run in every worker before its first score: a function of a module, or a `partial` of one, for it travels by name"""
 
 NAMES = ("local", "processes", "ray")
-ROUNDS = 4
-"""chunks that each worker gets of a batch: more of them balance better, fewer cost less"""
 LARGEST = 64
 """architectures in one chunk, which is what a lost worker costs"""
 
@@ -104,9 +102,9 @@ def population(device: str) -> int:
     return 1 if device == "cpu" else LARGEST
 
 
-def chunks(items: Sequence[T], workers: int, device: str) -> list[Sequence[T]]:
-    """The items in order, cut for so many workers into whole populations."""
+def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[Sequence[T]]:
+    """The items in order, in whole populations, cut so that each worker has a chunk in each of so many rounds."""
     step = population(device)
-    rounds = -(-len(items) // (workers * ROUNDS * step))
-    size = min(LARGEST, max(1, rounds) * step)
+    populations = -(-len(items) // (workers * rounds * step))
+    size = min(LARGEST, max(1, populations) * step)
     return [items[first : first + size] for first in range(0, len(items), size)]

@@ -27,6 +27,8 @@ from epochzero.store import JSON
 if TYPE_CHECKING:
     from epochzero.run.task import Task
 
+ROUNDS = 4
+"""chunks for each worker of a batch: they cost little, and many balance well"""
 TRIES = 3
 """workers that may die on one chunk before it is given up"""
 PROGRAM = (
@@ -60,7 +62,9 @@ class Processes:
         if key not in self._recipes:
             self._recipes[key] = pickle.dumps(Recipe.of(task, self.threads, self.prepare))
         texts = [task.space.text(arch) for arch in archs]
-        waiting = [self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device)]
+        waiting = [
+            self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device, ROUNDS)
+        ]
         try:
             return [one for chunk in waiting for one in chunk.result()]
         except BaseException:

@@ -29,6 +29,8 @@ from epochzero.store import JSON
 if TYPE_CHECKING:
     from epochzero.run.task import Task
 
+ROUNDS = 1
+"""chunks for each worker of a batch: a task costs a millisecond or two"""
 RETRIES = 3
 """times that a chunk is given to another worker after one was lost"""
 QUEUED = 2
@@ -37,7 +39,6 @@ PATIENCE = 5.0
 """seconds that the head of a cluster has for a sign of life"""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "error",
     "RAY_NUM_REDIS_GET_RETRIES": "6",  # seconds, about, that a head has for its first answer
 }
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
@@ -112,7 +113,7 @@ class Ray:
         workers = self._asked or room
         most = workers if workers < room else QUEUED * workers
         texts = [task.space.text(arch) for arch in archs]
-        todo = deque(enumerate(chunks(texts, workers, task.device)))
+        todo = deque(enumerate(chunks(texts, workers, task.device, ROUNDS)))
         under_way: dict[Any, tuple[int, Sequence[str]]] = {}
         found: dict[int, Scored] = {}
         while todo or under_way:
