@@ -2,6 +2,7 @@
 
     python benchmarks/costs.py --space nb201 --batch-size 64
     python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8
+    python benchmarks/costs.py --space darts --batch-size 16 --only-together --but swap,swap_reg
 
 Each measurement has a process of its own, so that memory is counted from the same start. Peak memory is what scoring
 adds to the loaded library, the weights and the data. Rounds go through all proxies in turn: a slow moment of the
@@ -65,7 +66,8 @@ def cost(job: Job, names: Sequence[str]) -> Cost:
     seconds = time.perf_counter() - start
     del warm
     found = [score.status for score in scores.values()]
-    status = found[0] if len(found) == 1 else f"{found.count('ok')} ok"
+    why = sorted({f"{name}: {score.why}" for name, score in scores.items() if not score.ok})
+    status = found[0] if len(found) == 1 else "; ".join([f"{found.count('ok')} of {len(found)} ok", *why])
     return Cost(seconds, _peak(job.device) - before, status)
 
 
@@ -113,6 +115,8 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--proxies", help="names, separated by commas; default: all but those with a tangent kernel")
     parser.add_argument("--kernels", action="store_true", help="those with a tangent kernel too")
+    parser.add_argument("--but", default="", help="names to leave out, separated by commas")
+    parser.add_argument("--only-together", action="store_true", help="all proxies in one call, and none alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -121,7 +125,12 @@ def main() -> None:
     arch = asked.arch or space.text(space.sample(Random(0)))
     job = Job(asked.space, arch, asked.batch_size, asked.threads, asked.device)
     names = asked.proxies.split(",") if asked.proxies else [n for n in proxies if asked.kernels or n not in KERNELS]
+    names = [name for name in names if name not in asked.but.split(",")]
     facts = {**job._asdict(), "rounds": asked.rounds, "torch": torch.__version__, "machine": platform.machine()}
+    if asked.only_together:
+        found = measured(job, names)
+        print(json.dumps({**facts, "seconds": found.seconds, "peak MiB": found.megabytes, "scores": found.status}))
+        return
     print(json.dumps({**facts, **table(job, names, asked.rounds)}, indent=1))
 
 

@@ -2,7 +2,7 @@
 
 published.csv    what the papers print, as they print it
 measured.csv     what we measured; written by benchmarks/correlations.py
-costs.csv        how long one network took, each proxy alone; from benchmarks/speed.py
+costs.csv        time and peak memory of one network, each proxy alone; from benchmarks/costs.py
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Cost:
-    """How long one network took with this proxy alone: the median over some."""
+    """What one network took with this proxy alone."""
 
     proxy: str
     network: str
     batch: int
     milliseconds: float
+    mebibytes: float
+    """the most memory, beyond weights and data"""
     machine: str
     date: str
 
@@ -86,8 +88,9 @@ def read_measured(path: Path) -> tuple[Measured, ...]:
 
 @cache
 def costs() -> tuple[Cost, ...]:
+    real = ("milliseconds", "mebibytes")
     return tuple(
-        Cost(**row | {"batch": int(row["batch"]), "milliseconds": float(row["milliseconds"])}) for row in _rows(COSTS)
+        Cost(**row | {"batch": int(row["batch"])} | {key: float(row[key]) for key in real}) for row in _rows(COSTS)
     )
 
 

@@ -75,8 +75,8 @@ def _cost(card: Card) -> Iterator[tuple[str, str]]:
         carried = "; that of the circle carries two derivatives along" if "circle" in needs.data else ""
         yield "passes", f"{needs.forward_passes} forward, {needs.backward_passes} backward{legend}{carried}"
     for row in card.costs:
-        time = f"{row.milliseconds:,g} ms a network"
-        yield "measured", f"{time} ({row.network}, batch {row.batch}, median; {row.machine}; {row.date})"
+        took = f"{row.milliseconds:,.0f} ms and {row.mebibytes:,.0f} MiB a network"
+        yield "measured", f"{took} ({row.network}, batch {row.batch}; {row.machine}; {row.date})"
     if not card.costs:
         yield "measured", "not yet"
 
