@@ -13,6 +13,9 @@ Vertices on no path from input to output do nothing and are cut off: an architec
 1,293,208 such cells whose vertices stand in some order; 423,624 once cells that differ in that order alone are joined
 (`key`). Such twins are the same network, but for the few cases where the extra channel goes to another vertex.
 
+Being a neighbour is not mutual here, since a lost edge may take vertices with it. So the walk that samples under a
+budget which fewer than 3 of 1,000 cells meet (`epochzero.spaces.budget`) favours small cells.
+
 Ying, Klein, Real, Christiansen, Murphy, Hutter. NAS-Bench-101: towards reproducible neural architecture search.
 ICML 2019. arXiv:1902.09635
 """
