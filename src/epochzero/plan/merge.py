@@ -140,11 +140,41 @@ class _Place(NamedTuple):
     slot: int
 
 
-class _Waiting(NamedTuple):
-    network: int
+class _Step(NamedTuple):
+    """A node of a plan, and what merging asks of it."""
+
     at: int
     """its index in its plan"""
     node: Node
+    shapes: tuple[Shape, ...]
+    """of its inputs"""
+    heavy: bool
+    """whether it waits until nothing else is ready"""
+    weight: str | None
+    weight_shape: Shape
+    users: tuple[int, ...]
+    """the nodes that read it"""
+
+
+class _Waiting(NamedTuple):
+    network: int
+    step: _Step
+
+
+@lru_cache(maxsize=8192)
+def _steps(plan: Plan) -> tuple[_Step, ...]:
+    users: list[list[int]] = [[] for _ in plan.nodes]
+    for i, node in enumerate(plan.nodes):
+        for source in set(node.inputs):
+            users[source].append(i)
+    found = []
+    for i, node in enumerate(plan.nodes):
+        shapes = tuple([plan.nodes[source].shape for source in node.inputs])
+        heavy = node.op.kind in ("conv", "linear")
+        weight_shape = next(iter(node.op.params(*shapes).values())).shape if heavy else ()
+        weight = node.params[0] if heavy else None
+        found.append(_Step(i, node, shapes, heavy, weight, weight_shape, tuple(users[i])))
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)
@@ -157,6 +187,9 @@ class _Merging:
 
     def __init__(self, plans: tuple[Plan, ...]) -> None:
         self.plans = plans
+        self.steps = [_steps(plan) for plan in plans]
+        self.missing = [[len(set(step.node.inputs)) for step in steps] for steps in self.steps]
+        self.ready: list[_Waiting] = []
         self.net = Builder()
         self.packs: Packs = {}
         self.members: dict[str, list[Member]] = {}
@@ -174,11 +207,11 @@ class _Merging:
             index = self.net.input((len(self.plans) * shape[0], *shape[1:]), name=f"input{k}")
             self.maps[index] = len(self.plans), shape
             for network, plan in enumerate(self.plans):
-                self.places[network][plan.inputs[k]] = _Place(index, network)
-        waiting = [_Waiting(n, i, node) for n, plan in enumerate(self.plans) for i, node in enumerate(plan.nodes)]
-        while waiting := [one for one in waiting if one.at not in self.places[one.network]]:
-            ready = [one for one in waiting if all(i in self.places[one.network] for i in one.node.inputs)]
-            for op, shapes, group in self._groups(ready):
+                self._found(_Waiting(network, self.steps[network][plan.inputs[k]]), index, network)
+        while self.ready:
+            light = [one for one in self.ready if not one.step.heavy]
+            now, self.ready = (light, [one for one in self.ready if one.step.heavy]) if light else (self.ready, [])
+            for op, shapes, group in self._groups(now):
                 self._place(op, shapes, group)
         ends = [self.places[network][len(plan.nodes) - 1] for network, plan in enumerate(self.plans)]
         output = self._together(ends)
@@ -188,25 +221,25 @@ class _Merging:
         maps = {f"n{index}": count for index, (count, _) in self.maps.items()}
         return Merged(self.net.plan(), self.packs, members, maps, None)
 
-    def _groups(self, ready: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
-        """Nodes of equal op and input shapes; convolutions and linear layers only where nothing else is ready.
+    def _groups(self, now: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
+        """Nodes of equal op and input shapes, in the order of their first inputs.
 
         Norms of different merged nodes stay apart: gathering costs more than a second call.
         """
-        light = [one for one in ready if one.node.op.kind not in ("conv", "linear")]
-        groups: dict[tuple[Op, tuple[Shape, ...], int], list[_Waiting]] = {}
-        for one in light or ready:
-            shapes = tuple([self.plans[one.network].nodes[i].shape for i in one.node.inputs])
-            source = self._inputs(one)[0].node if one.node.op.kind == "norm" else -1
-            groups.setdefault((one.node.op, shapes, source), []).append(one)
+        groups: dict[tuple[Op, tuple[Shape, ...], int], list[tuple[_Place, _Waiting]]] = {}
+        for one in now:
+            op = one.step.node.op
+            first = self.places[one.network][one.step.node.inputs[0]]
+            source = first.node if op.kind == "norm" else -1
+            groups.setdefault((op, one.step.shapes, source), []).append((first, one))
         for (op, shapes, _), group in groups.items():
-            yield op, shapes, sorted(group, key=lambda one: self._inputs(one)[0])
+            yield op, shapes, [one for _, one in sorted(group, key=_first)]
 
     def _inputs(self, one: _Waiting) -> list[_Place]:
-        return [self.places[one.network][i] for i in one.node.inputs]
+        return [self.places[one.network][i] for i in one.step.node.inputs]
 
     def _place(self, op: Op, shapes: tuple[Shape, ...], group: list[_Waiting]) -> None:
-        shape = group[0].node.shape
+        shape = group[0].step.node.shape
         if isinstance(op, Zero):
             index = self._once(("zero", shape), Zero(shape[0], op.stride), self._inputs(group[0])[0].node, 1, shape)
             self.blank.add(index)
@@ -253,7 +286,7 @@ class _Merging:
         index = self._add(joint or Apart(op, count), inputs, count, shape)
         name = f"n{index}"
         for k, attribute in enumerate(op.params(*shapes)):
-            parts = [(one.network, one.node.params[k]) for one in group]
+            parts = [(one.network, one.step.node.params[k]) for one in group]
             if joint is None:
                 self.packs |= {f"{name}.{attribute}{i}": (part,) for i, part in enumerate(parts)}
             else:
@@ -262,15 +295,16 @@ class _Merging:
             self._found(one, index, slot)
 
     def _found(self, one: _Waiting, index: int, slot: int) -> None:
-        network, i, node = one
-        self.places[network][i] = _Place(index, slot)
-        if node.op.kind:
-            member = Member(network, (i,), node.name, slot, None)
-            if node.op.kind in ("conv", "linear"):
-                shapes = [self.plans[network].nodes[j].shape for j in node.inputs]
-                shape = next(iter(node.op.params(*shapes).values())).shape
-                member = member._replace(weight=node.params[0], shape=shape)
+        network, step = one
+        self.places[network][step.at] = _Place(index, slot)
+        if step.node.op.kind:
+            member = Member(network, (step.at,), step.node.name, slot, step.weight, step.weight_shape)
             self.members.setdefault(f"n{index}", []).append(member)
+        missing, steps = self.missing[network], self.steps[network]
+        for user in step.users:
+            missing[user] -= 1
+            if not missing[user]:
+                self.ready.append(_Waiting(network, steps[user]))
 
     def _add(self, op: Op, inputs: Sequence[int], count: int, shape: Shape) -> int:
         index = self.net.add(op, *inputs, name=f"n{len(self.maps)}")
@@ -310,3 +344,9 @@ class _Merging:
         if key not in self.made:
             self.made[key] = self._add(Gather(tuple(pieces)), sources, len(maps), shape)
         return self.made[key]
+
+
+def _first(placed: tuple[_Place, _Waiting]) -> tuple[int, int, int, int]:
+    """Sorts by the place of the first input, then by network and node."""
+    place, one = placed
+    return *place, one.network, one.step.at
