@@ -22,7 +22,7 @@ import torch
 import torch.multiprocessing as mp
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, parse_list, score_network
+from epochzero.engine import PlanNetwork, parse_list, score_population
 from epochzero.registry import spaces
 from epochzero.types import Origin
 
@@ -34,13 +34,14 @@ def work(rank: int, asked: argparse.Namespace, archs: list[str], done: Any) -> N
     space = spaces[asked.space]
     batch = data.load(asked.data, size=asked.batch_size, seed=asked.data_seed)
     proxies = parse_list(asked.proxies)
-    for text in archs[rank :: asked.workers]:
-        plan = space.plan(space.parse(text), batch.num_classes, batch.input_shape)
-        scored = score_network(
-            PlanNetwork(plan, Origin(asked.init, asked.seed), asked.device), proxies, batch, asked.seed
-        )
-        rows = [(text, name, s.value if s.ok else "", s.status, s.why) for name, s in scored.scores.items()]
-        done.put((rows, scored.seconds))
+    own = archs[rank :: asked.workers]
+    for first in range(0, len(own), asked.population):
+        texts = own[first : first + asked.population]
+        plans = [space.plan(space.parse(text), batch.num_classes, batch.input_shape) for text in texts]
+        networks = [PlanNetwork(plan, Origin(asked.init, asked.seed), asked.device) for plan in plans]
+        for text, scored in zip(texts, score_population(networks, proxies, batch, asked.seed), strict=True):
+            rows = [(text, name, s.value if s.ok else "", s.status, s.why) for name, s in scored.scores.items()]
+            done.put((rows, scored.seconds))
     done.put(None)
 
 
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--population", type=int, default=32, help="networks that run side by side on a GPU")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     space = spaces[asked.space]
