@@ -12,9 +12,9 @@ gathered for them. A cut edge is one map of zeros for all, and sums leave it out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from epochzero.plan.ops.base import Op
@@ -49,12 +49,16 @@ class Merged:
 
     plan: Plan
     packs: Packs
-    members: dict[str, tuple[Member, ...]]
-    """for each node of the plan, whose layers it runs"""
+    find_members: Callable[[], dict[str, tuple[Member, ...]]]
     maps: dict[str, int]
     """for each node of the plan, how many networks' maps its output holds"""
     blocks: tuple[str, ...] | None
     """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
+
+    @cached_property
+    def members(self) -> dict[str, tuple[Member, ...]]:
+        """For each node of the plan, whose layers it runs; found when layers are first watched."""
+        return self.find_members()
 
 
 def mergeable(plan: Plan) -> bool:
@@ -71,8 +75,8 @@ def merge(plans: Sequence[Plan]) -> Merged:
         return _merged_nodes(tuple(plans))
     net = Builder()
     packs: Packs = {}
-    members: dict[str, tuple[Member, ...]] = {}
     maps: dict[str, int] = {}
+    inlined: list[tuple[int, str, str, Merged]] = []
     place: list[int] = []
     for at, pieces in enumerate(zip(*(plan.pieces for plan in plans), strict=True)):
         sources = outlines[0][at].sources
@@ -88,8 +92,15 @@ def merge(plans: Sequence[Plan]) -> Merged:
         for param, parts in block.packs.items():
             packs[f"{name}.{param}"] = tuple([(network, inside + part) for network, part in parts])
         maps |= {f"{name}.{node}": count for node, count in block.maps.items()}
-        for node, found in block.members.items():
-            members[f"{name}.{node}"] = tuple([_within(member, at, inside) for member in found])
+        inlined.append((at, name, inside, block))
+
+    def members() -> dict[str, tuple[Member, ...]]:
+        return {
+            f"{name}.{node}": tuple([_within(member, at, inside) for member in found])
+            for at, name, inside, block in inlined
+            for node, found in block.members.items()
+        }
+
     blocks = tuple(piece.name for piece in plans[0].pieces if isinstance(piece, Inlined))
     return Merged(net.plan(), packs, members, maps, blocks)
 
@@ -217,9 +228,11 @@ class _Merging:
         output = self._together(ends)
         if output != max(self.maps):
             self._add(Identity(), [output], *self.maps[output])
-        members = {name: tuple(found) for name, found in self.members.items()}
         maps = {f"n{index}": count for index, (count, _) in self.maps.items()}
-        return Merged(self.net.plan(), self.packs, members, maps, None)
+        return Merged(self.net.plan(), self.packs, self._members, maps, None)
+
+    def _members(self) -> dict[str, tuple[Member, ...]]:
+        return {name: tuple(found) for name, found in self.members.items()}
 
     def _groups(self, now: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
         """Nodes of equal op and input shapes, in the order of their first inputs.
