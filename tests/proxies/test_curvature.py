@@ -132,3 +132,11 @@ def test_circles_are_drawn_apart() -> None:
     drawn = [circle(IMAGE, 4, 1.0, seed, draw)[0] for seed, draw in ((0, 0), (0, 1), (1, 0), (1, 1))]
     for i, one in enumerate(drawn):
         assert all(not torch.allclose(one, other) for other in drawn[:i])
+
+
+def test_a_single_output_cannot_bend() -> None:
+    found = score(linear_net([[1.0, 2.0], [3.0, 4.0]], [[1.0, -1.0]], relu=True), "curvature", random_batch((2,)))
+    assert (found.status, found.why) == (
+        "degenerate",
+        "the network has one output, and a curve on a line does not bend",
+    )

@@ -90,6 +90,8 @@ def independence(trace: Trace) -> Tensor:
 
 
 def bending(trace: Trace) -> Tensor:
+    if trace.velocity.shape[1] == 1:
+        raise DegenerateError("the network has one output, and a curve on a line does not bend")
     return extrinsic_curvature(trace.velocity, trace.acceleration).mean().log1p()
 
 
