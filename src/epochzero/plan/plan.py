@@ -320,3 +320,12 @@ class Builder:
         nodes = whole.nodes
         aside = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
         return replace(whole, flops=self._flops - aside)
+
+
+def chain(shape: Shape, **ops: Op) -> Plan:
+    """One op after the other, each under its name."""
+    net = Builder()
+    x = net.input(shape)
+    for name, op in ops.items():
+        x = net.add(op, x, name=name)
+    return net.plan()

@@ -31,10 +31,9 @@ from random import Random
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from epochzero.errors import UserError
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import GELU
 from epochzero.plan.ops.attention import RelativeAttention
-from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import LayerNorm
@@ -220,18 +219,10 @@ def _quoted(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _chain(shape: Shape, **ops: Op) -> Plan:
-    net = Builder()
-    x = net.input(shape)
-    for name, op in ops.items():
-        x = net.add(op, x, name=name)
-    return net.plan()
-
-
 @lru_cache(maxsize=256)
 def _stem(width: int, shape: Shape) -> Plan:
     patches = Conv(width, PATCH, PATCH, bias=True)
-    return _chain(shape, patches=patches, tokens=ToTokens(), first=ClassToken(), positions=PositionEmbedding())
+    return chain(shape, patches=patches, tokens=ToTokens(), first=ClassToken(), positions=PositionEmbedding())
 
 
 @lru_cache(maxsize=4096)
@@ -246,18 +237,18 @@ def _layer(heads: int, ratio: float, shape: Shape) -> Plan:
 @lru_cache(maxsize=1024)
 def _attention(heads: int, shape: Shape) -> Plan:
     qkv, attend = Linear(3 * HEAD_WIDTH * heads), RelativeAttention(heads, FARTHEST)
-    return _chain(shape, norm=NORM, qkv=qkv, heads=attend, project=Linear(shape[1]))
+    return chain(shape, norm=NORM, qkv=qkv, heads=attend, project=Linear(shape[1]))
 
 
 @lru_cache(maxsize=1024)
 def _mlp(ratio: float, shape: Shape) -> Plan:
     width = shape[1]
-    return _chain(shape, norm=NORM, widen=Linear(int(width * ratio)), gelu=GELU(), narrow=Linear(width))
+    return chain(shape, norm=NORM, widen=Linear(int(width * ratio)), gelu=GELU(), narrow=Linear(width))
 
 
 @lru_cache(maxsize=256)
 def _head(num_classes: int, shape: Shape) -> Plan:
-    return _chain(shape, norm=NORM, mean=TokenMean(start=1), linear=Linear(num_classes))
+    return chain(shape, norm=NORM, mean=TokenMean(start=1), linear=Linear(num_classes))
 
 
 for _space in (

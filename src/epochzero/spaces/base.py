@@ -90,3 +90,8 @@ def check_complete(space: object) -> None:
     if lacks:
         called = getattr(space, "name", type(space).__name__)
         raise UserError(f"The space '{called}' lacks {', '.join(lacks)}: see epochzero.spaces.base for what it is.")
+
+
+def quoted(text: str) -> str:
+    """Text as it was given, shortened for a message."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")

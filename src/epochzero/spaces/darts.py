@@ -29,9 +29,8 @@ from random import Random
 from typing import NamedTuple
 
 from epochzero.errors import UserError
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
-from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
@@ -200,31 +199,23 @@ def _changed(arch: Genotype, change: Change) -> Genotype:
     return arch._replace(**{change.field: (*cell[:at], *change.edges, *cell[at + 2 :])})
 
 
-def _chain(shape: Shape, **ops: Op) -> Plan:
-    net = Builder()
-    x = net.input(shape)
-    for name, op in ops.items():
-        x = net.add(op, x, name=name)
-    return net.plan()
-
-
 def _strided(width: int) -> Conv:
     return Conv(width, 3, 2, padding=1)
 
 
 @lru_cache(maxsize=256)
 def _stem(width: int, shape: Shape) -> Plan:
-    return _chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
+    return chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
 
 
 @lru_cache(maxsize=256)
 def _stem0(width: int, shape: Shape) -> Plan:
-    return _chain(shape, conv1=_strided(width // 2), norm1=NORM, relu=RELU, conv2=_strided(width), norm2=NORM)
+    return chain(shape, conv1=_strided(width // 2), norm1=NORM, relu=RELU, conv2=_strided(width), norm2=NORM)
 
 
 @lru_cache(maxsize=256)
 def _stem1(width: int, shape: Shape) -> Plan:
-    return _chain(shape, relu=RELU, conv=_strided(width), norm=NORM)
+    return chain(shape, relu=RELU, conv=_strided(width), norm=NORM)
 
 
 @lru_cache(maxsize=1024)
@@ -262,7 +253,7 @@ def _cell(
 
 @lru_cache(maxsize=256)
 def _projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
-    return _chain(shape, relu=RELU, conv=Conv(width, 1), norm=norm)
+    return chain(shape, relu=RELU, conv=Conv(width, 1), norm=norm)
 
 
 @lru_cache(maxsize=256)
@@ -282,22 +273,22 @@ def _edge(op: str, stride: int, search_edges: bool, shape: Shape) -> Plan:
     norm = BARE_NORM if search_edges else NORM
     match op:
         case "none":
-            return _chain(shape, zero=Zero(stride=stride))
+            return chain(shape, zero=Zero(stride=stride))
         case "skip_connect":
-            return _halved(width, norm, shape) if stride > 1 else _chain(shape, skip=Identity())
+            return _halved(width, norm, shape) if stride > 1 else chain(shape, skip=Identity())
         case "max_pool_3x3" | "avg_pool_3x3":
             pool = (MaxPool if op.startswith("max") else AvgPool)(3, stride, padding=1)
-            return _chain(shape, pool=pool, norm=norm) if search_edges else _chain(shape, pool=pool)
+            return chain(shape, pool=pool, norm=norm) if search_edges else chain(shape, pool=pool)
         case "conv_7x1_1x7":
             wide, tall = Conv(width, (1, 7), (1, stride), (0, 3)), Conv(width, (7, 1), (stride, 1), (3, 0))
-            return _chain(shape, relu=RELU, wide=wide, tall=tall, norm=norm)
+            return chain(shape, relu=RELU, wide=wide, tall=tall, norm=norm)
     kernel, point = int(op[-1]), Conv(width, 1)
     if op.startswith("dil"):
         deep = Conv(width, kernel, stride, kernel - 1, dilation=2, groups=width)
-        return _chain(shape, relu=RELU, depth=deep, point=point, norm=norm)
+        return chain(shape, relu=RELU, depth=deep, point=point, norm=norm)
     deep1, deep2 = (Conv(width, kernel, s, kernel // 2, groups=width) for s in (stride, 1))
     first = {"relu1": RELU, "depth1": deep1, "point1": point, "norm1": norm}
-    return _chain(shape, **first, relu2=RELU, depth2=deep2, point2=point, norm2=norm)
+    return chain(shape, **first, relu2=RELU, depth2=deep2, point2=point, norm2=norm)
 
 
 @lru_cache(maxsize=256)
@@ -305,12 +296,12 @@ def _tower(num_classes: int, imagenet: bool, shape: Shape) -> Plan:
     """A second classifier, for training; ImageNet's has no norm after the last convolution."""
     ops = {"relu1": RELU, "pool": AvgPool(5, 2 if imagenet else 3), "conv1": Conv(128, 1), "norm1": NORM, "relu2": RELU}
     ops |= {"conv2": Conv(768, 2)} | ({} if imagenet else {"norm2": NORM})
-    return _chain(shape, **ops, relu3=RELU, mean=GlobalAvgPool(), linear=Linear(num_classes))
+    return chain(shape, **ops, relu3=RELU, mean=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 @lru_cache(maxsize=256)
 def _head(num_classes: int, shape: Shape) -> Plan:
-    return _chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
+    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 for _space in (

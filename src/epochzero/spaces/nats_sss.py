@@ -16,7 +16,8 @@ from __future__ import annotations
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.registry import near_miss, spaces
-from epochzero.spaces.nb201 import cell, check_image, head, quoted, reduction, stem
+from epochzero.spaces.base import quoted
+from epochzero.spaces.nb201 import cell, check_image, head, reduction, stem
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 

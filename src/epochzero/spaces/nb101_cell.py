@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from epochzero.errors import UserError
 from epochzero.registry import near_miss
+from epochzero.spaces.base import quoted
 
 OPS = ("conv3x3", "conv1x1", "maxpool3x3")
 """in the benchmark's order, which its hash uses"""
@@ -56,17 +57,17 @@ def read(text: str, space: str) -> Cell:
         match = VERTEX.fullmatch(part)
         if match is None:
             raise UserError(
-                f"{_quoted(part)} in the {space} text {_quoted(text)} should be written as operation:sources, such as "
+                f"{quoted(part)} in the {space} text {quoted(text)} should be written as operation:sources, such as "
                 f"conv3x3:01; the last is output:sources."
             )
         digits = tuple(int(digit) for digit in match[2])
         if any(a >= b for a, b in itertools.pairwise((*digits, vertex))):
-            raise UserError(f"The sources of {_quoted(part)} should be vertices before {vertex}, each once, in order.")
+            raise UserError(f"The sources of {quoted(part)} should be vertices before {vertex}, each once, in order.")
         ops.append(match[1])
         sources.append(digits)
     if ops[-1] != "output" or len(ops) > VERTICES - 1:
         raise UserError(
-            f"{_quoted(text)} should be at most {VERTICES - 2} operations and then output:sources, joined by '/'."
+            f"{quoted(text)} should be at most {VERTICES - 2} operations and then output:sources, joined by '/'."
         )
     return Cell(tuple(_op(op) for op in ops[:-1]), tuple(sources))
 
@@ -101,11 +102,11 @@ def usable(cell: Cell, text: str) -> Cell:
     """The cell without idle vertices; UserError where it is none of the benchmark."""
     kept = pruned(cell)
     if kept is None:
-        raise UserError(f"No path leads from the input to the output of {_quoted(text)}.")
+        raise UserError(f"No path leads from the input to the output of {quoted(text)}.")
     if kept.edges > EDGES or len(kept.sources) >= VERTICES:
         raise UserError(
             f"A NAS-Bench-101 cell has at most {VERTICES} vertices and {EDGES} edges; "
-            f"{_quoted(text)} has {len(kept.sources) + 1} and {kept.edges}."
+            f"{quoted(text)} has {len(kept.sources) + 1} and {kept.edges}."
         )
     return kept
 
@@ -189,9 +190,4 @@ def _op(name: str | int) -> str:
         if name in (op, official):
             return op
     hint = near_miss(str(name), list(OPS))
-    raise UserError(f"nb101 has no operation {_quoted(str(name))}.{hint} It has {', '.join(OPS)}.")
-
-
-def _quoted(text: str) -> str:
-    """Text as it was given, shortened for a message."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+    raise UserError(f"nb101 has no operation {quoted(str(name))}.{hint} It has {', '.join(OPS)}.")

@@ -17,15 +17,15 @@ import re
 from functools import lru_cache
 
 from epochzero.errors import UserError
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
-from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import near_miss, spaces
+from epochzero.spaces.base import quoted
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
@@ -111,25 +111,11 @@ class NB201(Product[str]):
 # Parts that the relatives of this space share
 
 
-def quoted(text: str) -> str:
-    """Text as it was given, shortened for a message."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
-
-
 def check_image(space: str, shape: Shape) -> None:
     """UserError for an input that cannot be halved twice."""
     if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
         given = "x".join(map(str, shape))
         raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {given}.")
-
-
-def chain(shape: Shape, **ops: Op) -> Plan:
-    """One op after the other."""
-    net = Builder()
-    x = net.input(shape)
-    for name, op in ops.items():
-        x = net.add(op, x, name=name)
-    return net.plan()
 
 
 @lru_cache(maxsize=1024)

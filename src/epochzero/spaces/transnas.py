@@ -31,13 +31,14 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from epochzero.errors import UserError
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Concat, Pick, Tiles
 from epochzero.registry import spaces
-from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, chain, conv, quoted
+from epochzero.spaces.base import quoted
+from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, conv
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 

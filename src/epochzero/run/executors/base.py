@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from epochzero.engine.score import POPULATION
 from epochzero.errors import UserError
 from epochzero.registry import near_miss
 from epochzero.store import JSON
@@ -99,7 +100,7 @@ def population(device: str) -> int:
     In single precision a network's neighbours may move its score by a rounding. So populations are cut by this number
     alone, never by the number of workers; and on a CPU, where the gain is small, each network is one of its own.
     """
-    return 1 if device == "cpu" else LARGEST
+    return 1 if device == "cpu" else POPULATION
 
 
 def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[Sequence[T]]:
