@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,10 @@ import pytest
 
 import epochzero as ez
 from epochzero import data
+from epochzero.engine import parse
 from epochzero.registry import proxies, spaces
 from epochzero.store import Store
-from tests.command import CHEAP, CUT, epochzero, process
+from tests.command import CHEAP, CUT, epochzero, process, refusal
 
 FEW = ["--batch-size", "2"]
 SPACE = spaces["nb201"]
@@ -104,8 +106,46 @@ def test_search_in_words(tmp_path: Path) -> None:
     assert f"flops   {plan.flops:,} (" in ran.out
     assert plan.drawn("cell0") in ran.out
     assert all(f"\n{name} " in ran.out for name in ("dextr", "l2_norm", "naswot", "params", "zico"))
+    assert (
+        "winner" in ran.err and "1/1" in ran.err and f"by {sum(parse(name).quick for name in proxies)} pro" in ran.err
+    )
     assert "5/5" in ran.err and "5 networks in" in ran.err and str(tmp_path / "run.db") in ran.err
     assert "5/5" not in ran.out
+
+
+def test_the_winner_among_darts_networks_is_drawn_with_both_cells_and_trains_with_its_tower(tmp_path: Path) -> None:
+    search = ["search", "--space", "darts_search", "--method", "random", "--proxy", "params", "--budget", 2, *FEW]
+    assert epochzero(*search, "--out", tmp_path, "--auxiliary").code == 0
+    titles = [e.text for e in ElementTree.parse(tmp_path / "cell.svg").iter() if e.get("class") == "title"]
+    assert titles == ["cell1", "cell2"]
+    program = (
+        "import torch, model\n"
+        "network, x = model.Network(), torch.zeros(2, 3, 32, 32)\n"
+        "print([list(y.shape) for y in network.train()(x)], list(network.eval()(x).shape))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert told.stdout == "[[2, 10], [2, 10]] [2, 10]\n"
+
+
+def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
+    ran = epochzero("search", "--space", "darts", "--method", "random", "--proxy", "params", "--budget", 1)
+    free = [name for name in proxies if parse(name).quick and parse(name).free]
+    assert 0 < len(free) < 5
+    assert f"by {len(free)} proxies" in ran.err and "dextr" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--space", "nb201"], "The networks of nb201 have no auxiliary tower: search without --auxiliary."),
+        (["--space", "darts_search", "--input-shape", "3,16,16"], "needs maps of at least 8x8 .* and gets 4x4"),
+        ([], "say with --out where to write it"),
+    ],
+)
+def test_a_tower_that_cannot_be_is_refused_before_the_search(arguments: list[str], says: str, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "best"] if arguments else []
+    assert re.search(says, refusal("search", *arguments, *out, "--auxiliary"))
+    assert not (tmp_path / "best").exists()
 
 
 # bench

@@ -18,6 +18,8 @@ from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.wiring import Add, Zero
 from epochzero.plan.sketch import clean, short, sketch
+from epochzero.spaces.darts import Darts
+from epochzero.spaces.genotypes import GENOTYPES
 from epochzero.spaces.nb201 import NB201, OPS
 from tests.plan_tangles import tangles
 
@@ -115,6 +117,31 @@ def test_names_are_text_and_never_markup() -> None:
         assert not Picture(source).root.findall(f".//{NAMESPACE}script")
         assert "\x1b" not in text(plan, block)
         assert "\x00" not in text(plan, block)
+
+
+def test_several_blocks_stand_below_each_other() -> None:
+    plan = SPACE.plan(MIXED)
+    one, other, both = (Picture(svg(plan, block)) for block in ("cell0", "reduce1", ("cell0", "reduce1")))
+    assert both.said("box") == [*one.said("box"), *other.said("box")]
+    assert [e.text for e in both.marked("title")] == ["cell0", "reduce1"]
+    assert float(both.root.get("height", 0)) == float(one.root.get("height", 0)) + float(other.root.get("height", 0))
+    assert float(both.root.get("width", 0)) == max(float(p.root.get("width", 0)) for p in (one, other))
+    title = both.root.find(f"{NAMESPACE}title")
+    assert title is not None and title.text == "cell0, reduce1"
+    assert text(plan, ("cell0", "reduce1")) == f"{text(plan, 'cell0')}\n{text(plan, 'reduce1')}"
+    assert svg(plan, ("cell0",)) == svg(plan, "cell0")
+
+
+@pytest.mark.parametrize(
+    "space", [Darts("any", 4, cells, imagenet) for cells in range(1, 9) for imagenet in (False, True)]
+)
+def test_a_normal_and_a_reduction_cell_are_drawn(space: Darts) -> None:
+    """A network of one or two cells has reduction cells alone."""
+    plan = space.plan(GENOTYPES["DARTS_V2"], 10, (3, 64, 64))
+    drawn = text(plan, space.cell_block).split("\n\n")
+    assert [("/2" in cell and "max pool" in cell) for cell in drawn] == ([False, True] if space.cells > 2 else [True])
+    if space.cells > 3:
+        assert all("input 2" in cell for cell in drawn)
 
 
 def test_an_unknown_block_gets_a_hint() -> None:

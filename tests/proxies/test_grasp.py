@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
-from epochzero.engine import PlanNetwork
+from epochzero.engine import Need, PlanNetwork, Proxy, gradients, parse, score_network
+from epochzero.engine.passes import Norm
+from epochzero.spaces.autoformer import Autoformer
 from tests.proxies.nets import (
+    CLASSES,
     CONNECTED,
     Twin,
     assert_scores,
     batch_of,
+    conv_net,
     cut_net,
     labels,
     linear_net,
+    precisely,
     random_batch,
     score,
     value,
@@ -97,3 +104,81 @@ def test_is_the_whole_hessian_times_the_gradient() -> None:
 def test_a_cut_network_has_no_flow_of_gradients() -> None:
     found = score(cut_net(), "grasp", random_batch())
     assert (found.status, found.why) == ("degenerate", "no gradient of the loss reaches a conv or linear layer")
+
+
+# Samples that no layer mixes
+
+
+def former() -> PlanNetwork:
+    """A small transformer: attention, layer norms, no batch norm."""
+    space = Autoformer("toy", (64,), (1, 2), (1, 2), (1.0,))
+    return PlanNetwork(space.plan(space.sample(Random(0)), CLASSES, (3, 32, 32)))
+
+
+def grasp_with(norm: Norm) -> Proxy:
+    """In double precision, with batch norms that act like this."""
+    asked = precisely("grasp")
+    return replace(asked, needs_of=tuple(Need(replace(run, norm=norm), reads) for run, reads in asked.needs))
+
+
+@pytest.mark.parametrize("room", [1, 2**40])
+@pytest.mark.parametrize(("make", "norm"), [(conv_net, "eval"), (conv_net, "off"), (former, "train")])
+def test_samples_apart_are_the_whole_batch(
+    make: Callable[[], PlanNetwork], norm: Norm, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, asked = make(), grasp_with(norm)
+    batch = random_batch(network.plan.input_shape, size=5)
+    assert not network.mixes_samples(norm)
+    monkeypatch.setattr(gradients, "GRAPH_BYTES", room)
+    apart = value(network, asked, batch)
+    monkeypatch.setattr(PlanNetwork, "mixes_samples", lambda self, norm: True)
+    assert apart == pytest.approx(value(network, asked, batch), rel=1e-9)
+
+
+@pytest.mark.parametrize("room", [1, 300, 500, 2**20])
+def test_samples_run_together_while_they_fit(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, ran, took = torch.ones(4, 3, requires_grad=True), list[int](), list[int]()
+
+    def forward(some: Tensor) -> Tensor:
+        took.append(sum(kept.values()))
+        kept.clear()
+        ran.append(len(some))
+        return some @ weight
+
+    monkeypatch.setattr(gradients, "GRAPH_BYTES", room)
+    with gradients._counting() as kept:
+        gradients.product_apart(forward, torch.ones(8, 4), torch.zeros(8, dtype=torch.long), [weight], [weight])
+    assert sum(ran) == 8
+    if room == 1:
+        assert ran == [1] * 8
+    elif room == 2**20:
+        assert ran == [1, 7]
+    else:
+        assert 1 < max(ran) < 7
+        assert 0 < max(*took, sum(kept.values())) <= room
+
+
+def test_counts_each_tensor_that_a_graph_keeps_once() -> None:
+    x = torch.ones(10, requires_grad=True)  # 40 bytes
+    with gradients._counting() as kept:
+        y = x * x.view(2, 5).view(10)  # keeps x twice
+        z = y.exp()  # keeps its output
+    assert sum(kept.values()) == 80
+    (slope,) = torch.autograd.grad(z.sum(), x, create_graph=True)
+    assert torch.equal(slope, 2 * x * z)
+    (bend,) = torch.autograd.grad(slope.sum(), x)
+    assert torch.allclose(bend, (2 + 4 * x * x) * z)
+    with gradients._counting() as kept:
+        torch.ones(3, requires_grad=True) * torch.ones(1).expand(3) * torch.ones(100)[:3]
+    assert sum(kept.values()) == 4 + 12
+
+
+@pytest.mark.parametrize("others", [["fisher"], ["fisher", "snip", "jacov", "sigeo", "hnas", "dextr"]])
+@pytest.mark.parametrize("make", [former, *CONNECTED])
+def test_is_the_same_beside_others(make: Callable[[], PlanNetwork], others: list[str]) -> None:
+    network = make()
+    batch = random_batch(network.plan.input_shape, size=4, parts=4)
+    names = [*others, "grasp"]
+    together = score_network(network, [parse(name) for name in names], batch, 0).scores
+    for name in names:
+        assert together[name] == score(network, name, batch), name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +11,21 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, kernels, need
-from epochzero.engine.kernels import rows_of, tangent_kernel
+from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from epochzero.engine.passes import Norm
 from tests.proxies.gradients import gram, rows_together
-from tests.proxies.nets import CONNECTED, Twin, conv_net, cut_net, labels, linear_net, random_batch, score, value
+from tests.proxies.nets import (
+    CONNECTED,
+    Twin,
+    batch_of,
+    conv_net,
+    cut_net,
+    labels,
+    linear_net,
+    random_batch,
+    score,
+    value,
+)
 
 KINDS = ["loss", "label", "sum", "outputs"]
 
@@ -82,7 +95,7 @@ def test_rows_in_one_batched_pass_are_rows_one_by_one(
     rows = rows_of("kernel_outputs", network.forward(x, weights, "train"), None)
     leaves = [weights[name] for name in network.trainable]
     for block in kernels._blocks(leaves, len(rows)):
-        slow = kernels._one_by_one(list(rows), block)
+        slow = kernels._one_by_one(rows, block, len(rows))
         assert slow.nbytes <= room
         assert torch.allclose(kernels._batched(rows, block), slow, rtol=1e-10, atol=1e-12)
 
@@ -98,8 +111,34 @@ def test_samples_that_no_layer_mixes_run_alone(of: str, norm: Norm, monkeypatch:
     network, batch = conv_net(), random_batch(size=4)
     assert not network.mixes_samples(norm)
     apart = value(network, asked, batch)
+    with monkeypatch.context() as little_room:
+        little_room.setattr(kernels, "ROWS_BYTES", 1000)
+        assert value(network, asked, batch) == pytest.approx(apart, rel=1e-10)
     monkeypatch.setattr(PlanNetwork, "mixes_samples", lambda self, norm: True)
     assert apart == pytest.approx(value(network, asked, batch), rel=1e-10)
+
+
+def test_samples_that_run_alone_are_forgotten() -> None:
+    """While one runs, at most the last row of the one before is still there."""
+    leaf, rows, seen = torch.ones(3, requires_grad=True), torch.zeros(8), list[weakref.ref[Tensor]]()
+
+    def rows_of_sample(i: int) -> Tensor:
+        assert not any(row() is not None for row in seen[:-1])
+        made = (leaf * (i + 1)).exp()[:2]
+        seen.append(weakref.ref(made))
+        return made
+
+    found = tangent_kernel_apart(rows, rows_of_sample, 4, [leaf])
+    slopes = torch.tensor([(i + 1) * math.exp(i + 1) for i in range(4)], dtype=torch.float64)
+    expected = torch.kron(torch.outer(slopes, slopes), torch.eye(2, dtype=torch.float64))
+    assert torch.allclose(found, expected, rtol=1e-5)
+    assert len(seen) == 4
+
+
+@pytest.mark.parametrize("name", ["ntk_trace", "knas", "grasp"])
+def test_labels_are_checked_where_samples_run_alone(name: str) -> None:
+    found = score(linear_net([[1.0, 2.0], [0.5, 1.0]]), name, batch_of(([[1.0, 0.0], [0.0, 1.0]], [1, 2])))
+    assert (found.status, found.why) == ("failed", "the network has 2 outputs, and a label is 2")
 
 
 def test_only_a_batch_norm_in_training_mixes_samples() -> None:

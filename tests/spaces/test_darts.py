@@ -21,6 +21,7 @@ from epochzero.errors import UserError
 from epochzero.plan.execute import execute
 from epochzero.plan.init import draw
 from epochzero.registry import spaces
+from epochzero.spaces.budget import Budget, BudgetedSpace, Size
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import GENOTYPES, OPS, SEARCHED, Genotype
 from epochzero.testing import check_space
@@ -92,6 +93,22 @@ def test_what_an_edge_costs() -> None:
     }.items():
         changed = base._replace(normal=((op, 0), *cell[1:]))
         assert one.plan(changed).params - one.plan(base).params == expected, op
+
+
+@settings(max_examples=40, deadline=None)
+@given(archs, st.sampled_from([SMALL, SMALL_IMAGENET, NASLIB, SPACE]), st.sampled_from([(3, 32, 32), (1, 20, 36)]))
+def test_the_size_is_the_plans(arch: Genotype, space: Darts, shape: Shape) -> None:
+    plan = space.plan(arch, 7, shape)
+    assert space.size(arch, 7, shape) == Size(plan.params, plan.flops)
+
+
+@pytest.mark.parametrize("name", [*GENOTYPES, "EVERY_OP"])
+def test_the_size_of_wider_cells(name: str) -> None:
+    """Of other numbers of nodes and of outputs, with cut edges."""
+    arch = GENOTYPES.get(name, EVERY_OP)
+    for space in (SMALL, SMALL_IMAGENET, NASLIB):
+        plan = space.plan(arch, 7, (3, 32, 32))
+        assert space.size(arch, 7, (3, 32, 32)) == Size(plan.params, plan.flops)
 
 
 def test_without_scale_and_shift_a_norm_weighs_nothing() -> None:
@@ -318,3 +335,26 @@ def test_mutation_is_uniform_over_the_neighbours() -> None:
     children = Counter(SPACE.mutate(arch, rng) for _ in range(3_600))
     assert set(children) == set(SPACE.neighbours(arch))
     assert chisquare(list(children.values())).pvalue > 1e-3
+
+
+def test_samples_within_a_tight_budget_are_uniform_over_what_fits() -> None:
+    """Room for 304 parameters, in one normal and two reduction cells of 8, 16 and 32 channels.
+
+    In the normal cell, three operations are free, a dilated convolution 3x3 has 152, one 5x5 280, a separable one 304:
+    3^8 cells with none, 8 3^7 with one of a kind, 28 3^6 with two of 152. In the reduction cell all have more, but for
+    the skip between its own nodes, which is free: so it is as likely as a pool there, and impossible elsewhere.
+    """
+    space: Any = Darts("small", 8, 3)
+    rng = Random(0)
+    least = space.plan(space.smallest(), input_shape=(3, 8, 8)).params
+    tight = BudgetedSpace(space, Budget(max_params=least + 304), 10, (3, 8, 8))
+    assert not tight.roomy
+    drawn = [tight.walk(rng, 200) for _ in range(218)]
+    convolutions = Counter(tuple(sorted(op for op, _ in arch.normal if "conv" in op)) for arch in drawn)
+    kinds = [(), ("dil_conv_3x3",), ("dil_conv_5x5",), ("sep_conv_3x3",), ("dil_conv_3x3",) * 2]
+    assert set(convolutions) == set(kinds)
+    assert chisquare([convolutions[kind] for kind in kinds], [18, 48, 48, 48, 56]).pvalue > 1e-3
+    reduced = Counter((op, source < 2) for arch in drawn for op, source in arch.reduce)
+    pools = SEARCHED[:2]
+    assert set(reduced) == {*((op, outer) for op in pools for outer in (True, False)), ("skip_connect", False)}
+    assert chisquare([reduced[op, False] for op in (*pools, "skip_connect")]).pvalue > 1e-3

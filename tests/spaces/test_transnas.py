@@ -20,6 +20,7 @@ from torch import Tensor
 from epochzero.data import pink, white
 from epochzero.engine import PlanNetwork, parse, score_network
 from epochzero.errors import UserError
+from epochzero.plan import draw
 from epochzero.registry import spaces
 from epochzero.spaces.nb201 import EDGES, Cell
 from epochzero.spaces.transnas import MICRO_MODULES, TASKS, Modules, backbone
@@ -29,6 +30,7 @@ from tests.test_codegen import assert_same
 MICRO, MACRO = spaces["transnas_micro"], spaces["transnas_macro"]
 NAMES = [f"transnas_{kind}{task}" for kind in ("micro", "macro") for task in ("", "_scene", "_jigsaw")]
 IMAGE = (3, 256, 256)
+AZ = ("az_expressivity", "az_progressivity", "az_trainability")
 cells = st.tuples(*[st.sampled_from(MICRO.choices)] * 6)
 skeletons = st.sampled_from(tuple(MACRO))
 
@@ -108,6 +110,7 @@ class Reference:
 
     def __init__(self, weights: dict[str, Tensor]) -> None:
         self.weights = weights
+        self.at = "" if "stem.conv1.weight" in weights else "backbone."
 
     def norm(self, x: Tensor, name: str) -> Tensor:
         return F.batch_norm(x, None, None, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], training=True)
@@ -152,12 +155,12 @@ class Reference:
 
     def backbone(self, modules: Modules, arch: Cell | None, x: Tensor) -> Tensor:
         for i in (1, 2):
-            x = F.conv2d(x, self.weights[f"backbone.stem.conv{i}.weight"], stride=2, padding=1)
-            x = self.norm(x, f"backbone.stem.norm{i}")
+            x = F.conv2d(x, self.weights[f"{self.at}stem.conv{i}.weight"], stride=2, padding=1)
+            x = self.norm(x, f"{self.at}stem.norm{i}")
             x = x.relu() if i == 1 else x
         for i, digit in enumerate(modules):
             for j in (0, 1):
-                name, stride = f"backbone.layer{i}.cell{j}", 2 if digit > 2 and j == 0 else 1
+                name, stride = f"{self.at}cell{2 * i + j}", 2 if digit > 2 and j == 0 else 1
                 x = self.cell(arch, x, name, stride) if arch else self.basic(x, name, stride)
         return x
 
@@ -215,12 +218,30 @@ def test_module_printed_code_and_engine_agree(name: str, text: str) -> None:
     torch.testing.assert_close(network.forward(x, module.state_dict(), "eval"), module.eval()(x))
 
 
+def test_blocks_are_the_stem_and_each_cell() -> None:
+    """What AZ-NAS looks at; of the jigsaw they lie within the backbones."""
+    micro = MICRO.plan(MICRO.smallest(), input_shape=(3, 32, 32))
+    macro = MACRO.plan((1, 1, 3, 4), input_shape=(3, 32, 32))
+    for plan, count in ((micro, 10), (macro, 8)):
+        blocks = list(dict.fromkeys(node.name.partition(".")[0] for node in plan.nodes if node.inputs))
+        assert blocks == ["stem", *(f"cell{i}" for i in range(count)), "head"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_cell_that_is_drawn_is_there(name: str) -> None:
+    space = spaces[name]
+    shape = (9, 3, 16, 16) if "jigsaw" in name else (3, 32, 32)
+    seen = draw.text(space.plan(space.smallest(), 5, shape), space.cell_block)
+    assert ("node1" in seen) == ("micro" in name)
+    assert ("cell" in seen.split("\n", 1)[1]) == ("macro" in name)
+
+
 @pytest.mark.parametrize("name", ["transnas_micro", "transnas_macro", "transnas_macro_jigsaw"])
 def test_proxies_run(name: str) -> None:
     space = spaces[name]
     batch = white((9, 3, 32, 32), 6, size=2) if "jigsaw" in name else pink((3, 64, 64), 6, size=2)
     network = PlanNetwork(space.plan(space.sample(Random(3)), 6, batch.input_shape))
-    names = ("naswot", "snip", "synflow", "dextr")
+    names = ("naswot", "snip", "synflow", "dextr", *(() if "jigsaw" in name else AZ))
     scores = score_network(network, [parse(proxy) for proxy in names], batch, 0).scores
     assert all(scores[proxy].ok and math.isfinite(scores[proxy].value) for proxy in names), scores
 

@@ -3,10 +3,10 @@
     table = AccuracyTable.read("nb201.csv.gz")
     table.column("cifar10_test")[table.sample(1000, seed=0)]
 
-Files end in .csv, .csv.gz or .parquet. The architecture stands in a column `arch_str` (or `arch`), or in two that are
-read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as they are read; a column is checked and made
-into numbers when it is asked for, so that a text or half-empty column does no harm to the others. Messages count rows
-from 1, the header not included.
+Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). The architecture stands in a column
+`arch_str` (or `arch`), or in two that are read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as
+they are read; a column is checked and made into numbers when it is asked for, so that a text or half-empty column does
+no harm to the others. Messages count rows from 1, the header not included.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import gzip
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,18 @@ from numpy.typing import NDArray
 from epochzero.errors import DataError, UserError
 from epochzero.registry import near_miss
 
+if TYPE_CHECKING:
+    from epochzero.benchmarks.tabular import TabularBenchmark
+
 ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
 """where the architecture stands; the cells of several columns make one text, with spaces between them"""
 
-Cells = Mapping[str, Sequence[object]]
-"""column name to the cells of that column: text from CSV, values or None from Parquet"""
+TABLES = (".csv", ".csv.gz", ".parquet")
+ENDING = ".ezb"
+"""of a benchmark that was imported"""
+
+Cells = Mapping[str, Sequence[object] | NDArray[np.float64]]
+"""column name to the cells of that column: text from CSV, values or None from Parquet, numbers of an import"""
 
 
 class AccuracyTable:
@@ -51,9 +59,14 @@ class AccuracyTable:
 
     @classmethod
     def read(cls, path: str | Path) -> AccuracyTable:
-        """The table in a .csv, .csv.gz or .parquet file."""
+        """The table in a .csv, .csv.gz, .parquet or .ezb file."""
         path = Path(path)
         source = str(path)
+        if path.name.lower().endswith(ENDING):
+            from epochzero.benchmarks.tabular import TabularBenchmark
+
+            benchmark = TabularBenchmark.open(path)
+            return cls(benchmark.archs, _Stored(benchmark), source)
         cells = _read_cells(path)
         names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
         if names is None:
@@ -85,18 +98,23 @@ class AccuracyTable:
             self._numbers[name] = self._parse(name)
         return self._numbers[name]
 
-    def _parse(self, name: str) -> NDArray[np.float64]:
+    def cells(self, name: str) -> Sequence[object] | NDArray[np.float64]:
+        """A column as it was read."""
         if name not in self._cells:
             raise DataError(
                 f"{self.source} has no column '{name}'.{near_miss(name, self.columns)} "
                 f"Its columns: {', '.join(self.columns)}."
             )
-        numbers = np.array([_number(cell) for cell in self._cells[name]], np.float64)
+        return self._cells[name]
+
+    def _parse(self, name: str) -> NDArray[np.float64]:
+        cells = self.cells(name)
+        numbers = cells if isinstance(cells, np.ndarray) else np.array([_number(cell) for cell in cells], np.float64)
         if not np.isfinite(numbers).all():
             bad = np.flatnonzero(~np.isfinite(numbers))
             more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
             raise DataError(
-                f"Column '{name}' of {self.source} holds {_shown(self._cells[name][bad[0]])} in row "
+                f"Column '{name}' of {self.source} holds {_shown(cells[bad[0]])} in row "
                 f"{bad[0] + 1}{more}, where a finite number is needed; mend or remove such rows."
             )
         numbers.setflags(write=False)
@@ -131,6 +149,25 @@ class AccuracyTable:
         return rows
 
 
+class _Stored(Mapping[str, NDArray[np.float64]]):
+    """The columns of an imported benchmark, each read when it is asked for; means over runs have columns too."""
+
+    def __init__(self, benchmark: TabularBenchmark) -> None:
+        self._benchmark = benchmark
+        self._names = benchmark.names
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._benchmark.column(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 def _number(cell: object) -> float:
     """The cell as a number, nan where it is none."""
     try:
@@ -144,10 +181,10 @@ def _shown(cell: object) -> str:
 
 
 def _read_cells(path: Path) -> Cells:
-    readers = {".csv": _read_csv, ".csv.gz": _read_csv, ".parquet": _read_parquet}
-    reader = next((readers[ending] for ending in readers if path.name.lower().endswith(ending)), None)
-    if reader is None:
-        raise DataError(f"{path} is not a table that can be read: its name must end in {', '.join(readers)}.")
+    ending = next((ending for ending in TABLES if path.name.lower().endswith(ending)), None)
+    if ending is None:
+        raise DataError(f"{path} is not a table that can be read: its name must end in {', '.join((*TABLES, ENDING))}.")
+    reader = _read_parquet if ending == ".parquet" else _read_csv
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
     try:

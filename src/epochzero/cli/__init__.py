@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from epochzero import __version__
-from epochzero.cli import bench, reproduce, score, search, store
+from epochzero.cli import bench, data, reproduce, score, search, store
 from epochzero.cli.console import err
 from epochzero.cli.list import list_
 from epochzero.engine.failure import out_of_memory
@@ -57,6 +57,7 @@ app.command()(search.search)
 app.command()(bench.bench)
 app.command()(reproduce.reproduce)
 app.command()(store.store)
+app.add_typer(data.data, name="data")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,8 @@ from epochzero.cli.options import (
 from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import parse_objective
 from epochzero.engine import Proxy, parse
-from epochzero.errors import MachineError
+from epochzero.errors import MachineError, UserError
+from epochzero.plan import Plan, draw
 from epochzero.registry import proxies, spaces
 from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, run_search
@@ -75,6 +77,9 @@ def search(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for the winner's drawing, code and facts.")
     ] = None,
+    auxiliary: Annotated[
+        bool, typer.Option("--auxiliary", help="Give model.py the auxiliary tower of a DARTS network, for training.")
+    ] = False,
     executor: ExecutorName = "local",
     workers: Workers = None,
     threads: Threads = None,
@@ -88,6 +93,7 @@ def search(
     epochzero search --space nb201 --proxy dextr --budget 300 --max-params 1M --store run.db --out winner
 
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
+    The winner is scored by every quick proxy; a large one by those alone that need no run.
     """
     load_plugins(plugin)
     batch = batch_for(
@@ -97,31 +103,34 @@ def search(
     crew = executor_(executor, workers, threads, address, gpus, device, plugin)
     task = Task(spaces[space], objective.proxies, batch, Origin(init, seed), device, crew)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
+    if auxiliary:
+        _check_tower(task, out_dir)
     folder = None if out_dir is None else made_folder(out_dir)
-    with crew, Store.open(store or ":memory:") as opened, progress_bar("search") as show:
+    with crew, Store.open(store or ":memory:") as opened:
+        with progress_bar("search") as show:
 
-        def update(outcome: Outcome) -> None:
-            best = "" if outcome.best is None else f"best {outcome.best.score.value:.4g}"
-            show(outcome.evaluated, budget, best)
+            def update(outcome: Outcome) -> None:
+                best = "" if outcome.best is None else f"best {outcome.best.score.value:.4g}"
+                show(outcome.evaluated, budget, best)
 
-        outcome = run_search(
-            task,
-            method,
-            budget,
-            seed=seed,
-            objective=objective,
-            budget=limits,
-            options=options(option or []),
-            store=opened,
-            progress=update,
-        )
+            outcome = run_search(
+                task,
+                method,
+                budget,
+                seed=seed,
+                objective=objective,
+                budget=limits,
+                options=options(option or []),
+                store=opened,
+                progress=update,
+            )
         if outcome.best is None:
             reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
             raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
         scores = _all_scores(outcome, opened)
     everything = [found for found in map(parse, scores) if scores[found.text].ok or found in objective.proxies]
     report = _report(outcome, everything, scores)
-    files = _files(outcome, report)
+    files = _files(outcome, report, auxiliary)
     if folder is not None:
         _write_winner(folder, files)
     if json:
@@ -145,7 +154,27 @@ def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
     asked = list({found.text: found for found in (*outcome.objective.proxies, *quick)}.values())
     task = replace(outcome.task, proxies=asked)
     run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})
-    return task.evaluate([outcome.best.arch], store, run, 0)[0][0]
+    with progress_bar("winner") as show:
+        show(0, 1, f"by {len(asked)} proxies")
+        scores = task.evaluate([outcome.best.arch], store, run, 0)[0][0]
+        show(1, 1, f"by {len(asked)} proxies")
+    return scores
+
+
+def _check_tower(task: Task, out_dir: Path | None) -> None:
+    """UserError, before anything is searched, where there will be no code with an auxiliary tower."""
+    if out_dir is None:
+        raise UserError("--auxiliary is about the winner's model.py: say with --out where to write it.")
+    _with_tower(task, task.space.smallest())
+
+
+def _with_tower(task: Task, arch: Any) -> Plan:
+    """The network with its auxiliary tower."""
+    space, batch = task.space, task.batch
+    if not isinstance(space, Space) or "auxiliary" not in inspect.signature(space.plan).parameters:
+        raise UserError(f"The networks of {space.name} have no auxiliary tower: search without --auxiliary.")
+    plan: Callable[..., Plan] = space.plan
+    return plan(arch, batch.num_classes, batch.input_shape, auxiliary=True)
 
 
 def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score]) -> dict[str, Any]:
@@ -172,7 +201,7 @@ def _report(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score])
 def _show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
     best, space = report["best"], outcome.task.space
     out.print(f"{best['arch']}\n", style="bold")
-    out.print(outcome.plan.drawn(space.cell_block) if isinstance(space, Space) else f"{outcome.module()}\n")
+    out.print(draw.text(outcome.plan, space.cell_block) if isinstance(space, Space) else f"{outcome.module()}\n")
     out.print(f"params  {millions(best['params'])}")
     out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
     out.print(f"data    {outcome.task.batch.about}\n")
@@ -187,14 +216,15 @@ def _show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
         err.print(f"  {times} × {why}")
 
 
-def _files(outcome: Outcome, report: dict[str, Any]) -> dict[str, Callable[[], str]]:
+def _files(outcome: Outcome, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
     """What can be written of the winner: of a plan its drawings and code, of a module the list of its layers."""
     facts = {"winner.json": lambda: as_json(report, indent=2)}
     space = outcome.task.space
     if not isinstance(space, Space):
         return {"layers.txt": lambda: f"{outcome.module()}\n"} | facts
     plan, cell = outcome.plan, space.cell_block
-    return {"cell.svg": lambda: plan.svg(cell), "network.svg": plan.svg, "model.py": plan.code} | facts
+    code = _with_tower(outcome.task, outcome.winner.arch).code if auxiliary else plan.code
+    return {"cell.svg": lambda: draw.svg(plan, cell), "network.svg": plan.svg, "model.py": code} | facts
 
 
 def _write_winner(folder: Path, files: Mapping[str, Callable[[], str]]) -> None:

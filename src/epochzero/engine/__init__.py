@@ -6,7 +6,7 @@ from epochzero.engine.network import Handle, Network, PlanNetwork
 from epochzero.engine.passes import Layer, Need, Pass, need
 from epochzero.engine.proxy import Proxy, parse, parse_list, proxy
 from epochzero.engine.score import Scored, score_network, score_population
-from epochzero.engine.trace import Trace
+from epochzero.engine.trace import Trace, each_layer, of_network
 
 __all__ = [
     "Handle",
@@ -19,8 +19,10 @@ __all__ = [
     "Scored",
     "Trace",
     "check_samples",
+    "each_layer",
     "label_loss",
     "need",
+    "of_network",
     "parse",
     "parse_list",
     "proxy",

@@ -21,12 +21,22 @@ NEXT_DRAW = 1_000_003
 """how far apart the seeds of repeated initialisations are"""
 
 
+def pass_origin(run: Pass, seed: int) -> Origin | None:
+    """Where a pass's weights are drawn from; None for the network's own."""
+    return Origin(run.init, seed + NEXT_DRAW * run.draw) if run.init else None
+
+
 def pass_weights(network: Network, run: Pass, seed: int) -> dict[str, Tensor]:
-    """The network's own weights, or drawn anew; made absolute if asked."""
+    """The network's own weights, or drawn anew, in the pass's form."""
+    origin = pass_origin(run, seed)
+    return in_form(network.weights if origin is None else network.redrawn(origin), run)
+
+
+def in_form(weights: Mapping[str, Tensor], run: Pass) -> dict[str, Tensor]:
+    """In the pass's precision, and made absolute if asked."""
     dtype = getattr(torch, run.dtype)
-    found = network.redrawn(Origin(run.init, seed + NEXT_DRAW * run.draw)) if run.init else network.weights
-    weights = {name: w.detach().to(dtype) if w.is_floating_point() else w for name, w in found.items()}
-    return {name: w.abs() for name, w in weights.items()} if run.weights == "absolute" else weights
+    found = {name: w.detach().to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
+    return {name: w.abs() for name, w in found.items()} if run.weights == "absolute" else found
 
 
 def like(weights: Mapping[str, Tensor], run: Pass) -> Tensor:

@@ -4,14 +4,15 @@ r"""Tangent kernels: inner products of the samples' gradients.
 
 Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
 pass through the whole batch, which is exact for every network. Where no layer mixes the samples, each of them runs
-alone, at a fraction of the work. Gradients are kept for a block of parameters at a time, so that memory stays bounded;
-a parameter too large for that is cut, and each piece takes backward passes of its own.
+alone, at a fraction of the work, and its graph is gone when the next one runs. Gradients are kept for a block of
+parameters at a time, so that memory stays bounded; a parameter too large for that is cut, and each piece takes backward
+passes of its own.
 On a GPU, which one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -45,20 +46,27 @@ def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
 
 def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
     """The Gram matrix of the rows' gradients, in double precision. Keeps the graph."""
-    return _kernel(list(rows), leaves, rows if rows.is_cuda else None)
+    if rows.is_cuda and rows.requires_grad:
+        return _kernel(rows, leaves, lambda block: _batched(rows, block))
+    return _kernel(rows, leaves, lambda block: _one_by_one(rows, block, len(rows)))
 
 
-def tangent_kernel_apart(rows_of_sample: Callable[[int], Tensor], samples: int, leaves: list[Tensor]) -> Tensor:
-    """The same for a network in which no layer mixes the samples: a run for each of them in place of the batch's."""
-    return _kernel([row for i in range(samples) for row in rows_of_sample(i)], leaves)
+def tangent_kernel_apart(
+    rows: Tensor, rows_of_sample: Callable[[int], Tensor], samples: int, leaves: list[Tensor]
+) -> Tensor:
+    """The same for a network in which no layer mixes the samples: each runs alone, and `rows` needs no graph."""
+
+    def find(block: list[Piece]) -> Tensor:
+        alone = (row for i in range(samples) for row in rows_of_sample(i))
+        return _one_by_one(alone, block, len(rows))
+
+    return _kernel(rows, leaves, find)
 
 
-def _kernel(rows: list[Tensor], leaves: list[Tensor], batched: Tensor | None = None) -> Tensor:
-    kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows[0].device)
-    if not rows[0].requires_grad:
-        return kernel
+def _kernel(rows: Tensor, leaves: list[Tensor], find: Callable[[list[Piece]], Tensor]) -> Tensor:
+    kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
     for block in _blocks(leaves, len(rows)):
-        kernel += _gram(_one_by_one(rows, block) if batched is None else _batched(batched, block))
+        kernel += _gram(find(block))
     return kernel
 
 
@@ -89,9 +97,9 @@ def _empty(rows: int, block: list[Piece]) -> Tensor:
     return block[0].leaf.new_empty(rows, sum(piece.stop - piece.start for piece in block))
 
 
-def _one_by_one(rows: list[Tensor], block: list[Piece]) -> Tensor:
-    """The gradients of all rows [rows, numbers of the block]."""
-    jacobian = _empty(len(rows), block)
+def _one_by_one(rows: Iterable[Tensor], block: list[Piece], count: int) -> Tensor:
+    """The gradients of all rows [rows, numbers of the block]. A row is forgotten when the next is asked for."""
+    jacobian = _empty(count, block)
     for i, row in enumerate(rows):
         jacobian[i] = _gradient(row, block)
     return jacobian
@@ -111,6 +119,8 @@ def _batched(rows: Tensor, block: list[Piece]) -> Tensor:
 
 def _gradient(of: Tensor, block: list[Piece], along: Tensor | None = None) -> Tensor:
     leaves = [piece.leaf for piece in block]
+    if not of.requires_grad:
+        return _empty(1, block)[0].zero_()
     found = torch.autograd.grad(of, leaves, along, retain_graph=True, allow_unused=True)
     zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
     return torch.cat([g.flatten()[piece.start : piece.stop] for g, piece in zip(zeros, block, strict=True)])

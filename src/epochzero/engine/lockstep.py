@@ -2,8 +2,8 @@
 
 A population of plans is merged into one (`epochzero.plan.merge`). No network's output depends on another's weights, so
 the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
-row. Layers are streamed to the proxies one network at a time, as views; a proxy's function runs on all networks of a
-merged layer at once where `vmap` can take it.
+row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
+found is a `Crowd`.
 
 What is no such pass (a proxy that runs the network itself, networks with shared parameters, a reason why not) is left
 to `epochzero.engine.run`, one network after the other.
@@ -11,16 +11,18 @@ to `epochzero.engine.run`, one network after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from epochzero.data import Batch
-from epochzero.engine.failure import blaming
-from epochzero.engine.inputs import like, pass_curve, pass_inputs, pass_weights
+from epochzero.engine.crowd import Crowd, Numbers, Piece, Rows
+from epochzero.engine.gradients import gradients, product
+from epochzero.engine.inputs import in_form, like, pass_curve, pass_inputs, pass_origin
 from epochzero.engine.kernels import ROWS_BYTES, rows_of
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
@@ -30,11 +32,14 @@ from epochzero.engine.watch import Item
 from epochzero.engine.watch_many import WatcherOfMany
 from epochzero.errors import DegenerateError
 from epochzero.plan import execute, execute_jet
+from epochzero.plan.init import draw_many
 from epochzero.plan.merge import Merged, merge, mergeable
 from epochzero.plan.plan import Plan
+from epochzero.plan.tape import INPUT, BackSums, Seen, Tape
+from epochzero.types import Origin
 
-Results = list[dict[Item, Any]]
-"""of each network, what is read of a pass"""
+MOST_PARAMS = 16
+"""no op has as many parameters"""
 
 
 class Population:
@@ -44,6 +49,8 @@ class Population:
         self.networks = networks
         self.size = len(networks)
         self.device = networks[0].device
+        self.back_sums: BackSums = {}
+        self._packed: dict[Origin | None, dict[str, Tensor]] = {}
 
     @cached_property
     def merged(self) -> Merged:
@@ -64,23 +71,63 @@ class Population:
             return plan.without_norms
         return plan.with_statistics("batch" if run.norm == "train" else "running")
 
-    def packed(self, weights: Sequence[Mapping[str, Tensor]], plan: Plan) -> dict[str, Tensor]:
-        """The networks' weights, joined as the merged plan has them."""
-        packs = self.merged.packs
-        return {name: _joined([weights[p][own] for p, own in packs[name]]) for name in plan.weights}
+    def packed(self, run: Pass, seed: int, plan: Plan) -> dict[str, Tensor]:
+        """The networks' weights for a pass, joined as the merged plan has them."""
+        origin = pass_origin(run, seed)
+        if origin not in self._packed:
+            self._packed[origin] = self._joined(origin)
+        joined = self._packed[origin]
+        return in_form({name: joined[name] for name in plan.weights}, run)
 
-    def apart(self, packed: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
-        """Packed tensors by network and by the network's own names, as views."""
-        found: list[dict[str, Tensor]] = [{} for _ in self.networks]
-        for name, tensor in packed.items():
-            parts = self.merged.packs[name]
-            for (network, own), piece in zip(parts, tensor.chunk(len(parts)), strict=True):
-                found[network][own] = piece
-        return found
+    def _joined(self, origin: Origin | None) -> dict[str, Tensor]:
+        origins = {network.origin if origin is None else origin for network in self.networks}
+        packs, params = self.merged.packs, self.merged.plan.weights
+        if None in origins or len(origins) > 1:
+            weights = [network.weights if origin is None else network.redrawn(origin) for network in self.networks]
+            return {name: torch.cat([weights[p][own] for p, own in parts]) for name, parts in packs.items()}
+        (drawn_from,) = origins
+        assert drawn_from is not None
+        return {
+            name: draw_many([own for _, own in parts], params[name], drawn_from, self.device)
+            for name, parts in packs.items()
+        }
 
+    def rows(self, packed: Mapping[str, Tensor], kind: Literal["layers", "trainable"]) -> Rows:
+        """Packed tensors as values of the networks' layers or parameters."""
+        pieces = [
+            Piece(packed[name].unflatten(0, (len(networks), -1)), networks, orders, slots)  # type: ignore[no-untyped-call]
+            for name, (networks, orders, slots) in self._owners[kind].items()
+        ]
+        return Rows(self.size, pieces)
 
-def _joined(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+    @cached_property
+    def _owners(self) -> dict[str, dict[str, tuple[Numbers, Numbers, Numbers]]]:
+        """For each pack of layers' weights and of parameters, whose they are and in which order they come."""
+        layers, trainable = {}, {}
+        for node in self.merged.plan.nodes:
+            for k, pack in enumerate(node.params):
+                parts = self.merged.packs[pack]
+                members = self.merged.members.get(node.name)
+                if members is None or len(members.networks) != len(parts):
+                    order = self._place_in_plan
+                    networks = np.array([p for p, _ in parts])
+                    orders = np.array([order[p][own] for p, own in parts])
+                else:
+                    networks, orders = members.networks, members.orders * MOST_PARAMS + k
+                owners = networks, orders, np.arange(len(parts))
+                if k == 0 and node.op.kind in ("conv", "linear"):
+                    layers[pack] = owners
+                if self.merged.plan.weights[pack].trainable:
+                    trainable[pack] = owners
+        return {"layers": layers, "trainable": trainable}
+
+    @cached_property
+    def _place_in_plan(self) -> list[dict[str, int]]:
+        return [{name: i for i, name in enumerate(network.plan.weights)} for network in self.networks]
+
+    def by_network(self, joint: Tensor) -> Tensor:
+        """[B, P*C, ...] as [P, B, C, ...]: a view."""
+        return joint.unflatten(1, (self.size, -1)).movedim(1, 0)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Batch) -> bool:
@@ -88,40 +135,39 @@ def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Bat
     wanted = {name for name, _ in items}
     if "network" in wanted or ("blocks" in wanted and population.merged.blocks is None):
         return False
-    if wanted & OF_LAYERS and not all(network.layer_weights for network in population.networks):
+    if wanted & OF_LAYERS and not all(network.plan.has_layers for network in population.networks):
         return False
     labelled = run.inputs == "batch" and batch.part(0)[1] is not None
     return batch.layout is None and (labelled or not wanted & NEED_LABELS)
 
 
-def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> Results:
+def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> Crowd:
     """What `run_pass` gives for each network. Raises a reason where there is one for all of them."""
     wanted = {name for name, _ in items}
     networks = population.networks
-    weights = [pass_weights(network, run, seed) for network in networks]
-    facts: list[dict[str, Any]] = [{"seed": seed, "params": n.params, "flops": n.flops} for n in networks]
-    for found, network, own in zip(facts, networks, weights, strict=True):
-        found["weights"] = [own[name] for name in network.layer_weights]
-        found["parameters"] = [own[name] for name in network.trainable]
-    streams: list[dict[Item, Any]] = [{} for _ in networks]
+    found = Crowd(population.size)
+    found.facts["seed"] = [seed] * population.size
+    found.facts["params"] = [network.params for network in networks] if "params" in wanted else []
+    found.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
+    if not wanted - found.facts.keys():
+        return found
     plan = population.variant(run)
-    packed = population.packed(weights, plan)
+    packed = population.packed(run, seed, plan)
+    if "weights" in wanted:
+        found.rows["weights", None] = population.rows(packed, "layers")
+    if "parameters" in wanted:
+        found.rows["parameters", None] = population.rows(packed, "trainable")
     if run.inputs == "circle":
-        read = _curve(run, population, plan, packed, batch, seed, like(weights[0], run))
+        _curve(run, population, plan, packed, batch, seed, like(packed, run), found)
     elif wanted & (NEED_FORWARD | {"labels"}):
-        x, y = pass_inputs(run, batch, seed, like(weights[0], run))
-        watcher = WatcherOfMany(
-            population.merged, population.size, plan, [item for item in items if item[1] is not None]
-        )
-        read = _forward(population, plan, packed, x, y, wanted, watcher)
-        streams = watcher.collected()
-    else:
-        read = [{} for _ in networks]
-    named = [fact | own for fact, own in zip(facts, read, strict=True)]
-    return [
-        {item: own[item[0]] if item[0] in own else stream[item] for item in items}
-        for own, stream in zip(named, streams, strict=True)
-    ]
+        x, y = pass_inputs(run, batch, seed, like(packed, run))
+        found.facts["labels"] = [y] * population.size
+        streams = [item for item in items if item[1] is not None]
+        watcher = WatcherOfMany(population.merged, population.size, plan, streams)
+        if wanted & NEED_FORWARD:
+            _forward(population, plan, packed, x, y, wanted, watcher, found)
+        found.rows |= watcher.collected()
+    return found
 
 
 def _side_by_side(x: Tensor, count: int) -> Tensor:
@@ -130,14 +176,20 @@ def _side_by_side(x: Tensor, count: int) -> Tensor:
 
 
 def _curve(
-    run: Pass, population: Population, plan: Plan, packed: Mapping[str, Tensor], batch: Batch, seed: int, like: Tensor
-) -> list[dict[str, Any]]:
-    start = pass_curve(run, batch, seed, like)
-    x, v, a = (_side_by_side(stream, population.size) for stream in start)
+    run: Pass,
+    population: Population,
+    plan: Plan,
+    packed: Mapping[str, Tensor],
+    batch: Batch,
+    seed: int,
+    like: Tensor,
+    found: Crowd,
+) -> None:
+    x, v, a = (_side_by_side(stream, population.size) for stream in pass_curve(run, batch, seed, like))
     with torch.no_grad():
         jets = execute_jet(plan, packed, [(x, v, a)])
-    by_network = zip(*(stream.chunk(population.size, 1) for stream in jets), strict=True)
-    return [dict(zip(("logits", "velocity", "acceleration"), streams, strict=True)) for streams in by_network]
+    for name, stream in zip(("logits", "velocity", "acceleration"), jets, strict=True):
+        found.tensors[name] = population.by_network(stream)
 
 
 def _forward(
@@ -148,132 +200,137 @@ def _forward(
     y: Tensor | None,
     wanted: set[str],
     watcher: WatcherOfMany,
-) -> list[dict[str, Any]]:
+    found: Crowd,
+) -> None:
     """The forward run of all, and every gradient that is wanted of it, each once."""
-    found: list[dict[str, Any]] = [{"labels": y} for _ in population.networks]
-    if not wanted & NEED_FORWARD:
-        return found
-    graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
-    layers = [name for name, param in plan.weights.items() if name in set(plan.layer_weights)]
+    layers = list(plan.layer_weights)
     trainable = [name for name, param in plan.weights.items() if param.trainable]
-    if graph:
-        followed = trainable if everything else layers
-        packed = packed | {name: packed[name].detach().requires_grad_() for name in followed}
+    graph = bool(wanted & NEED_GRAPH)
+    followed = (trainable if everything else layers) if graph else ()
     inputs = _side_by_side(x, population.size)
-    if "input_gradients" in wanted:
-        inputs = inputs.detach().requires_grad_()
-    try:
-        with torch.set_grad_enabled(graph):
-            joint = execute(plan, packed, (inputs,), watcher if watcher.items else None)  # [B, P*K]
-        logits = joint.chunk(population.size, 1)
-        for one, own in zip(found, logits, strict=True):
-            one["logits"] = own.detach()
-        if y is not None and wanted & NEED_LABELS:
-            names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
-            _of_loss(population, packed, names, logits, y, wanted, found, watcher)
-    finally:
-        watcher.release()
+    of_inputs = "input_gradients" in wanted
+    tape = Tape(plan, packed, (inputs,), followed, of_inputs, watcher if watcher.items else None, population.back_sums)
+    logits = population.by_network(tape.output)  # [P, B, K]
+    found.tensors["logits"] = logits
+
+    def back(of: Callable[[Tensor], Tensor], names: Sequence[str], seen: Seen | None = None) -> dict[str, Tensor]:
+        """By name, the gradients of a sum over networks, each a function of its own logits [B, P*K]."""
+        with torch.enable_grad():
+            joint = tape.output.detach().requires_grad_()
+            (start,) = torch.autograd.grad(of(joint), [joint])
+        return tape.gradients(start, names, seen)
+
+    if y is not None and wanted & NEED_LABELS:
+        names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
+        _of_loss(population, packed, names, logits, y, wanted, found, watcher, back)
+    if "hessian_gradients" in wanted and y is not None:
+        _curvature_along(population, plan, packed, inputs, y, layers, found)
     if "log_gradients" in wanted:
-        flows = torch.stack([own.sum().log() for own in logits])
-        gradients = _gradients(flows.sum(), packed, layers, retain_graph=True)
-        pairs = zip(found, population.apart(gradients), population.networks, strict=True)
-        for one, by_name, network in pairs:
-            one["log_gradients"] = [by_name[name] for name in network.layer_weights]
+        by_name = back(lambda joint: population.by_network(joint).sum((1, 2)).log().sum(), layers)
+        found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
     for kind in wanted & KERNELS:
-        rows = torch.stack([rows_of(kind, own, y) for own in logits]).sum(0)  # [rows]
-        for one, kernel in zip(found, _kernels(rows, packed, trainable, population), strict=True):
-            one[kind] = kernel
-    if "input_gradients" in wanted:
-        (gradient,) = torch.autograd.grad(joint.sum(), [inputs])
-        for one, own_gradient in zip(found, gradient.chunk(population.size, 1), strict=True):
-            one["input_gradients"] = own_gradient
-    return found
+        found.tensors[kind] = _kernels(kind, y, tape, packed, trainable, population)
+    if of_inputs:
+        gradient = back(torch.sum, [INPUT]).get(INPUT, torch.zeros_like(inputs))
+        found.tensors["input_gradients"] = population.by_network(gradient)
 
 
 def _of_loss(
     population: Population,
     packed: Mapping[str, Tensor],
     names: list[str],
-    logits: Sequence[Tensor],
+    logits: Tensor,
     y: Tensor,
     wanted: set[str],
-    found: list[dict[str, Any]],
+    found: Crowd,
     watcher: WatcherOfMany,
+    back: Callable[..., dict[str, Tensor]],
 ) -> None:
-    """The losses and their gradients, written into what is found of each network."""
+    """The losses and their gradients."""
     check_labels(logits[0], y)
-    losses = torch.stack([label_loss(own, y, "mean") for own in logits])  # [P]
-    for one, loss in zip(found, losses.detach(), strict=True):
-        one["loss"] = loss
+    found.tensors["loss"] = _losses(logits, y)
     if not wanted & (OF_LOSS_AND_LAYERS | {"parameter_gradients"}):
         return
-    twice = "hessian_gradients" in wanted
-    again = twice or bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
-    gradients = _gradients(losses.sum(), packed, names, create_graph=twice, retain_graph=again)
-    watcher.release()
-    second: dict[str, Tensor] = {}
-    of_layers = {name for name in names if name in set(population.merged.plan.layer_weights)}
-    if twice:
-        along = torch.stack([(gradients[name].detach() * gradients[name]).sum() for name in of_layers]).sum()
-        second = _gradients(along, packed, list(of_layers), retain_graph=again)
-    first_apart = population.apart({name: g.detach() for name, g in gradients.items()})
-    second_apart = population.apart(second)
-    for network, one, own, hessian in zip(population.networks, found, first_apart, second_apart, strict=True):
-        if "parameter_gradients" in wanted:
-            one["parameter_gradients"] = [own[name] for name in network.trainable]
-        if wanted & OF_LOSS_AND_LAYERS:
-            one["gradients"] = [own[name] for name in network.layer_weights]
-            dead = not torch.stack(torch._foreach_norm(one["gradients"], 1)).any()
-            one["hessian_gradients"] = [hessian[name] for name in network.layer_weights] if twice else []
-            if dead:
-                one.update(dict.fromkeys(OF_LOSS_AND_LAYERS, DegenerateError(DEAD)))
+    by_name = back(lambda joint: _losses(population.by_network(joint), y).sum(), names, watcher.arrived)
+    gradients = _filled(by_name, packed, names)
+    if "parameter_gradients" in wanted:
+        found.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
+    if not wanted & OF_LOSS_AND_LAYERS:
+        return
+    found.rows["gradients", None] = population.rows(gradients, "layers")
+    dead = {
+        p: DegenerateError(DEAD)
+        for p in range(population.size)
+        if not found.of_layers(_absolute_sum, [(found, ("gradients", None))], p).any()  # type: ignore[union-attr]
+    }
+    found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, dead)
 
 
-def _gradients(
-    of: Tensor, packed: Mapping[str, Tensor], names: list[str], create_graph: bool = False, retain_graph: bool = False
-) -> dict[str, Tensor]:
-    """By name, zeros where nothing depends on one."""
-    leaves = [packed[name] for name in names]
-    if not of.requires_grad or not leaves:
-        return {name: torch.zeros_like(leaf) for name, leaf in zip(names, leaves, strict=True)}
-    with blaming("the backward pass"):
-        found = torch.autograd.grad(
-            of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
-        )
-    pairs = zip(names, leaves, found, strict=True)
-    return {name: torch.zeros_like(leaf) if g is None else g for name, leaf, g in pairs}
+def _losses(logits: Tensor, y: Tensor) -> Tensor:
+    """Of each network [P], from logits [P, B, K]."""
+    return label_loss(logits.flatten(0, 1), y.repeat(len(logits))).view(len(logits), -1).mean(1)
 
 
-def _kernels(rows: Tensor, packed: Mapping[str, Tensor], names: list[str], population: Population) -> list[Tensor]:
+def _curvature_along(
+    population: Population,
+    plan: Plan,
+    packed: Mapping[str, Tensor],
+    inputs: Tensor,
+    y: Tensor,
+    layers: list[str],
+    found: Crowd,
+) -> None:
+    """The Hessians' products with the gradients: twice through one graph of everything."""
+    own = dict(packed) | {name: packed[name].detach().requires_grad_() for name in layers}
+    leaves = [own[name] for name in layers]
+    with torch.enable_grad():
+        loss = _losses(population.by_network(execute(plan, own, (inputs.detach(),))), y).sum()
+    first = gradients(loss, leaves, create_graph=True)
+    second = dict(zip(layers, product(first, leaves), strict=True))
+    found.rows["hessian_gradients", None] = population.rows(second, "layers")
+
+
+def _filled(by_name: Mapping[str, Tensor], packed: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    """With zeros where nothing depends on a parameter."""
+    return {name: by_name[name] if name in by_name else torch.zeros_like(packed[name]) for name in names}
+
+
+def _absolute_sum(gradient: Tensor) -> Tensor:
+    """Exactly zero for zeros alone, as a sum of squares may not be."""
+    return gradient.abs().sum()
+
+
+def _kernels(
+    kind: str, y: Tensor | None, tape: Tape, packed: Mapping[str, Tensor], names: list[str], population: Population
+) -> Tensor:
     """The tangent kernel of each network: the backward pass of a row serves all of them."""
+    with torch.enable_grad():
+        joint = tape.output.detach().requires_grad_()
+        rows = torch.stack([rows_of(kind, own, y) for own in population.by_network(joint)]).sum(0)  # [rows]
     count = len(rows)
-    kernels = [torch.zeros(count, count, dtype=torch.float64, device=rows.device) for _ in population.networks]
-    if not rows.requires_grad:
-        return kernels
-    for block in _blocks(names, packed, count):
-        leaves = [packed[name] for name in block]
-        jacobians = [torch.zeros(count, *leaf.shape, dtype=leaf.dtype, device=leaf.device) for leaf in leaves]
-        for i, row in enumerate(rows):
-            found = torch.autograd.grad(row, leaves, retain_graph=True, allow_unused=True)
-            for jacobian, gradient in zip(jacobians, found, strict=True):
-                if gradient is not None:
-                    jacobian[i] = gradient
-        for name, jacobian in zip(block, jacobians, strict=True):
-            parts = population.merged.packs[name]
-            own = jacobian.view(count, len(parts), -1).transpose(0, 1)  # [k, rows, numbers]
-            for (network, _), gram in zip(parts, (own @ own.mT).double(), strict=True):
-                kernels[network] += gram
+    starts = [torch.autograd.grad(row, [joint], retain_graph=True)[0] for row in rows]
+    kernels = torch.zeros(population.size, count, count, dtype=torch.float64, device=joint.device)
+    room = ROWS_BYTES if not joint.is_cuda else max(ROWS_BYTES, torch.cuda.mem_get_info(joint.device)[0] // 3)
+    for block in _blocks(names, packed, count, room):
+        jacobians = {name: packed[name].new_zeros(count, *packed[name].shape) for name in block}
+        for i, start in enumerate(starts):
+            for name, gradient in tape.gradients(start, block).items():
+                jacobians[name][i] = gradient
+        for name, jacobian in jacobians.items():
+            networks = torch.tensor([network for network, _ in population.merged.packs[name]], device=joint.device)
+            own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]
+            kernels.index_add_(0, networks, (own @ own.mT).double())
     return kernels
 
 
-def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int) -> Iterator[list[str]]:
+def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int) -> Iterator[list[str]]:
     """The packed parameters in groups whose gradients fit into memory."""
     block: list[str] = []
     size = 0
     for name in names:
         needed = rows * packed[name].nbytes
-        if block and size + needed > ROWS_BYTES:
+        if block and size + needed > room:
             yield block
             block, size = [], 0
         block.append(name)

@@ -126,11 +126,16 @@ class PlanNetwork:
     def plan(self) -> Plan:
         return self._plan if isinstance(self._plan, Plan) else self._plan()
 
+    @property
+    def origin(self) -> Origin | None:
+        """What the weights are drawn from; None where they were given."""
+        return self._given if isinstance(self._given, Origin) else None
+
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        given = self._given
-        found = draw(self.plan.weights, given) if isinstance(given, Origin) else given
-        return {name: tensor.detach().to(self._device) for name, tensor in found.items()}
+        if isinstance(self._given, Origin):
+            return draw(self.plan.weights, self._given, self.device)
+        return {name: tensor.detach().to(self._device) for name, tensor in self._given.items()}
 
     hides = ""
 
@@ -190,7 +195,7 @@ class PlanNetwork:
         return execute_jet(self._variant(norm), weights, (x,))
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
-        return {name: tensor.to(self._device) for name, tensor in draw(self.plan.weights, origin).items()}
+        return draw(self.plan.weights, origin, self.device)
 
     def _variant(self, norm: Norm) -> Plan:
         if norm == "off":

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from epochzero.data import Batch
-from epochzero.engine.failure import PassFailedError, blaming, or_why
+from epochzero.engine.crowd import Crowd
+from epochzero.engine.failure import PassFailedError, or_why
+from epochzero.engine.gradients import gradients, product, product_apart
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
-from epochzero.engine.trace import Trace
+from epochzero.engine.trace import Trace, TraceInCrowd
 from epochzero.engine.watch import Item, Streams, Watcher
 from epochzero.errors import DegenerateError
 
@@ -24,6 +27,7 @@ OF_LOSS_AND_LAYERS = OF_LOSS - {"parameter_gradients"}
 DEAD = "no gradient of the loss reaches a conv or linear layer"
 OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
 NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients"}
+READ_APART = KERNELS | {"hessian_gradients"}
 NEED_FORWARD = NEED_GRAPH | {"layers", "blocks", "relus", "logits", "loss"}
 
 
@@ -35,8 +39,13 @@ def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
     return {run: list(items) for run, items in passes.items()}
 
 
-def trace(need: Need, results: Mapping[Item, Any]) -> Trace:
+def trace(need: Need, results: Mapping[Item, Any] | Crowd, network: int = 0) -> Trace:
     """What one need gets of its pass. Raises what stood in the way of a read."""
+    if isinstance(results, Crowd):
+        for item in need.reads.items():
+            if (why := results.why(item, network)) is not None:
+                raise why
+        return TraceInCrowd(results, network, need.reads)
     reads = {item[0]: results[item] for item in need.reads.items()}
     for value in reads.values():
         if isinstance(value, Exception):
@@ -85,7 +94,7 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         results["network"] = Handle(network, weights, x, y, seed, run.norm)
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
-        results |= _run_forward(run, network, weights, x, y, wanted, streams) | streams
+        results |= _run_samples(run, network, weights, x, y, wanted, streams) | streams
     if "input_gradients" in results:
         results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results
@@ -110,6 +119,26 @@ def _check(logits: Tensor, samples: int) -> None:
 def _loss(logits: Tensor, y: Tensor) -> Tensor:
     check_labels(logits, y)
     return label_loss(logits, y, "mean")
+
+
+def _run_samples(
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    streams: Streams,
+) -> dict[str, Any]:
+    """The whole batch; then, where no layer mixes its samples, a few of them at a time for what takes much memory."""
+    apart = wanted & READ_APART
+    if not apart or network.mixes_samples(run.norm):
+        return _run_forward(run, network, weights, x, y, wanted, streams)
+    needed = {"logits", "gradients"} if "hessian_gradients" in apart else {"logits"}
+    results = _run_forward(run, network, weights, x, y, wanted - apart | needed, streams)
+    for read in apart:
+        results[read] = or_why(partial(_read_apart, read, run, network, weights, x, y, results))
+    return results
 
 
 def _run_forward(
@@ -145,40 +174,64 @@ def _run_forward(
         watcher.release()
     leaves = [weights[name] for name in network.layer_weights]
     if "log_gradients" in wanted:
-        results["log_gradients"] = or_why(lambda: _gradients(logits.sum().log(), leaves, retain_graph=True))
+        results["log_gradients"] = or_why(lambda: gradients(logits.sum().log(), leaves, retain_graph=True))
     for kind in wanted & KERNELS:
-        results[kind] = _kernel(kind, run, network, weights, x, y, logits)
+        results[kind] = tangent_kernel(rows_of(kind, logits, y), [weights[name] for name in network.trainable])
     if "input_gradients" in wanted:
-        results["input_gradients"] = or_why(lambda: _gradients(logits.sum(), [x])[0])
+        results["input_gradients"] = or_why(lambda: gradients(logits.sum(), [x], retain_graph=True)[0])
+    if callable(multiply := results.get("hessian_gradients")):
+        results["hessian_gradients"] = or_why(multiply)
     return results
 
 
-def _kernel(
-    kind: str, run: Pass, network: Network, weights: dict[str, Tensor], x: Tensor, y: Tensor | None, logits: Tensor
-) -> Tensor:
-    leaves = [weights[name] for name in network.trainable]
-    if network.mixes_samples(run.norm):
-        return tangent_kernel(rows_of(kind, logits, y), leaves)
+def _read_apart(
+    read: str,
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    found: dict[str, Any],
+) -> Any:
+    """One read, from the graphs of a few samples at a time; that of the whole batch is gone by now."""
+    second = read == "hessian_gradients"
+    if second and isinstance(found["gradients"], Exception):
+        raise found["gradients"]
+    if y is not None and read in NEED_LABELS:
+        check_labels(found["logits"], y)
+    names = network.layer_weights if second else network.trainable
+    own = {name: weights[name].detach().requires_grad_() for name in names}
+    leaves = list(own.values())
+
+    def forward(some: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return network.forward(some, {**weights, **own}, run.norm)
 
     def rows_of_sample(i: int) -> Tensor:
-        with torch.enable_grad():
-            alone = network.forward(x[i : i + 1], weights, run.norm)
-        return rows_of(kind, alone, None if y is None else y[i : i + 1])
+        return rows_of(read, forward(x[i : i + 1]), None if y is None else y[i : i + 1])
 
-    return tangent_kernel_apart(rows_of_sample, len(x), leaves)
+    if second:
+        assert y is not None
+        return product_apart(forward, x, y, found["gradients"], leaves)
+    return tangent_kernel_apart(rows_of(read, found["logits"], y), rows_of_sample, len(x), leaves)
 
 
 def _of_loss(
     loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str], watcher: Watcher
 ) -> dict[str, Any]:
-    """The loss and its gradients; the graph is kept where something else is still wanted of it."""
+    """The loss and its gradients; the graph is kept where something else is still wanted of it.
+
+    The Hessian's product is left for the end. The graph of the gradients, which it needs, is made now if nothing else
+    comes in between, and else only then: for one more backward pass, it does not lie beside the others' work.
+    """
     results: dict[str, Any] = {"loss": loss.detach()}
     if not wanted & OF_LOSS:
         return results
     twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
     names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
-    again = twice or bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
-    found = _gradients(loss, [weights[name] for name in names], create_graph=twice, retain_graph=again)
+    between = bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
+    of_names = [weights[name] for name in names]
+    found = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
     watcher.release()
     by_name = dict(zip(names, found, strict=True))
     if everything:
@@ -188,25 +241,13 @@ def _of_loss(
         return results | dict.fromkeys(OF_LOSS_AND_LAYERS, DegenerateError(DEAD))
     results["gradients"] = [g.detach() for g in layers]
     if twice:
-        along = torch.stack([(g.detach() * g).sum() for g in layers]).sum()
         leaves = [weights[name] for name in network.layer_weights]
-        results["hessian_gradients"] = or_why(lambda: _gradients(along, leaves, retain_graph=again))
+        results["hessian_gradients"] = lambda: product(
+            gradients(loss, leaves, create_graph=True) if between else layers, leaves
+        )
     return results
 
 
 def _all_zero(tensors: list[Tensor]) -> bool:
     """Exactly: sums of absolute values, which do not vanish as sums of squares may."""
     return not torch.stack(torch._foreach_norm([t.detach() for t in tensors], 1)).any()
-
-
-def _gradients(
-    of: Tensor, leaves: list[Tensor], create_graph: bool = False, retain_graph: bool = False
-) -> list[Tensor]:
-    """Gradients for each leaf, zeros where nothing depends on it."""
-    if not of.requires_grad or not leaves:
-        return [torch.zeros_like(leaf) for leaf in leaves]
-    with blaming("the backward pass"):
-        found = torch.autograd.grad(
-            of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
-        )
-    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from epochzero.engine.crowd import Piece, Rows
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
 from epochzero.engine.passes import Layer
 from epochzero.engine.watch import Item
-from epochzero.plan.merge import Member, Merged
+from epochzero.plan.merge import Members, Merged
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.lockstep import Apart
 from epochzero.plan.plan import Node, Plan
-
-Placed = tuple[tuple[int, ...], Any]
-"""a value of a stream, with what sorts it"""
 
 
 class WatcherOfMany:
@@ -26,63 +25,64 @@ class WatcherOfMany:
     def __init__(self, merged: Merged, networks: int, plan: Plan, items: list[Item]) -> None:
         self.items = items
         self.merged = merged
-        self.found: list[dict[Item, list[Placed] | Exception]] = [{item: [] for item in items} for _ in range(networks)]
+        self.size = networks
+        self.found: dict[Item, list[Piece]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
         """functions that `vmap` does not take, with the shapes that they did not take"""
-        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._waiting: dict[str, tuple[Tensor, Tensor]] = {}
+        """layers whose output's gradient is wanted: input and output"""
 
     def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        members = self.merged.members.get(node.name, ())
+        members = self.merged.members.get(node.name)
         op = node.op.op if isinstance(node.op, Apart) else node.op
         for item in self.items:
             stream = item[0]
-            if stream == "layers" and op.kind:
+            if stream == "blocks" and node.name in self.ends:
+                networks = np.arange(self.size)
+                everyone = Members(networks, np.full_like(networks, self.ends[node.name]), networks, ())
+                self._feed(item, everyone, node, [output])
+            elif members is None:
+                continue
+            elif stream == "layers":
                 self._feed(item, members, node, [output])
             elif stream == "relus" and isinstance(op, ReLU):
                 self._feed(item, members, node, [inputs[0]])
-            elif stream == "layer_gradients" and op.kind in ("conv", "linear") and output.requires_grad:
-                self._await_gradient(item, members, node, inputs[0], output)
-            elif stream == "blocks" and node.name in self.ends:
-                networks = range(len(self.found))
-                block = self.ends[node.name]
-                self._feed(item, [Member(p, (block,), "", p, None) for p in networks], node, [output])
+            elif stream == "layer_gradients" and op.kind in ("conv", "linear"):
+                self._waiting[node.name] = (inputs[0], output)
 
-    def _await_gradient(self, item: Item, members: Sequence[Member], node: Node, given: Tensor, output: Tensor) -> None:
-        def arrived(gradient: Tensor) -> None:
-            self._feed(item, members, node, [given, output, gradient])
+    def arrived(self, node: Node, gradient: Tensor) -> None:
+        """The loss gradient of a node's output."""
+        if node.name in self._waiting:
+            for item in self.items:
+                if item[0] == "layer_gradients":
+                    self._feed(item, self.merged.members[node.name], node, [*self._waiting[node.name], gradient])
 
-        self._hooks.append(output.register_hook(arrived))  # type: ignore[no-untyped-call]
-
-    def _feed(self, item: Item, members: Sequence[Member], node: Node, packed: list[Tensor]) -> None:
-        """What the stream's function makes of each member's maps."""
-        if not members:
-            return
+    def _feed(self, item: Item, members: Members, node: Node, packed: list[Tensor]) -> None:
+        """What the stream's function makes of each map of the node."""
         count = self.merged.maps[node.name]
         maps = [_maps(tensor.detach(), count) for tensor in packed]  # [B, maps, C, ...]
-        slots = [member.slot for member in members]
-        if slots != list(range(count)):
-            maps = [tensor[:, slots] for tensor in maps]
+        values = self._values(item, _of_maps(item, members, node), maps)
+        self.found[item].append(Piece(values, members.networks, members.orders, members.slots))
+
+    def _values(self, item: Item, function: Callable[..., Any], maps: list[Tensor]) -> Tensor | list[Any] | None:
         key = (item, tuple(tensor.shape[2:] for tensor in maps))
-        function = _of_maps(item, members[0], node)
-        values: Sequence[Any]
         if key not in self.one_by_one:
             try:
                 with torch.no_grad():
-                    values = _unbound(torch.func.vmap(function, in_dims=1)(*maps), len(members))
+                    found = torch.func.vmap(function, in_dims=1)(*maps)
+                if isinstance(found, Tensor):
+                    return found
             except (RuntimeError, ValueError, TypeError, *REASONS) as error:
                 if out_of_memory(error):
                     raise
-                self.one_by_one.add(key)
-        if key in self.one_by_one:
-            values = [self._one(function, [tensor[:, i] for tensor in maps]) for i in range(len(members))]
-        for member, value in zip(members, values, strict=True):
-            so_far = self.found[member.network]
-            collected = so_far[item]
-            if isinstance(value, Exception):
-                so_far[item] = value
-            elif not isinstance(collected, Exception):
-                collected.append((member.order, value))
+            self.one_by_one.add(key)
+        values = [self._one(function, [tensor[:, i] for tensor in maps]) for i in range(maps[0].shape[1])]
+        if all(value is None for value in values):
+            return None
+        if isinstance(values[0], Tensor) and all(_alike(values[0], value) for value in values):
+            return torch.stack(values)
+        return values
 
     @staticmethod
     def _one(function: Callable[..., Any], maps: list[Tensor]) -> Any:
@@ -92,21 +92,9 @@ class WatcherOfMany:
 
         return or_why(find)
 
-    def collected(self) -> list[dict[Item, Any]]:
-        """Of each network, each stream in the network's own order, or why there is none."""
-        return [
-            {
-                item: so_far if isinstance(so_far, Exception) else [value for _, value in sorted(so_far, key=_order)]
-                for item, so_far in of_network.items()
-            }
-            for of_network in self.found
-        ]
-
-    def release(self) -> None:
-        """Take the hooks off the graph, so that no later gradient is taken for the loss's."""
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
+    def collected(self) -> dict[Item, Rows]:
+        """Each stream of all networks."""
+        return {item: Rows(self.size, pieces) for item, pieces in self.found.items()}
 
 
 def _maps(packed: Tensor, count: int) -> Tensor:
@@ -115,36 +103,29 @@ def _maps(packed: Tensor, count: int) -> Tensor:
     return maps
 
 
-def _order(placed: Placed) -> tuple[int, ...]:
-    return placed[0]
+def _alike(one: Tensor, other: Any) -> bool:
+    return isinstance(other, Tensor) and one.shape == other.shape and one.dtype == other.dtype
 
 
-def _of_maps(item: Item, member: Member, node: Node) -> Callable[..., Any]:
+def _of_maps(item: Item, members: Members, node: Node) -> Callable[..., Any]:
     """The stream's function of one network's maps."""
     stream, function = item
     assert function is not None
     if stream != "layer_gradients":
         return function
     op = node.op.op if isinstance(node.op, Apart) else node.op
-    assert op.kind and member.weight is not None
+    kind = op.kind
+    assert kind
 
     def of_layer(given: Tensor, output: Tensor, gradient: Tensor) -> Any:
         name = type(op).__name__.lower().removeprefix("grouped")
-        return function(Layer(op.kind, name, member.name, (given,), output, member.weight, member.shape), gradient)
+        layer = Layer(kind, name, node.name, (given,), output, node.params[0], members.weight_shape)
+        return function(layer, gradient)
 
     return of_layer
 
 
-def _unbound(found: Any, count: int) -> list[Any]:
-    """What `vmap` gave, network by network."""
-    if isinstance(found, Tensor):
-        return list(found.unbind(0))
-    if isinstance(found, tuple):
-        return list(zip(*(_unbound(part, count) for part in found), strict=True))
-    raise TypeError("only tensors and tuples of them can be taken apart")
-
-
-def _block_ends(plan: Plan, blocks: Sequence[str]) -> dict[str, int]:
+def _block_ends(plan: Plan, blocks: tuple[str, ...]) -> dict[str, int]:
     """For the last node of each block, the place of the block."""
     last = {node.name.split(".", 1)[0]: node.name for node in plan.nodes if "." in node.name}
     return {last[block]: at for at, block in enumerate(blocks)}

@@ -1,8 +1,9 @@
-"""Drawings of a plan: one block, or the network as a row of its blocks, as SVG or as lines of text."""
+"""Drawings of a plan: one block or several, or the network as a row of its blocks, as SVG or as lines of text."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from html import escape
 
 from epochzero.plan.blocks import TIMES
@@ -50,36 +51,55 @@ DARK: dict[str, Colours] = {
 }
 
 
-def svg(plan: Plan, block: str = "") -> str:
-    """An SVG image of a block, or of the whole network for an empty name."""
-    seen = sketch(plan, block)
-    wide = max((_text_width(line) for item in seen.items if not item.round for line in item.lines), default=0)
-    noted = max((_text_width(note, 11) for item in seen.items for note in item.notes), default=0)
-    boxes = [_box(item, max(wide, noted) + 30) for item in seen.items]
-    placed = arrange(boxes, [(link.start, link.end) for link in seen.links])
-    aside = [_text_width(item.caption, 11) + ASIDE * bool(item.caption) for item in (seen.items[0], seen.items[-1])]
-    width = max(placed.width + sum(aside), _text_width(" · ".join(seen.facts), 12), 240) + 2 * MARGIN
-    height = placed.height + HEADER + MARGIN
-    left = (width - placed.width + aside[0] - aside[1]) / 2
-    arrows = [_arrow(arrow, link.dead) for arrow, link in zip(placed.arrows, seen.links, strict=True)]
-    drawn = [_drawn(*each) for each in zip(seen.items, boxes, placed.centres, strict=True)]
+def svg(plan: Plan, block: str | Sequence[str] = "") -> str:
+    """An SVG image of a block, of several one below the other, or of the whole network for an empty name."""
+    panels = [_Panel(sketch(plan, each)) for each in _each(block)]
+    width = max(panel.width for panel in panels)
+    height = sum(panel.height for panel in panels)
+    tops = [sum(panel.height for panel in panels[:i]) for i in range(len(panels))]
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="ez-plan" role="img" viewBox="0 0 {width:.0f} '
             f'{height:.0f}" width="{width:.0f}" height="{height:.0f}" font-family="{FONT}">',
-            f"<title>{escape(seen.title)}</title>",
-            f"<desc>{escape('; '.join(_paths(seen)))}</desc>",
+            f"<title>{escape(', '.join(panel.seen.title for panel in panels))}</title>",
+            f"<desc>{escape('; '.join(path for panel in panels for path in _paths(panel.seen)))}</desc>",
             f"<style>{STYLE}</style>",
             f'<rect class="card" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1:.0f}" rx="14"/>',
-            f'<text class="title" x="{MARGIN:g}" y="32">{escape(seen.title)}</text>',
-            f'<text class="facts" x="{MARGIN:g}" y="51">{escape(" · ".join(seen.facts))}</text>',
-            f'<g transform="translate({left:.1f} {HEADER:.1f})">',
-            *arrows,
-            *drawn,
-            "</g>",
+            *(line for panel, top in zip(panels, tops, strict=True) for line in panel.drawn(top, width)),
             "</svg>\n",
         ]
     )
+
+
+def _each(block: str | Sequence[str]) -> Sequence[str]:
+    return [block] if isinstance(block, str) else block
+
+
+class _Panel:
+    """A block with its name and facts above it."""
+
+    def __init__(self, seen: Sketch) -> None:
+        self.seen, self.facts = seen, " · ".join(seen.facts)
+        wide = max((_text_width(line) for item in seen.items if not item.round for line in item.lines), default=0)
+        noted = max((_text_width(note, 11) for item in seen.items for note in item.notes), default=0)
+        self.boxes = [_box(item, max(wide, noted) + 30) for item in seen.items]
+        self.placed = arrange(self.boxes, [(link.start, link.end) for link in seen.links])
+        ends = seen.items[0], seen.items[-1]
+        self.aside = [_text_width(item.caption, 11) + ASIDE * bool(item.caption) for item in ends]
+        self.width = max(self.placed.width + sum(self.aside), _text_width(self.facts, 12), 240) + 2 * MARGIN
+        self.height = self.placed.height + HEADER + MARGIN
+
+    def drawn(self, top: float, width: float) -> list[str]:
+        """Its lines of SVG, in the middle of a picture."""
+        left = (width - self.placed.width + self.aside[0] - self.aside[1]) / 2
+        return [
+            f'<text class="title" x="{MARGIN:g}" y="{top + 32:g}">{escape(self.seen.title)}</text>',
+            f'<text class="facts" x="{MARGIN:g}" y="{top + 51:g}">{escape(self.facts)}</text>',
+            f'<g transform="translate({left:.1f} {top + HEADER:.1f})">',
+            *[_arrow(arrow, link.dead) for arrow, link in zip(self.placed.arrows, self.seen.links, strict=True)],
+            *[_drawn(*each) for each in zip(self.seen.items, self.boxes, self.placed.centres, strict=True)],
+            "</g>",
+        ]
 
 
 def _rules(colours: dict[str, Colours], card: str, rim: str, title: str, quiet: str, line: str) -> str:
@@ -165,14 +185,14 @@ def _drawn(item: Item, box: Box, centre: Point) -> str:
 # ---- as text
 
 
-def text(plan: Plan, block: str = "") -> str:
-    """The same block as lines of text, each a path between two places where paths meet.
+def text(plan: Plan, block: str | Sequence[str] = "") -> str:
+    """The same as lines of text, each a path between two places where paths meet.
 
     input ─ conv 3x3 ─────▶ node1
     input ╌ zero ╌╌╌╌╌╌╌╌╌▷ node2        dashed: nothing comes through
     """
-    seen = sketch(plan, block)
-    return f"{seen.title}  {'  '.join(seen.facts)}\n" + "\n".join(_paths(seen)) + "\n"
+    sketches = [sketch(plan, each) for each in _each(block)]
+    return "\n".join(f"{s.title}  {'  '.join(s.facts)}\n" + "\n".join(_paths(s)) + "\n" for s in sketches)
 
 
 def _paths(seen: Sketch) -> list[str]:

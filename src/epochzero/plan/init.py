@@ -18,7 +18,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -58,13 +59,13 @@ class _Drawn:
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[tuple[Origin, str, Param], Tensor] = OrderedDict()
+        self._kept: OrderedDict[tuple[Origin, str, Param, torch.device], Tensor] = OrderedDict()
 
-    def __call__(self, origin: Origin, name: str, param: Param) -> Tensor:
-        key = (origin, name, param)
+    def __call__(self, origin: Origin, name: str, param: Param, device: torch.device) -> Tensor:
+        key = (origin, name, param, device)
         found = self._kept.pop(key, None)
         if found is None:
-            found = _fresh(origin, name, param)
+            found = _fresh(origin, name, param).to(device)
             self._bytes += found.nbytes
         self._kept[key] = found
         while self._bytes > self._most:
@@ -93,7 +94,24 @@ def _fresh(origin: Origin, name: str, param: Param) -> Tensor:
     return empty.normal_(0, std, generator=generator(origin.seed, origin.scheme, name))
 
 
-def draw(params: Mapping[str, Param], origin: Origin) -> dict[str, Tensor]:
+CPU = torch.device("cpu")
+
+
+def draw(params: Mapping[str, Param], origin: Origin, device: torch.device = CPU) -> dict[str, Tensor]:
     """Every parameter and buffer of a plan. The tensors are shared: read them, never write them."""
     check(origin)
-    return {name: _drawn(origin, name, param) for name, param in params.items()}
+    return {name: _drawn(origin, name, param, device) for name, param in params.items()}
+
+
+def draw_many(names: Sequence[str], joined: Param, origin: Origin, device: torch.device = CPU) -> Tensor:
+    """Parameters of several networks, which may have names in common, joined along the first axis."""
+    check(origin)
+    if joined.role in ("one", "zero"):
+        return _fresh(origin, "", joined).to(device)
+    own = replace(joined, shape=(joined.shape[0] // len(names), *joined.shape[1:]))
+    places = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    each = [_drawn(origin, name, own, device) for name in places]
+    if len(each) == len(names):
+        return torch.cat(each)
+    index = torch.tensor([places[name] for name in names])
+    return torch.stack(each).index_select(0, index.to(device, non_blocking=True)).flatten(0, 1)

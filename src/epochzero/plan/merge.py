@@ -2,12 +2,12 @@
 
 The maps of P networks lie side by side along the first axis of a sample, [B, P*C, H, W]. Nodes of equal op and equal
 input shapes become one node: P convolutions are one with P times the groups, P batch norms are one over all channels. A
-`Gather` brings the channels together that a node needs, unless they lie together already.
+`GatherSum` brings the maps together that a node needs, unless they lie together already.
 
 Networks with the same skeleton are merged block by block, so that a cell that comes five times is merged once; others
-are merged node by node. Within a block, a node is ready when its inputs are there. Convolutions wait until nothing
-else is ready, so that as many as can be are one call. Activations and skips run on a whole node's output: nothing is
-gathered for them. A cut edge is one map of zeros for all, and sums leave it out.
+are merged node by node. Within a block, a node is ready when its inputs are there. Sums wait until nothing else is
+ready, and convolutions until sums alone are, so that as many as can be are one call. Activations and skips run on a
+whole node's output: nothing is gathered for them. A cut edge is one map of zeros for all, and sums leave it out.
 """
 
 from __future__ import annotations
@@ -17,26 +17,28 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.lockstep import Apart, Gather
+from epochzero.plan.ops.lockstep import Apart, Gather, GatherSum
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
 from epochzero.plan.plan import Builder, Inlined, Node, Plan
 from epochzero.types import Shape
 
+Numbers = NDArray[np.int64]
 
-class Member(NamedTuple):
-    """A layer of a network, at its place in a merged node."""
 
-    network: int
-    order: tuple[int, ...]
+class Members(NamedTuple):
+    """The layers that a merged node runs, one entry each."""
+
+    networks: Numbers
+    orders: Numbers
     """sorts the layers of a network as the network has them"""
-    name: str
-    slot: int
+    slots: Numbers
     """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
-    weight: str | None
-    """the name of its weight, for conv and linear layers"""
-    shape: Shape = ()
-    """of that weight"""
+    weight_shape: Shape
+    """of the weight of each, for conv and linear layers"""
 
 
 Packs = dict[str, tuple[tuple[int, str], ...]]
@@ -49,15 +51,15 @@ class Merged:
 
     plan: Plan
     packs: Packs
-    find_members: Callable[[], dict[str, tuple[Member, ...]]]
+    find_members: Callable[[], dict[str, Members]]
     maps: dict[str, int]
     """for each node of the plan, how many networks' maps its output holds"""
     blocks: tuple[str, ...] | None
     """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
 
     @cached_property
-    def members(self) -> dict[str, tuple[Member, ...]]:
-        """For each node of the plan, whose layers it runs; found when layers are first watched."""
+    def members(self) -> dict[str, Members]:
+        """For each node of the plan that is a layer, whose it is; found when layers are first watched."""
         return self.find_members()
 
 
@@ -76,7 +78,7 @@ def merge(plans: Sequence[Plan]) -> Merged:
     net = Builder()
     packs: Packs = {}
     maps: dict[str, int] = {}
-    inlined: list[tuple[int, str, str, Merged]] = []
+    inlined: list[tuple[int, str, Merged]] = []
     place: list[int] = []
     for at, pieces in enumerate(zip(*(plan.pieces for plan in plans), strict=True)):
         sources = outlines[0][at].sources
@@ -92,12 +94,12 @@ def merge(plans: Sequence[Plan]) -> Merged:
         for param, parts in block.packs.items():
             packs[f"{name}.{param}"] = tuple([(network, inside + part) for network, part in parts])
         maps |= {f"{name}.{node}": count for node, count in block.maps.items()}
-        inlined.append((at, name, inside, block))
+        inlined.append((at, name, block))
 
-    def members() -> dict[str, tuple[Member, ...]]:
+    def members() -> dict[str, Members]:
         return {
-            f"{name}.{node}": tuple([_within(member, at, inside) for member in found])
-            for at, name, inside, block in inlined
+            f"{name}.{node}": found._replace(orders=found.orders + at * LONGEST)
+            for at, name, block in inlined
             for node, found in block.members.items()
         }
 
@@ -139,11 +141,6 @@ def _block(piece: Node | Inlined, given: tuple[Shape, ...]) -> Plan:
     return Plan((*inputs, piece._replace(inputs=tuple(range(len(given))))), 0, {})
 
 
-def _within(member: Member, at: int, inside: str) -> Member:
-    network, order, name, slot, weight, shape = member
-    return Member(network, (at, *order), inside + name, slot, None if weight is None else inside + weight, shape)
-
-
 class _Place(NamedTuple):
     """Where a value is: a node of the merged plan, and which of the maps in it."""
 
@@ -159,10 +156,10 @@ class _Step(NamedTuple):
     node: Node
     shapes: tuple[Shape, ...]
     """of its inputs"""
-    heavy: bool
-    """whether it waits until nothing else is ready"""
-    weight: str | None
+    turn: int
+    """nodes of a later turn wait until none of an earlier one is ready"""
     weight_shape: Shape
+    """for conv and linear layers"""
     users: tuple[int, ...]
     """the nodes that read it"""
 
@@ -181,11 +178,24 @@ def _steps(plan: Plan) -> tuple[_Step, ...]:
     found = []
     for i, node in enumerate(plan.nodes):
         shapes = tuple([plan.nodes[source].shape for source in node.inputs])
-        heavy = node.op.kind in ("conv", "linear")
-        weight_shape = next(iter(node.op.params(*shapes).values())).shape if heavy else ()
-        weight = node.params[0] if heavy else None
-        found.append(_Step(i, node, shapes, heavy, weight, weight_shape, tuple(users[i])))
+        turn = _turn(node.op)
+        weight_shape = next(iter(node.op.params(*shapes).values())).shape if turn == HEAVY else ()
+        found.append(_Step(i, node, shapes, turn, weight_shape, tuple(users[i])))
     return tuple(found)
+
+
+LONGEST = 1 << 32
+"""no block has as many nodes"""
+HEAVY = 2
+
+
+def _turn(op: Op) -> int:
+    """What costs nothing first; sums when nothing else is ready, so that few of them bring most maps together."""
+    if isinstance(op, (Zero, Identity)) or op.kind == "activation":
+        return 0
+    if isinstance(op, (Add, Concat, Narrow)):
+        return 3
+    return HEAVY if op.kind in ("conv", "linear") else 1
 
 
 @lru_cache(maxsize=256)
@@ -203,7 +213,8 @@ class _Merging:
         self.ready: list[_Waiting] = []
         self.net = Builder()
         self.packs: Packs = {}
-        self.members: dict[str, list[Member]] = {}
+        self.members: dict[int, list[tuple[int, int, int]]] = {}
+        self.weight_shapes: dict[int, Shape] = {}
         self.places: list[dict[int, _Place]] = [{} for _ in plans]
         self.maps: dict[int, tuple[int, Shape]] = {}
         """for each merged node, how many maps of which shape it holds"""
@@ -220,8 +231,9 @@ class _Merging:
             for network, plan in enumerate(self.plans):
                 self._found(_Waiting(network, self.steps[network][plan.inputs[k]]), index, network)
         while self.ready:
-            light = [one for one in self.ready if not one.step.heavy]
-            now, self.ready = (light, [one for one in self.ready if one.step.heavy]) if light else (self.ready, [])
+            turn = min(one.step.turn for one in self.ready)
+            now = [one for one in self.ready if one.step.turn == turn]
+            self.ready = [one for one in self.ready if one.step.turn != turn]
             for op, shapes, group in self._groups(now):
                 self._place(op, shapes, group)
         ends = [self.places[network][len(plan.nodes) - 1] for network, plan in enumerate(self.plans)]
@@ -231,8 +243,12 @@ class _Merging:
         maps = {f"n{index}": count for index, (count, _) in self.maps.items()}
         return Merged(self.net.plan(), self.packs, self._members, maps, None)
 
-    def _members(self) -> dict[str, tuple[Member, ...]]:
-        return {name: tuple(found) for name, found in self.members.items()}
+    def _members(self) -> dict[str, Members]:
+        found = {}
+        for index, members in self.members.items():
+            networks, orders, slots = np.array(members, np.int64).T
+            found[f"n{index}"] = Members(networks, orders, slots, self.weight_shapes[index])
+        return found
 
     def _groups(self, now: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
         """Nodes of equal op and input shapes, in the order of their first inputs.
@@ -275,19 +291,17 @@ class _Merging:
             self._place_joint(op, shapes, group, shape)
 
     def _place_sums(self, group: list[_Waiting], shape: Shape) -> None:
-        """Without the zeros in them."""
-        by_terms: dict[int, list[tuple[_Waiting, list[_Place]]]] = {}
+        """Without the zeros in them; a sum of one map is that map."""
+        sums: list[tuple[_Waiting, list[_Place]]] = []
         for one in group:
             given = self._inputs(one)
             terms = [place for place in given if place.node not in self.blank] or given[:1]
-            by_terms.setdefault(len(terms), []).append((one, terms))
-        for count, sums in by_terms.items():
-            if count == 1:
-                for one, terms in sums:
-                    self._found(one, *terms[0])
-                continue
-            inputs = [self._together([terms[k] for _, terms in sums]) for k in range(count)]
-            index = self._add(Add(), inputs, len(sums), shape)
+            if len(terms) == 1:
+                self._found(one, *terms[0])
+            else:
+                sums.append((one, terms))
+        if sums:
+            index = self._sums([terms for _, terms in sums], shape)
             for slot, (one, _) in enumerate(sums):
                 self._found(one, index, slot)
 
@@ -311,8 +325,8 @@ class _Merging:
         network, step = one
         self.places[network][step.at] = _Place(index, slot)
         if step.node.op.kind:
-            member = Member(network, (step.at,), step.node.name, slot, step.weight, step.weight_shape)
-            self.members.setdefault(f"n{index}", []).append(member)
+            self.members.setdefault(index, []).append((network, step.at, slot))
+            self.weight_shapes[index] = step.weight_shape
         missing, steps = self.missing[network], self.steps[network]
         for user in step.users:
             missing[user] -= 1
@@ -335,7 +349,18 @@ class _Merging:
         node = places[0].node
         if len(places) == self.maps[node][0] and all(place == (node, slot) for slot, place in enumerate(places)):
             return node
-        return self._gather([[place] for place in places], self.maps[node][1])
+        return self._sums([[place] for place in places], self.maps[node][1])
+
+    def _sums(self, maps: list[list[_Place]], shape: Shape) -> int:
+        """A node with these maps, each the sum of some."""
+        sources = sorted({place.node for places in maps for place in places})
+        which = {node: k for k, node in enumerate(sources)}
+        terms = tuple([tuple([(which[node], slot) for node, slot in places]) for places in maps])
+        key = (tuple(sources), terms)
+        if key not in self.made:
+            op = GatherSum.of(terms, [self.maps[node][0] for node in sources])
+            self.made[key] = self._add(op, sources, len(maps), shape)
+        return self.made[key]
 
     def _gather(self, maps: list[list[_Place]], shape: Shape) -> int:
         """A node with these maps, each joined from places and cut to its channels."""

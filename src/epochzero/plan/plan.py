@@ -6,6 +6,7 @@ counts, drawings and printed code are read off it, and the engine runs it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -42,9 +43,15 @@ class Facts(NamedTuple):
     macs: int
 
 
-@lru_cache(maxsize=65536)
 def _facts(op: Op, inputs: tuple[Shape, ...]) -> Facts:
+    return _ask(op, inputs) if op.unique else _remembered(op, inputs)
+
+
+def _ask(op: Op, inputs: tuple[Shape, ...]) -> Facts:
     return Facts(op.shape(*inputs), op.params(*inputs), op.macs(*inputs))
+
+
+_remembered = lru_cache(maxsize=65536)(_ask)
 
 
 class Inlined(NamedTuple):
@@ -183,6 +190,17 @@ class Plan:
         """The weights of convolutions and linear layers, each once, in the order of the network."""
         named = (node.params[0] for node in self.trunk.nodes if node.op.kind in ("conv", "linear"))
         return tuple(dict.fromkeys(named))
+
+    @cached_property
+    def activations(self) -> int:
+        """How many numbers the nodes give for one sample."""
+        return sum(p.block.activations if isinstance(p, Inlined) else math.prod(p.shape) for p in self.pieces)
+
+    @cached_property
+    def has_layers(self) -> bool:
+        """Whether there is a convolution or a linear layer."""
+        blocks = (piece.block.has_layers if isinstance(piece, Inlined) else False for piece in self.pieces)
+        return any(blocks) or any(isinstance(p, Node) and p.op.kind in ("conv", "linear") for p in self.pieces)
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:

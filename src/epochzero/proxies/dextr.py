@@ -46,13 +46,13 @@ decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Layer, Need, Pass, Trace, need, proxy
+from epochzero.engine import Handle, Layer, Need, Pass, Trace, each_layer, need, of_network, proxy
+from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
 from epochzero.plan import generator
 
@@ -68,31 +68,34 @@ def gram(output: Tensor) -> Tensor | None:
     return x @ x.mT if x.shape[0] <= x.shape[1] else x.mT @ x  # [n, n]
 
 
-def inverse_conditions(grams: Sequence[Tensor | None]) -> Tensor:
-    """sigma_min / sigma_max of each layer; 0 for a layer of zeros."""
-    by_size: defaultdict[int, list[Tensor]] = defaultdict(list)
-    for g in grams:
-        if g is not None:
-            by_size[len(g)].append(g)
-    if not by_size:
-        raise DegenerateError("no layer has an output with channels and positions")
-    return torch.cat([evenness(torch.linalg.eigvalsh(torch.stack(equal))) for equal in by_size.values()])  # [L]
+def evenness(gram: Tensor) -> Tensor:
+    """sigma_min / sigma_max from the squares of singular values; 0 for a layer of zeros."""
+    low, high = extreme_eigenvalues(gram)
+    return torch.where(high == 0, 0, low.clamp(min=0) / high).sqrt()
 
 
-def evenness(eigenvalues: Tensor) -> Tensor:
-    """sigma_min / sigma_max from squared singular values [..., n] in ascending order."""
-    low, high = eigenvalues[..., 0].clamp(min=0), eigenvalues[..., -1]
+def evenness_of(eigenvalues: Tensor) -> Tensor:
+    """The same from the squares themselves, in ascending order."""
+    low, high = eigenvalues[0].clamp(min=0), eigenvalues[-1]
     return torch.where(high == 0, 0, low / high).sqrt()
 
 
 def independence(trace: Trace) -> Tensor:
-    return inverse_conditions(trace.layers).sum().log1p()
+    ratios = each_layer(evenness, [trace], "layers")  # [L]
+    if not len(ratios):
+        raise DegenerateError("no layer has an output with channels and positions")
+    return ratios.sum().log1p()
 
 
 def bending(trace: Trace) -> Tensor:
-    if trace.velocity.shape[1] == 1:
+    v, a = of_network(pair, trace, "velocity", "acceleration")
+    if v.shape[1] == 1:
         raise DegenerateError("the network has one output, and a curve on a line does not bend")
-    return extrinsic_curvature(trace.velocity, trace.acceleration).mean().log1p()
+    return extrinsic_curvature(v, a).mean().log1p()
+
+
+def pair(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    return one.double(), other.double()
 
 
 def extrinsic_curvature(v: Tensor, a: Tensor) -> Tensor:
@@ -182,7 +185,7 @@ def dextr_opt(sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, 
     layers = [layer for layer in sample.layers if layer is not None]
     grams, weights = some_channels([gram for gram, _ in layers], channels, sample.seed)
     ratios = [  # fewer positions than channels: the eigenvalues beyond the positions are zero, and no singular values
-        evenness(torch.linalg.eigvalsh(gram)[-positions:]) for gram, (_, positions) in zip(grams, layers, strict=True)
+        evenness_of(torch.linalg.eigvalsh(g)[-positions:]) for g, (_, positions) in zip(grams, layers, strict=True)
     ]
     return harmonic((weights * torch.stack(ratios)).sum().log1p(), bending(circle))
 

@@ -22,8 +22,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, check_samples, need, proxy
-from epochzero.errors import DegenerateError, UserError
+from epochzero.engine import Need, Pass, Trace, check_samples, need, of_network, proxy
+from epochzero.errors import UserError
+from epochzero.proxies.jacov import check_responses, correlation
 
 K = 1e-5
 
@@ -36,17 +37,13 @@ def needs(classes: int) -> Sequence[Need]:
 
 @proxy(needs=needs, higher_is_better=True)
 def epe_nas(trace: Trace, *, classes: int = 0) -> Tensor:
-    rows = trace.input_gradients.flatten(1).double()  # [B, N]
-    check_samples(len(rows))
-    rows = rows - rows.mean(1, keepdim=True)
-    length = rows.norm(dim=1, keepdim=True)  # [B, 1]
-    flat = (length == 0).nonzero()
-    if len(flat):
-        raise DegenerateError(f"the response to input {flat[0, 0]} is the same everywhere: it has no correlation")
-    correlated = (rows / length) @ (rows / length).mT  # [B, B]
+    _, length, correlated = of_network(correlation, trace, "input_gradients")
+    check_samples(len(correlated))
+    check_responses(torch.ones(1), length)
+    labels = trace.labels.to(correlated.device)
     sums, sizes = [], []
-    for label in torch.unique(trace.labels):
-        same = trace.labels == label
+    for label in torch.unique(labels):
+        same = labels == label
         sums.append((correlated[same][:, same].abs() + K).log().sum())
         sizes.append(int(same.sum()))
     s = torch.stack(sums)  # [classes seen]

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Layer, Pass, Trace, need, proxy
+from epochzero.engine import Layer, Pass, Trace, each_layer, need, proxy
 from epochzero.errors import DegenerateError
 
 
@@ -35,7 +34,7 @@ def information(layer: Layer, gradient: Tensor) -> Tensor:
 
 @proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True)
 def fisher(trace: Trace) -> Tensor:
-    felt = [layer for layer in trace.layer_gradients if layer is not None]
-    if not felt:
+    felt = each_layer(Tensor.clone, [trace], "layer_gradients")  # [L]
+    if not len(felt):
         raise DegenerateError("the loss does not depend on any conv or linear layer")
-    return torch.stack(felt).sum()  # [L] -> []
+    return felt.sum()

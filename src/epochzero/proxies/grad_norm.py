@@ -13,12 +13,15 @@ Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICL
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
 
 
 @proxy(needs=[need(Pass(), "gradients")], higher_is_better=True)
 def grad_norm(trace: Trace) -> Tensor:
-    return torch.stack(torch._foreach_norm(trace.gradients)).sum()  # [L] -> []
+    return each_layer(norm, [trace], "gradients").sum()  # [L] -> []
+
+
+def norm(numbers: Tensor) -> Tensor:
+    return numbers.flatten().norm()

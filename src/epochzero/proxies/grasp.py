@@ -12,13 +12,12 @@ arXiv:2002.07376. The sign is that of Abdelfattah et al., arXiv:2101.08134.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
+from epochzero.proxies.plain import inner
 
 
 @proxy(needs=[need(Pass(), "weights", "hessian_gradients")], higher_is_better=True)
 def grasp(trace: Trace) -> Tensor:
-    layers = [-(w * hg).sum() for w, hg in zip(trace.weights, trace.hessian_gradients, strict=True)]
-    return torch.stack(layers).sum()  # [L] -> []
+    return -each_layer(inner, [trace], "weights", "hessian_gradients").sum()  # [L] -> []

@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, check_samples, need, proxy
+from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy
 from epochzero.errors import DegenerateError
 
 K = 1e-5
@@ -25,15 +25,33 @@ K = 1e-5
 
 @proxy(needs=[need(Pass(), "input_gradients")], higher_is_better=True)
 def jacov(trace: Trace) -> Tensor:
-    rows = trace.input_gradients.flatten(1).double()  # [B, N]
-    check_samples(len(rows))
-    if not rows.any():
+    *sizes, found = of_network(spread, trace, "input_gradients")
+    check_samples(len(sizes[0]))
+    check_responses(*sizes)
+    return found  # type: ignore[no-any-return]
+
+
+def spread(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The score, from the trace and the determinant that the eigenvalues would give, with what `correlation` says."""
+    largest, length, correlated = correlation(responses)
+    shifted = correlated + K * torch.eye(len(correlated), dtype=correlated.dtype, device=correlated.device)
+    root, _ = torch.linalg.cholesky_ex(shifted)
+    return largest, length, -(2 * root.diagonal().log().sum() + torch.cholesky_inverse(root).trace())
+
+
+def correlation(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """How large each sample's response is, whole and around its mean [B], and how they correlate [B, B]."""
+    rows = responses.flatten(1).double()  # [B, N]
+    centred = rows - rows.mean(1, keepdim=True)
+    length = centred.norm(dim=1)  # [B]
+    unit = centred / length[:, None]
+    return rows.abs().amax(1), length, unit @ unit.mT
+
+
+def check_responses(largest: Tensor, length: Tensor) -> None:
+    """Refuse responses that have no correlation."""
+    if not largest.any():
         raise DegenerateError("the output does not depend on the input")
-    rows = rows - rows.mean(1, keepdim=True)
-    length = rows.norm(dim=1, keepdim=True)  # [B, 1]
     flat = (length == 0).nonzero()
     if len(flat):
         raise DegenerateError(f"the response to input {flat[0, 0]} is the same everywhere: it has no correlation")
-    rows = rows / length
-    eigenvalues: Tensor = torch.linalg.eigvalsh(rows @ rows.mT) + K  # [B]
-    return -(eigenvalues.log() + 1 / eigenvalues).sum()

@@ -10,12 +10,12 @@ Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICL
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
+from epochzero.proxies.grad_norm import norm
 
 
 @proxy(needs=[need(Pass(), "weights")], higher_is_better=True)
 def l2_norm(trace: Trace) -> Tensor:
-    return torch.stack(torch._foreach_norm(trace.weights)).sum()  # [L] -> []
+    return each_layer(norm, [trace], "weights").sum()  # [L] -> []

@@ -13,19 +13,14 @@ Chen, Gong, Wang. Neural architecture search on ImageNet in four GPU hours. ICLR
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, check_samples, need, proxy
-from epochzero.errors import DegenerateError
-from epochzero.proxies.naswot import agreement
+from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.proxies.naswot import agreed, agreement
 
 
 @proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True)
 def linear_regions(trace: Trace) -> Tensor:
-    if not trace.relus:
-        raise DegenerateError("the network has no ReLU")
-    agree = torch.stack(trace.relus).sum(0)  # [B, B]
-    check_samples(len(agree))
+    agree = agreed(trace)  # [B, B]
     same = agree == agree.diagonal()[:, None]  # a sample agrees with itself on every ReLU
     return (1 / same.double().sum(1)).sum()

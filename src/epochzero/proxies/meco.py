@@ -23,13 +23,13 @@ NeurIPS 2023.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
+from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
 from epochzero.proxies.dextr import some_channels
 
@@ -45,23 +45,16 @@ def correlation(output: Tensor) -> Tensor | None:
     return x @ x.mT  # [C, C]
 
 
-def least_eigenvalues(matrices: Sequence[Tensor | None]) -> Tensor:
-    """The smallest eigenvalue of each layer's matrix, in the layers' order."""
-    by_size: defaultdict[int, list[int]] = defaultdict(list)
-    found = [matrix for matrix in matrices if matrix is not None]
-    for i, matrix in enumerate(found):
-        by_size[len(matrix)].append(i)
-    if not found:
-        raise DegenerateError("no layer has an output with channels and positions")
-    least = found[0].new_empty(len(found))  # [L]
-    for places in by_size.values():
-        least[places] = torch.linalg.eigvalsh(torch.stack([found[i] for i in places]))[:, 0]
-    return least
+def least_eigenvalue(matrix: Tensor) -> Tensor:
+    return extreme_eigenvalues(matrix)[0]
 
 
 @proxy(needs=[need(Pass(only=(0, 1)), layers=correlation)], higher_is_better=True)
 def meco(trace: Trace) -> Tensor:
-    return least_eigenvalues(trace.layers).sum()
+    least = each_layer(least_eigenvalue, [trace], "layers")  # [L]
+    if not len(least):
+        raise DegenerateError("no layer has an output with channels and positions")
+    return least.sum()
 
 
 def needs_opt(channels: int) -> Sequence[Need]:
@@ -75,4 +68,4 @@ def meco_opt(trace: Trace, *, channels: int = 8) -> Tensor:
     """MeCo on a fixed number of random channels of each layer."""
     layers = [layer for layer in trace.layers if layer is not None]
     matrices, weights = some_channels(layers, channels, trace.seed)
-    return (weights * least_eigenvalues(matrices)).sum()
+    return (weights * torch.stack([least_eigenvalue(matrix) for matrix in matrices])).sum()

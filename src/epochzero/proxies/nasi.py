@@ -23,15 +23,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, of_network, proxy
 from epochzero.errors import DegenerateError
+from epochzero.proxies.grad_norm import norm
 
 
 def squared_norm(trace: Trace) -> Tensor:
     """Of the batch's gradient, over everything trainable."""
-    if not trace.parameter_gradients:
+    norms = each_layer(norm, [trace], "parameter_gradients")
+    if not len(norms):
         raise DegenerateError("the network has nothing to train")
-    return torch.stack(torch._foreach_norm(trace.parameter_gradients)).double().square().sum()
+    return norms.double().square().sum()
 
 
 @proxy(needs=[need(Pass(), "parameter_gradients")], higher_is_better=True)
@@ -43,4 +45,5 @@ def nasi_trace(trace: Trace) -> Tensor:
 @proxy(needs=[need(Pass(), "kernel_loss")], higher_is_better=True)
 def nasi_trace_sum(trace: Trace) -> Tensor:
     """Trace norm of the tangent kernel, approximated from each sample's loss gradient."""
-    return trace.kernel_loss.trace()
+    found: Tensor = of_network(torch.trace, trace, "kernel_loss")
+    return found

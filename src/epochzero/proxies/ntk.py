@@ -33,7 +33,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, check_samples, need, proxy
+from epochzero.engine import Need, Pass, Trace, check_samples, need, of_network, proxy
 from epochzero.errors import DegenerateError, UserError
 
 ROWS = ("label", "sum", "outputs")
@@ -46,7 +46,7 @@ def kernel_of(of: str, norm: str) -> Sequence[Need]:
 
 
 def kernel(trace: Trace, of: str) -> Tensor:
-    found: Tensor = getattr(trace, f"kernel_{of}")
+    found: Tensor = of_network(torch.clone, trace, f"kernel_{of}")
     return found
 
 

@@ -15,13 +15,15 @@ proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
 
 
 @proxy(needs=[need(Pass(), "weights", "gradients")], higher_is_better=False)
 def plain(trace: Trace) -> Tensor:
-    layers = [(w * g).sum() for w, g in zip(trace.weights, trace.gradients, strict=True)]
-    return torch.stack(layers).sum()  # [L] -> []
+    return each_layer(inner, [trace], "weights", "gradients").sum()  # [L] -> []
+
+
+def inner(one: Tensor, other: Tensor) -> Tensor:
+    return (one * other).sum()

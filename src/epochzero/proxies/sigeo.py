@@ -31,8 +31,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, of_network, proxy
 from epochzero.errors import DegenerateError, UserError
+from epochzero.proxies.plain import inner
 from epochzero.proxies.zico import inverse_variation
 
 PRESETS = {"zero_shot": "1/1/0", "warm_vision": "1/50/1", "warm_recommender": "1/1/1"}
@@ -59,10 +60,10 @@ def on_each_batch(batches: int, weights: str, form: str) -> Sequence[Need]:
 
 def along(trace: Trace) -> Tensor:
     """The inner product of everything trainable with its gradient."""
-    pairs = list(zip(trace.parameters, trace.parameter_gradients, strict=True))
-    if not pairs:
+    products = each_layer(inner, [trace], "parameters", "parameter_gradients")
+    if not len(products):
         raise DegenerateError("the network has nothing to train")
-    return torch.stack([(w * g).sum() for w, g in pairs]).double().sum()
+    return products.double().sum()
 
 
 def fisher_rao(traces: Sequence[Trace]) -> Tensor:
@@ -73,9 +74,9 @@ def fisher_rao(traces: Sequence[Trace]) -> Tensor:
 @proxy(needs=on_each_batch, higher_is_better=True)
 def sigeo(*traces: Trace, batches: int = 4, weights: str = "zero_shot", form: str = "module") -> Tensor:
     one, two, three = lambdas(weights)
-    ratios = inverse_variation([trace.gradients for trace in traces])  # [L]
+    ratios = inverse_variation(traces)  # [L]
     steady = ratios.sum().log() if form == "neuron" else torch.where(ratios == 0, 0, ratios.log()).sum()
-    score = one * steady.double() - three * traces[-1].loss
+    score = one * steady.double() - three * of_network(torch.clone, traces[-1], "loss")
     if two:
         bent = fisher_rao(traces)
         if bent == 0:

@@ -13,12 +13,16 @@ arXiv:1810.02340
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
 
 
 @proxy(needs=[need(Pass(), "weights", "gradients")], higher_is_better=True)
 def snip(trace: Trace) -> Tensor:
-    return torch.stack(torch._foreach_norm(torch._foreach_mul(trace.weights, trace.gradients), 1)).sum()
+    return each_layer(felt, [trace], "weights", "gradients").sum()  # [L] -> []
+
+
+def felt(weight: Tensor, gradient: Tensor) -> Tensor:
+    """What the layer's connections are worth, each without its sign."""
+    return (weight * gradient).abs().sum()

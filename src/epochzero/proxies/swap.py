@@ -29,25 +29,39 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, need, of_network, proxy
 from epochzero.errors import DegenerateError, UserError
+
+FEW = 16
+"""up to so many samples, all patterns that there could be are listed; with more, those that occur"""
 
 
 def patterns(before: Tensor) -> Tensor | None:
-    """The distinct patterns of one layer, each packed into a whole number; nothing for a vector."""
+    """Which patterns of so many bits one layer shows: 1 or 0 for each, or a list of them; nothing for a vector."""
     if before.dim() < 4:
         return None
     on = (before > 0).flatten(1).long()  # [B, A]
     place = 2 ** torch.arange(len(on), device=on.device)  # [B]
-    packed: Tensor = torch.unique((on * place[:, None]).sum(0))  # [patterns]
-    return packed
+    shown = (on * place[:, None]).sum(0)  # [A]
+    if len(on) > FEW:
+        return torch.unique(shown)  # type: ignore[no-any-return]
+    ones = torch.ones(shown.shape, device=on.device)
+    return torch.zeros(2 ** len(on), device=on.device).scatter(0, shown, ones)
 
 
-def distinct(trace: Trace) -> Tensor:
-    found = [layer for layer in trace.relus if layer is not None]
-    if not found:
+def how_many(shown: Tensor) -> Tensor:
+    return (shown > 0).sum().float()
+
+
+def distinct(trace: Trace, samples: int) -> Tensor:
+    if samples <= FEW:
+        found = of_network(how_many, trace, "relus")
+    else:
+        lists = [layer for layer in trace.relus if layer is not None]
+        found = torch.tensor(float(len(torch.unique(torch.cat(lists))))) if lists else None
+    if found is None:
         raise DegenerateError("the network has no ReLU on feature maps")
-    return torch.tensor(float(len(torch.unique(torch.cat(found)))))
+    return found  # type: ignore[no-any-return]
 
 
 def needs(repeats: int, samples: int) -> Sequence[Need]:
@@ -64,11 +78,11 @@ def needs_reg(repeats: int, samples: int, mu: float, sigma: float) -> Sequence[N
 
 @proxy(needs=needs, higher_is_better=True)
 def swap(*traces: Trace, repeats: int = 32, samples: int = 16) -> Tensor:
-    return torch.stack([distinct(trace) for trace in traces]).mean()
+    return torch.stack([distinct(trace, samples) for trace in traces]).mean()
 
 
 @proxy(needs=needs_reg, higher_is_better=True)
 def swap_reg(*traces: Trace, repeats: int = 32, samples: int = 16, mu: float = 1500.0, sigma: float = 1.0e6) -> Tensor:
     """SWAP, made smaller the further the network is from the wanted size."""
     size = torch.tensor(traces[0].params / 1e3, dtype=torch.float64)
-    return torch.stack([distinct(trace) for trace in traces]).mean() * torch.exp(-((size - mu) ** 2) / sigma)
+    return torch.stack([distinct(trace, samples) for trace in traces]).mean() * torch.exp(-((size - mu) ** 2) / sigma)

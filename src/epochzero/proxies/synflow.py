@@ -20,19 +20,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, of_network, proxy
 from epochzero.errors import DegenerateError
+from epochzero.proxies.snip import felt
 
 POSITIVE = Pass(inputs="ones", weights="absolute", norm="off", dtype="float64")
 
 
 @proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
 def synflow(trace: Trace) -> Tensor:
-    flow = trace.logits.sum()  # []
+    flow = of_network(torch.sum, trace, "logits")  # []
     if not torch.isfinite(flow):
         raise DegenerateError("the flow exceeds what double precision holds (1e308)")
-    shares = torch._foreach_mul(trace.weights, trace.log_gradients)  # each [*W]
-    share = torch.stack(torch._foreach_norm(shares, 1)).sum()  # []
+    share = each_layer(felt, [trace], "weights", "log_gradients").sum()  # [L] -> []
     if flow <= 0 or share <= 0:
         raise DegenerateError("no signal flows from the input to the output")
     return flow.log() + share.log()

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
 from epochzero.errors import DegenerateError, UserError
 
 
@@ -34,18 +34,20 @@ def on_each_batch(batches: int) -> Sequence[Need]:
 
 @proxy(needs=on_each_batch, higher_is_better=True)
 def zico(*traces: Trace, batches: int = 2) -> Tensor:
-    ratios = inverse_variation([trace.gradients for trace in traces])  # [L]
+    ratios = inverse_variation(traces)  # [L]
     return torch.where(ratios == 0, 0, ratios.log()).sum()
 
 
-def inverse_variation(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
-    """sum_w E|g_w| / std(g_w) for each layer, from the layers' gradients on each batch."""
-    layers = []
-    for on_batches in zip(*gradients, strict=True):
-        g = torch.stack([gradient.flatten() for gradient in on_batches])  # [k, W]
-        mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
-        layers.append(torch.where(std == 0, 0, mean / std).sum())
-    ratios = torch.stack(layers)  # [L]
+def steadiness(*gradients: Tensor) -> Tensor:
+    """sum_w E|g_w| / std(g_w), from a layer's gradient on each batch."""
+    g = torch.stack(gradients).flatten(1)  # [k, W]
+    mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
+    return torch.where(std == 0, 0, mean / std).sum()
+
+
+def inverse_variation(traces: Sequence[Trace]) -> Tensor:
+    """The steadiness of each layer's gradient."""
+    ratios = each_layer(steadiness, traces, "gradients")  # [L]
     if not ratios.any():
         raise DegenerateError("no weight's gradient varies between the batches")
     return ratios

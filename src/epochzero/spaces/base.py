@@ -52,8 +52,9 @@ class GivesPlans(Protocol):
 class Space(Architectures, GivesPlans, Protocol):
     """A space whose networks are plans."""
 
-    cell_block: str
-    """the block of the plan to draw when people ask for the cell; empty for the whole network"""
+    @property
+    def cell_block(self) -> str | tuple[str, ...]:
+        """The block of the plan to draw when people ask for the cell, or several; empty for the whole network."""
 
 
 class ModuleSpace(Architectures, Protocol):

@@ -1,8 +1,9 @@
 """A space cut down to the architectures that fit a budget, checked before anything is built.
 
 Samples follow the space's own `sample`, given that they fit (so uniform over what fits, where that is uniform).
-Where enough of its samples fit, the others are rejected: that is exact. Where hardly any do, a walk of 1,000 steps
-starts at the space's smallest network and never leaves the budget. Its long-run distribution is the right one:
+Where enough of its samples fit, the others are rejected: that is exact. Where hardly any do, a space with `within`
+draws from those that fit, which is exact too. For any other, a walk of 1,000 steps starts at the space's smallest
+network and never leaves the budget. Its long-run distribution is the right one:
 
     a space with `redraw` makes the steps itself, and one that does not fit is not taken;
     else a neighbour b of a is drawn uniformly and, if it fits, taken with probability min(1, deg a / deg b), where
@@ -15,6 +16,7 @@ Hastings. Monte Carlo sampling methods using Markov chains and their application
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -54,6 +56,14 @@ class Redrawing(Protocol):
 
     def redraw(self, arch: Any, rng: Random) -> Any:
         """Part of the architecture drawn anew: a reversible step that keeps the distribution of `sample`."""
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A space that finds all that fits a tight budget."""
+
+    def within(self, budget: Budget, num_classes: int, input_shape: Shape) -> Callable[[Random], Any]:
+        """Draws as `sample` does, given that it fits; something does."""
 
 
 @runtime_checkable
@@ -98,26 +108,25 @@ class BudgetedSpace:
         self.everything: Iterable[Any] = space if isinstance(space, Iterable) else ()
         self.budget = budget
         self.limits = list(budget.limits())
-
-        def measured(arch: Any) -> Measured:
-            if size is not None:
-                return size(arch)
-            if isinstance(space, Sizing):
-                return space.size(arch, num_classes, input_shape)
-            if isinstance(space, GivesPlans):
-                return space.plan(arch, num_classes, input_shape)
-            raise UserError(f"The space '{space.name}' cannot say how large its networks are: search without a limit.")
-
+        self.num_classes, self.input_shape = num_classes, input_shape
+        self.fits: Callable[[Any], bool] = lambda arch: True
+        if not self.limits:
+            return
+        measured = size or self._counted()
         for cost, words, limit in self.limits:
             least = getattr(measured(space.least(cost) if isinstance(space, Extremes) else space.smallest()), cost)
             if least > limit:
                 raise UserError(f"No {space.name} network has at most {limit:,} {words}: the smallest has {least:,}.")
+        self.fits = lru_cache(maxsize=100_000)(lambda arch: budget.fits(measured(arch)))
 
-        @lru_cache(maxsize=100_000)
-        def fits(arch: Any) -> bool:
-            return not self.limits or budget.fits(measured(arch))
-
-        self.fits = fits
+    def _counted(self) -> Callable[[Any], Measured]:
+        """How the space itself says how large a network is."""
+        space, network = self.space, (self.num_classes, self.input_shape)
+        if isinstance(space, Sizing):
+            return lambda arch: space.size(arch, *network)
+        if isinstance(space, GivesPlans):
+            return lambda arch: space.plan(arch, *network)
+        raise UserError(f"The space '{space.name}' cannot say how large its networks are: search without a limit.")
 
     def __iter__(self) -> Iterator[Any]:
         """Every architecture that fits, where the space can be enumerated; nothing where it cannot."""
@@ -139,13 +148,20 @@ class BudgetedSpace:
             arch = self.space.sample(rng)
             if self.fits(arch):
                 return arch
-        return self.walk(rng)
+        return self.sample_few(rng)
+
+    @cached_property
+    def sample_few(self) -> Callable[[Random], Any]:
+        """How to sample where rejection is hopeless; UserError where nothing fits."""
+        if self.fits(self.start) and isinstance(self.space, Listing):
+            return self.space.within(self.budget, self.num_classes, self.input_shape)
+        return self.walk
 
     @cached_property
     def start(self) -> Any:
         """A small network that fits."""
         ends = [self.space.least(c) for c, _, _ in self.limits] if isinstance(self.space, Extremes) else []
-        for arch in (*ends, self.space.smallest(), *self.everything):
+        for arch in itertools.chain(ends, [self.space.smallest()], self.everything):
             if self.fits(arch):
                 return arch
         limits = " and ".join(f"{limit:,} {words}" for _, words, limit in self.limits)

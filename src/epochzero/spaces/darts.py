@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations
+from itertools import permutations, product
 from random import Random
 from typing import NamedTuple
 
@@ -38,7 +38,8 @@ from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool, MaxPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import spaces
 from epochzero.spaces import genotypes
-from epochzero.spaces.genotypes import SEARCHED, Cell, Edge, Genotype, canonical, in_order
+from epochzero.spaces.budget import Size
+from epochzero.spaces.genotypes import OPS, SEARCHED, Cell, Edge, Genotype, canonical, in_order
 from epochzero.types import Shape
 
 NODES = 4
@@ -57,7 +58,16 @@ class Darts:
     search_edges: bool = False
     """edges as during DARTS's search and in NASLib's graphs: norms without scale and shift, and one after each pool"""
 
-    cell_block = "cell0"
+    @property
+    def _reductions(self) -> tuple[int, int]:
+        """Which cells reduce; one where there are not two."""
+        return self.cells // 3, 2 * self.cells // 3
+
+    @property
+    def cell_block(self) -> tuple[str, ...]:
+        """A normal cell, the second where there are two since the first reads the stem twice, and a reduction cell."""
+        normal = [i for i in range(self.cells) if i not in self._reductions][:2]
+        return tuple(f"cell{i}" for i in (*normal[-1:], self._reductions[0]))
 
     @property
     def about(self) -> str:
@@ -95,6 +105,11 @@ class Darts:
     def sample(self, rng: Random) -> Genotype:
         """Uniform; the edges of each node come in the order of their sources."""
         return Genotype(_sampled(rng), ALL_NODES, _sampled(rng), ALL_NODES)
+
+    def redraw(self, arch: Genotype, rng: Random) -> Genotype:
+        """One node of one cell gets new edges, uniformly."""
+        field, node = rng.choice(("normal", "reduce")), rng.choice(ALL_NODES)
+        return _replaced(arch, Change(field, 2 * node - 4, _sampled_node(node, rng)))
 
     def mutate(self, arch: Genotype, rng: Random) -> Genotype:
         """One edge gets another operation or another source, uniform over the neighbours."""
@@ -137,15 +152,23 @@ class Darts:
         cells = (in_order(arch.normal), arch.normal_concat), (in_order(arch.reduce), arch.reduce_concat)
         width, tower, reduced = self.channels, None, self.imagenet
         for i in range(self.cells):
-            reduces = i in (self.cells // 3, 2 * self.cells // 3)
+            reduces = i in self._reductions
             width *= 2 if reduces else 1
             shapes = net.shape(before), net.shape(last)
             cell = _cell(*cells[reduces], width, reduces, reduced, self.search_edges, *shapes)
             before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
-            if auxiliary and i == 2 * self.cells // 3:
+            if auxiliary and i == self._reductions[-1]:
                 tower = net.inline(self._tower(num_classes, net.shape(last)), last, name="auxiliary")
         net.inline(_head(num_classes, net.shape(last)), last, name="head")
         return net.plan(tower)
+
+    def size(self, arch: Genotype, num_classes: int, input_shape: Shape) -> Size:
+        """What the plan has, without it: the network with all edges cut, and what each edge adds in all its cells."""
+        added = _edge_sizes(self, input_shape)
+        parts = [_frame_size(self, len(arch.normal_concat), len(arch.reduce_concat), num_classes, input_shape)]
+        for field, cell in (("normal", arch.normal), ("reduce", arch.reduce)):
+            parts += [added[field, op, min(source, 2)] for op, source in cell]
+        return Size(sum([part.params for part in parts]), sum([part.flops for part in parts]))
 
     def _tower(self, num_classes: int, shape: Shape) -> Plan:
         least = 7 if self.imagenet else 8
@@ -155,6 +178,28 @@ class Darts:
                 f"and gets {shape[1]}x{shape[2]}: give larger images, or none."
             )
         return _tower(num_classes, self.imagenet, shape)
+
+
+CUT = (("none", 0), ("none", 1))
+
+
+@lru_cache(maxsize=256)
+def _frame_size(space: Darts, normal: int, reduce: int, num_classes: int, shape: Shape) -> Size:
+    """A network without edges whose cells give out so many nodes."""
+    cells = [(CUT * nodes, tuple(range(2, nodes + 2))) for nodes in (normal, reduce)]
+    plan = space.plan(Genotype(*cells[0], *cells[1]), num_classes, shape)
+    return Size(plan.params, plan.flops)
+
+
+@lru_cache(maxsize=64)
+def _edge_sizes(space: Darts, shape: Shape) -> dict[tuple[str, str, int], Size]:
+    """What an edge adds in all normal or all reduction cells together, by its operation and source; 2 is any node."""
+    cut, frame = Genotype(CUT * 2, (2, 3), CUT * 2, (2, 3)), _frame_size(space, 2, 2, 1, shape)
+    found = {}
+    for field, op, source in product(("normal", "reduce"), OPS, (0, 1, 2)):
+        plan = space.plan(_changed(cut, Change(field, 2, ((op, source), CUT[1]))), 1, shape)
+        found[field, op, source] = Size(plan.params - frame.params, plan.flops - frame.flops)
+    return found
 
 
 class Change(NamedTuple):
@@ -168,8 +213,11 @@ class Change(NamedTuple):
 
 
 def _sampled(rng: Random) -> Cell:
-    sources = (source for node in ALL_NODES for source in sorted(rng.sample(range(node), 2)))
-    return tuple((rng.choice(SEARCHED), source) for source in sources)
+    return tuple([edge for node in ALL_NODES for edge in _sampled_node(node, rng)])
+
+
+def _sampled_node(node: int, rng: Random) -> Cell:
+    return tuple([(rng.choice(SEARCHED), source) for source in sorted(rng.sample(range(node), 2))])
 
 
 def _changes(arch: Genotype) -> list[Change]:
@@ -194,7 +242,10 @@ def _other_edges(node: int, *edges: Edge) -> tuple[Cell, ...]:
 
 
 def _changed(arch: Genotype, change: Change) -> Genotype:
-    arch = arch._replace(normal=in_order(arch.normal), reduce=in_order(arch.reduce))
+    return _replaced(arch._replace(normal=in_order(arch.normal), reduce=in_order(arch.reduce)), change)
+
+
+def _replaced(arch: Genotype, change: Change) -> Genotype:
     cell, at = getattr(arch, change.field), change.at
     return arch._replace(**{change.field: (*cell[:at], *change.edges, *cell[at + 2 :])})
 

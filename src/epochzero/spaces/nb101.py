@@ -13,8 +13,8 @@ Vertices on no path from input to output do nothing and are cut off: an architec
 1,293,208 such cells whose vertices stand in some order; 423,624 once cells that differ in that order alone are joined
 (`key`). Such twins are the same network, but for the few cases where the extra channel goes to another vertex.
 
-Being a neighbour is not mutual here, since a lost edge may take vertices with it. So the walk that samples under a
-budget which fewer than 3 of 1,000 cells meet (`epochzero.spaces.budget`) favours small cells.
+Being a neighbour is not mutual here, since a lost edge may take vertices with it, so that a walk from neighbour to
+neighbour would favour small cells. Where a budget leaves few cells, they are listed and drawn from (`within`).
 
 Ying, Klein, Real, Christiansen, Murphy, Hutter. NAS-Bench-101: towards reproducible neural architecture search.
 ICML 2019. arXiv:1902.09635
@@ -24,13 +24,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from typing import Literal, TypeVar
 
-from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
@@ -39,10 +38,14 @@ from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import GlobalAvgPool, MaxPool
 from epochzero.plan.ops.wiring import Add, Concat, Narrow
 from epochzero.registry import spaces
+from epochzero.spaces import nb101_size
+from epochzero.spaces.budget import Budget, Size
 from epochzero.spaces.nb101_cell import (
+    CELLS,
     EDGES,
     OFFICIAL,
     OPS,
+    STAGES,
     VERTICES,
     Cell,
     graph,
@@ -52,15 +55,13 @@ from epochzero.spaces.nb101_cell import (
     twins,
     usable,
     weights,
+    widths,
     written,
 )
+from epochzero.spaces.nb201 import check_image
 from epochzero.types import Shape
 
 T = TypeVar("T")
-
-STAGES = 3
-CELLS = 3
-"""in each stage"""
 
 NORM, RELU, SUM, JOIN = BatchNorm(momentum=0.003), ReLU(), Add(), Concat()
 POOL, HALVE = MaxPool(3, 1, padding=1), MaxPool(2, 2)
@@ -194,11 +195,7 @@ class NB101:
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
-        if len(input_shape) != 3 or input_shape[1] % 4 or input_shape[2] % 4:
-            shape = "x".join(map(str, input_shape))
-            raise UserError(
-                f"{self.name} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {shape}."
-            )
+        check_image(self.name, input_shape)
         net = Builder()
         x = net.inline(_conv(self.stem, 3, input_shape), net.input(input_shape), name="stem")
         for stage in range(STAGES):
@@ -210,6 +207,27 @@ class NB101:
         x = net.add(GlobalAvgPool(), x, name="pool")
         net.add(Linear(num_classes), x, name="linear")
         return net.plan()
+
+    def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
+        """The plan's parameters and multiply-accumulates, without the plan."""
+        check_image(self.name, input_shape)
+        return nb101_size.size(arch, self.stem, num_classes, input_shape)
+
+    def within(self, budget: Budget, num_classes: int, input_shape: Shape) -> Callable[[Random], Cell]:
+        """Draws as `sample` does, given that it fits: from a list of all that fit, each order of each cell once.
+
+        So it is uniform over the cells that fit; one of which some orders alone fit comes as much less often.
+        """
+        check_image(self.name, input_shape)
+        found = list(nb101_size.fitting(budget, self.stem, num_classes, input_shape))
+
+        def drawn(rng: Random) -> Cell:
+            while True:
+                cell = rng.choice(found)
+                if rng.random() * len(twins(cell)) < 1:
+                    return cell
+
+        return drawn
 
 
 def _md5(text: str) -> str:
@@ -236,31 +254,18 @@ def _conv(width: int, kernel: int, shape: Shape) -> Plan:
     return net.plan()
 
 
-def _widths(cell: Cell, width: int) -> dict[int, int]:
-    """Channels of each inner vertex, where the output has `width`."""
-    feeding = [vertex for vertex in cell.sources[-1] if vertex]
-    found = {}
-    for i, vertex in enumerate(feeding):
-        found[vertex] = width // len(feeding) + (i < width % len(feeding))
-    for vertex in range(len(cell.ops), 0, -1):
-        if vertex not in found:
-            inner = enumerate(cell.sources[:-1], start=1)
-            found[vertex] = max(found[w] for w, sources in inner if vertex in sources)
-    return found
-
-
 @lru_cache(maxsize=256)
 def _cell(cell: Cell, width: int, shape: Shape) -> Plan:
     net = Builder()
     values = [net.input(shape)]
-    widths = _widths(cell, width)
+    wide = widths(cell.sources, width)
     for vertex, (op, sources) in enumerate(zip(cell.ops, cell.sources[:-1], strict=True), start=1):
         terms = []
         for source in sources:
             if source == 0:
-                terms.append(net.inline(_conv(widths[vertex], 1, shape), values[0], name=f"project{vertex}"))
-            elif widths[source] > widths[vertex]:
-                terms.append(net.add(Narrow(widths[vertex]), values[source], name=f"cut{source}{vertex}"))
+                terms.append(net.inline(_conv(wide[vertex], 1, shape), values[0], name=f"project{vertex}"))
+            elif wide[source] > wide[vertex]:
+                terms.append(net.add(Narrow(wide[vertex]), values[source], name=f"cut{source}{vertex}"))
             else:
                 terms.append(values[source])
         x = terms[0] if len(terms) == 1 else net.add(SUM, *terms, name=f"sum{vertex}")
@@ -268,7 +273,7 @@ def _cell(cell: Cell, width: int, shape: Shape) -> Plan:
             values.append(net.add(POOL, x, name=f"vertex{vertex}"))
         else:
             kernel = 3 if op == "conv3x3" else 1
-            values.append(net.inline(_conv(widths[vertex], kernel, net.shape(x)), x, name=f"vertex{vertex}"))
+            values.append(net.inline(_conv(wide[vertex], kernel, net.shape(x)), x, name=f"vertex{vertex}"))
     joined = [values[source] for source in cell.sources[-1] if source]
     terms = joined if len(joined) < 2 else [net.add(JOIN, *joined, name="join")]
     if 0 in cell.sources[-1]:

@@ -19,6 +19,9 @@ OFFICIAL = {"conv3x3": "conv3x3-bn-relu", "conv1x1": "conv1x1-bn-relu", "maxpool
 NASLIB_OPS = ("input", "output", "maxpool3x3", "conv1x1", "conv3x3")
 VERTICES = 7
 EDGES = 9
+STAGES = 3
+CELLS = 3
+"""in each stage"""
 
 VERTEX = re.compile(r"([^:]*):([0-9]*)")
 TABLE_ROW = re.compile(r"([01;]+)\s+([\w\-,]+)")
@@ -155,6 +158,18 @@ def _orders(sources: Sources) -> tuple[tuple[tuple[int, ...], Sources], ...]:
         return tuple([tuple(sorted([place[u] for u in sources[v - 1]])) for v in (*order, last)])
 
     return tuple([(order, renamed(order)) for order in grown(())])
+
+
+def widths(sources: Sources, width: int) -> dict[int, int]:
+    """Channels of each inner vertex, where the output has `width`."""
+    feeding = [vertex for vertex in sources[-1] if vertex]
+    found = {}
+    for i, vertex in enumerate(feeding):
+        found[vertex] = width // len(feeding) + (i < width % len(feeding))
+    for vertex in range(len(sources) - 1, 0, -1):
+        if vertex not in found:
+            found[vertex] = max(found[w] for w, into in enumerate(sources[:-1], start=1) if vertex in into)
+    return found
 
 
 def graph(matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:

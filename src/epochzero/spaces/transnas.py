@@ -96,7 +96,7 @@ class TransNAS:
         else:
             if len(shape) != 3:
                 raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {_sides(shape)}.")
-            x = net.inline(backbone(modules, arch, shape), x, name="backbone")
+            x = _lay(net, x, modules, arch)
         net.inline(_head(classes, net.shape(x)), x, name="head")
         return net.plan()
 
@@ -116,7 +116,6 @@ class TransNAS:
 class TransNASMicro(TransNAS, Product[str]):
     """One cell of four nodes and six edges, repeated. An architecture is a cell of nb201 without pooling."""
 
-    cell_block = "backbone.layer1.cell0"
     choices = OPS[:4]
     """by their digits"""
     places = len(EDGES)
@@ -153,6 +152,11 @@ class TransNASMicro(TransNAS, Product[str]):
                 sums[to].append(edge)
         return _canonical(terms, sums[3])
 
+    @property
+    def cell_block(self) -> str:
+        """The first cell that keeps the size."""
+        return "backbone.cell1" if self.task == "jigsaw" else "cell1"
+
     def plan(self, arch: Cell, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
         """The whole network of a cell, by default with the classes and the input of the task."""
         return self._network(MICRO_MODULES, arch, num_classes, input_shape)
@@ -160,8 +164,6 @@ class TransNASMicro(TransNAS, Product[str]):
 
 class TransNASMacro(TransNAS):
     """Skeletons of four to six modules, which may halve the resolution and double the channels."""
-
-    cell_block = "backbone"
 
     def parse(self, text: str) -> Modules:
         """The architecture that a string such as `64-1234-basic` stands for."""
@@ -220,6 +222,11 @@ class TransNASMacro(TransNAS):
         """
         return (1, 1, 1, 4) if cost == "params" else (3, 3, 3, 4)
 
+    @property
+    def cell_block(self) -> str:
+        """All of it, of the jigsaw once."""
+        return "backbone" if self.task == "jigsaw" else ""
+
     def plan(self, arch: Modules, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
         """The whole network of a skeleton, by default with the classes and the input of the task."""
         return self._network(arch, None, num_classes, input_shape)
@@ -264,28 +271,25 @@ def _skeletons() -> tuple[Modules, ...]:
 def backbone(modules: Modules, arch: Cell | None, shape: Shape) -> Plan:
     """The network without a head: any skeleton, of a cell or, without one, of residual blocks."""
     net = Builder()
-    x = net.inline(_stem(shape), net.input(shape), name="stem")
-    for i, digit in enumerate(modules):
-        before = net.shape(x)
-        width = before[0] * (2 if digit in DOUBLES else 1)
-        x = net.inline(_module(arch, width, 2 if digit in HALVES else 1, before), x, name=f"layer{i}")
+    _lay(net, net.input(shape), modules, arch)
     return net.plan()
+
+
+def _lay(net: Builder, x: int, modules: Modules, arch: Cell | None) -> int:
+    """Stem and modules, one after the other; returns where they end."""
+    x = net.inline(_stem(net.shape(x)), x, name="stem")
+    for i, digit in enumerate(modules):
+        width = net.shape(x)[0] * (2 if digit in DOUBLES else 1)
+        for j in range(BLOCKS):
+            size = width, 2 if digit in HALVES and j == 0 else 1, net.shape(x)
+            x = net.inline(cell(arch, *size) if arch else _basic(*size), x, name=f"cell{BLOCKS * i + j}")
+    return x
 
 
 @lru_cache(maxsize=256)
 def _stem(shape: Shape) -> Plan:
     first, second = Conv(WIDTH // 2, 3, 2, padding=1), Conv(WIDTH, 3, 2, padding=1)
     return chain(shape, conv1=first, norm1=NORM, relu=RELU, conv2=second, norm2=NORM)
-
-
-@lru_cache(maxsize=1024)
-def _module(arch: Cell | None, width: int, stride: int, shape: Shape) -> Plan:
-    net = Builder()
-    x = net.input(shape)
-    for i in range(BLOCKS):
-        size = (width, 1 if i else stride, net.shape(x))
-        x = net.inline(cell(arch, *size) if arch else _basic(*size), x, name=f"cell{i}")
-    return net.plan()
 
 
 @lru_cache(maxsize=1024)

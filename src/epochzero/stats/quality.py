@@ -1,29 +1,38 @@
-"""How well a proxy orders networks: its rank correlation with the truth, and what became of the rest.
-
-A network without a score is no number (see `Score`), so it cannot simply be ranked. What is done with such
-networks is a named choice:
-
-    drop     leave them out of the correlation; they are counted, with their reasons
-    worst    rank them below every scored network, tied with each other
-"""
+"""How far a proxy can be trusted: every statistic of its scores against the truth, and what became of the rest."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import compress
+from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats.correlation import Correlation, Floats, kendall, spearman
-from epochzero.stats.paired import paired_difference
-from epochzero.types import Score
+from epochzero.stats.bootstrap import Estimate, Floats
+from epochzero.stats.correlation import kendall, spearman
+from epochzero.stats.paired import Ranking, paired_difference
+from epochzero.stats.partial import as_quantity, partial_spearman
+from epochzero.stats.pearson import pearson
+from epochzero.stats.sample import Truth
+from epochzero.stats.top import precision_at, regret_at
+from epochzero.stats.unscored import GivenScores, Mask, Unscored, as_rows, comparable, reasons, scored
+from epochzero.stats.within import kendall_within
 
-Unscored = Literal["drop", "worst"]
+Measure = Callable[..., Estimate]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One statistic with its interval, or why there is none."""
+
+    found: Estimate | None
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"why": self.why} if self.found is None else {**asdict(self.found), "spread": self.found.spread}
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class ProxyQuality:
     """Positive correlations mean that the proxy points the right way as declared."""
 
     n: int
-    """networks with a score"""
+    """networks with a score, in every repeat"""
     unscored: int
     unscored_why: dict[str, int]
     """how many networks have no score for each reason, the most frequent first"""
@@ -40,74 +49,119 @@ class ProxyQuality:
     kendall: float | None
     kendall_ci: tuple[float, float] | None
     why: str = ""
-    """why there is no correlation; empty where there is one"""
+    """why there is no rank correlation; empty where there is one"""
+    repeats: int = 1
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """every statistic by name: spearman, kendall, pearson, regret@10, spearman|params, kendall in flops bins, ..."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"figures": {name: figure.to_json() for name, figure in self.figures.items()}}
 
 
 def proxy_quality(
-    scores: Sequence[Score],
-    truth: Sequence[float] | Floats,
+    scores: GivenScores,
+    truth: Truth,
     higher_is_better: bool,
     *,
     unscored: Unscored = "drop",
+    params: Truth | None = None,
+    flops: Truth | None = None,
+    top: Sequence[int] = (),
+    bins: int = 10,
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> ProxyQuality:
-    """Spearman's rho and Kendall's tau-b of scores with the truth, of which more is always better."""
-    if unscored not in ("drop", "worst"):
-        raise UserError(f"Networks without a score are treated by 'drop' or 'worst', not '{unscored}'.")
-    if len(scores) != len(truth):
-        raise UserError(f"There are {len(scores)} scores but {len(truth)} true values; give one for each network.")
-    reasons = Counter(_why_unscored(score) for score in scores if not _is_scored(score))
-    missing = reasons.total()
-    tally = dict(reasons.most_common())
-    n = len(scores) - missing
+    """All figures of scores, of each network or [repeats][networks], with the truth, of which more is always better.
+
+    Correlations always; regret and precision for every k in `top`; partial correlations given `params`, `flops` and
+    both, and tau within `bins` bins of `flops`, where they are known.
+    """
+    rows = as_rows(scores)
+    n = len(rows[0])
+    if n != len(truth):
+        raise UserError(f"There are {n} scores but {len(truth)} true values; give one for each network.")
+    has = scored(rows)
+    given = {"params": params, "flops": flops}
+    sizes = {name: as_quantity(name, size, n) for name, size in given.items() if size is not None}
     try:
-        x, y = _comparable(scores, np.asarray(truth, np.float64), higher_is_better, unscored)
-        rho = spearman(x, y, resamples=resamples, confidence=confidence, seed=seed)
-        tau = kendall(x, y, resamples=resamples, confidence=confidence, seed=seed)
+        x, kept = comparable(rows, has, higher_is_better, unscored)
     except DegenerateError as error:
-        return ProxyQuality(n, missing, tally, None, None, None, None, why=str(error))
-    return ProxyQuality(n, missing, tally, rho.value, (rho.low, rho.high), tau.value, (tau.low, tau.high))
+        figures = dict.fromkeys(_measures(sizes, top, bins), Figure(None, str(error)))
+    else:
+        y = np.asarray(truth, np.float64)[kept]
+        measures = _measures({name: size[kept] for name, size in sizes.items()}, top, bins)
+        figures = {
+            name: _figure(partial(measure, x, y, resamples=resamples, confidence=confidence, seed=seed))
+            for name, measure in measures.items()
+        }
+        if unscored == "worst" and not has.all():
+            figures["pearson"] = Figure(None, "networks without a score are ranked worst, which is no number")
+    rho, tau = figures["spearman"], figures["kendall"]
+    there = int(has.all(axis=0).sum())
+    return ProxyQuality(
+        n=there,
+        unscored=n - there,
+        unscored_why=reasons(rows),
+        spearman=rho.found.value if rho.found else None,
+        spearman_ci=(rho.found.low, rho.found.high) if rho.found else None,
+        kendall=tau.found.value if tau.found else None,
+        kendall_ci=(tau.found.low, tau.found.high) if tau.found else None,
+        why=rho.why,
+        repeats=len(rows),
+        figures=figures,
+    )
 
 
 def paired_quality(
-    first: Sequence[Score],
-    second: Sequence[Score],
-    truth: Sequence[float] | Floats,
+    first: GivenScores,
+    second: GivenScores,
+    truth: Truth,
     *,
+    unscored: Unscored = "drop",
+    statistic: Ranking = "spearman",
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Correlation:
-    """By how much the first's Spearman exceeds the second's on the networks that both score, more being better.
+) -> Estimate:
+    """By how much the first's correlation exceeds the second's on the same networks, more being better.
 
-    `DegenerateError` where there is no such difference.
+    `drop` takes the networks that both score, in every repeat. `DegenerateError` where there is no such difference.
     """
-    both = np.array([_is_scored(a) and _is_scored(b) for a, b in zip(first, second, strict=True)], bool)
-    a, b = (np.array([score.value for score in scores])[both] for scores in (first, second))
-    chosen = np.asarray(truth, np.float64)[both]
-    return paired_difference(a, b, chosen, resamples=resamples, confidence=confidence, seed=seed)
-
-
-def _is_scored(score: Score) -> bool:
-    return score.ok and not math.isnan(score.value)
-
-
-def _why_unscored(score: Score) -> str:
-    return score.why or ("the score is nan" if score.ok else score.status)
-
-
-def _comparable(
-    scores: Sequence[Score], truth: Floats, higher_is_better: bool, unscored: Unscored
-) -> tuple[Floats, Floats]:
-    """Scores where more is better, and the truth of the same networks."""
-    scored = np.array([_is_scored(score) for score in scores], bool)
-    if not scored.any():
-        raise DegenerateError(f"none of the {len(scores)} networks has a score")
-    values = np.array([score.value for score in scores])[scored] * (1 if higher_is_better else -1)
+    proxies = [as_rows(first), as_rows(second)]
+    counts = [len(rows[0]) for rows in proxies]
+    if set(counts) != {len(truth)}:
+        raise UserError(
+            f"There are {counts[0]} and {counts[1]} scores but {len(truth)} true values; give one for each network."
+        )
+    y = np.asarray(truth, np.float64)
     if unscored == "drop":
-        return values, truth[scored]
-    ranks = np.zeros(len(scores))
-    ranks[scored] = rankdata(values, method="dense")  # from 1
-    return ranks, truth
+        shared: Mask = np.logical_and.reduce([scores for rows in proxies for scores in scored(rows)])
+        if not shared.any():
+            raise DegenerateError("no network is scored by both")
+        proxies = [[list(compress(row, shared)) for row in rows] for rows in proxies]
+        y = y[shared]
+    a, b = (comparable(rows, scored(rows), True, unscored)[0] for rows in proxies)
+    return paired_difference(a, b, y, statistic=statistic, resamples=resamples, confidence=confidence, seed=seed)
+
+
+def _measures(sizes: Mapping[str, Floats], top: Sequence[int], bins: int) -> dict[str, Measure]:
+    """What is asked for, by name."""
+    found: dict[str, Measure] = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
+    for k in top:
+        found[f"regret@{k}"] = partial(regret_at, k=k)
+        found[f"precision@{k}"] = partial(precision_at, k=k)
+    for names in (("params",), ("flops",), ("params", "flops")):
+        if set(names) <= set(sizes):
+            held = {name: sizes[name] for name in names}
+            found[f"spearman|{','.join(names)}"] = partial(partial_spearman, given=held)
+    if "flops" in sizes:
+        found["kendall in flops bins"] = partial(kendall_within, size=sizes["flops"], bins=bins)
+    return found
+
+
+def _figure(measure: Callable[[], Estimate]) -> Figure:
+    try:
+        return Figure(measure())
+    except DegenerateError as error:
+        return Figure(None, str(error))

@@ -53,6 +53,8 @@ class Op:
     channelwise: ClassVar[bool] = False
     """along the first axis, each output depends on that input alone, and each parameter holds one number for it:
     several networks side by side are one op"""
+    unique: ClassVar[bool] = False
+    """made for one place in one plan: what is found out about it is not worth remembering"""
     prints: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """functions and classes of our own that `code` and `expression` call: printed with stand-alone code, so they may
     use `torch`, `nn`, `Tensor` and each other, and nothing else"""

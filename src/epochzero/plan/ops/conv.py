@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor
 
+from epochzero.plan.ops import fused
 from epochzero.plan.ops.base import Op, Pair, Param, pair, sides, spatial, windowed
 from epochzero.types import Shape
 
@@ -23,6 +24,8 @@ class Conv(Op):
     dilation: int = 1
     groups: int = 1
     bias: bool = False
+    joint: bool = False
+    """runs many networks side by side"""
 
     kind = "conv"
     linear = True
@@ -48,10 +51,12 @@ class Conv(Op):
         return math.prod(self.shape(*inputs)) * (inputs[0][0] // self.groups) * math.prod(pair(self.kernel))
 
     def side_by_side(self, count: int, *inputs: Shape) -> Op:
-        return replace(self, out_channels=count * self.out_channels, groups=count * self.groups)
+        return replace(self, out_channels=count * self.out_channels, groups=count * self.groups, joint=True)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None
+        if self.joint and bias is None and fused.available(x[0]) and fused.fits(w[0], self.stride, self.padding):
+            return fused.grouped_conv(x[0], w[0], self.stride, self.padding, self.dilation, self.groups)  # type: ignore[arg-type]
         return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from epochzero.plan.ops import fused
 from epochzero.plan.ops.base import Jet, Kind, Op, Param
+from epochzero.plan.ops.fused import GatherTable
 from epochzero.types import Shape
 
 Piece = tuple[int, int, int]
@@ -73,6 +78,55 @@ def _zeros(shape: torch.Size, like: Tensor) -> Tensor:
     last = len(shape) == 4 and like.is_contiguous(memory_format=torch.channels_last)
     form = torch.channels_last if last else torch.contiguous_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=form).zero_()
+
+
+@dataclass(frozen=True, eq=False)
+class GatherSum(Op):
+    """Maps of its inputs, brought together: each output map is the sum of some of them."""
+
+    table: GatherTable
+
+    linear = True
+    unique = True
+
+    @staticmethod
+    def of(terms: Sequence[Sequence[tuple[int, int]]], counts: Sequence[int]) -> GatherSum:
+        """From the (input, map of it) pairs of each output map, and how many maps each input holds."""
+        pairs = np.array(list(itertools.chain.from_iterable(terms)), np.int64).reshape(-1, 2)
+        outs = np.repeat(np.arange(len(terms)), list(map(len, terms)))
+        return GatherSum(GatherTable(len(terms), tuple(counts), outs, pairs[:, 0], pairs[:, 1]))
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (inputs[0][0] // self.table.sizes[0] * self.table.maps, *inputs[0][1:])
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        table = self.table
+        if fused.available(x[0]):
+            return fused.gather_sum(x, table)
+        maps = [one.unflatten(1, (n, -1)) for one, n in zip(x, table.sizes, strict=True)]  # type: ignore[no-untyped-call]
+        every = torch.cat(maps, 1)  # [B, M, C, ...]
+        starts = np.cumsum((0, *table.sizes))
+        outs, index = (
+            torch.from_numpy(column).to(every.device) for column in (table.outs, starts[table.sources] + table.slots)
+        )
+        zeros = every.new_zeros(len(every), table.maps, *every.shape[2:])
+        return zeros.index_add(1, outs, every.index_select(1, index)).flatten(1, 2)
+
+
+def back_sum(readers: Sequence[tuple[GatherSum | None, int]], maps: int) -> GatherSum:
+    """Adds up what comes back to the maps of a value from those that read all of them, or gathered some."""
+    tables = [everything(maps) if gather is None else gather.table.transposed(which) for gather, which in readers]
+    outs, slots = (np.concatenate([getattr(t, name) for t in tables]) for name in ("outs", "slots"))
+    sources = np.repeat(np.arange(len(tables)), [len(t.outs) for t in tables])
+    order = np.argsort(outs, kind="stable")
+    sizes = tuple(t.sizes[0] for t in tables)
+    return GatherSum(GatherTable(maps, sizes, outs[order], sources[order], slots[order]))
+
+
+def everything(maps: int) -> GatherTable:
+    """Each map as it is."""
+    each = np.arange(maps)
+    return GatherTable(maps, (maps,), each, np.zeros_like(each), each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
+from epochzero.plan.ops import fused
 from epochzero.plan.ops.base import Jet, Op, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
@@ -63,10 +64,17 @@ class AvgPool(Window):
     """The mean over a sliding square window; padding counts as zeros only if `count_padding` says so."""
 
     count_padding: bool = False
+    joint: bool = False
+    """runs many networks side by side"""
 
     linear = True
 
+    def side_by_side(self, count: int, *inputs: Shape) -> Op:
+        return replace(self, joint=True)
+
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        if self.joint and not self.count_padding and fused.available(x[0]):
+            return fused.box_mean(x[0], self.kernel, self.stride, self.padding)
         centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
         if centred and not self.count_padding and x[0].requires_grad:
             pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]

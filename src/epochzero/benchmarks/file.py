@@ -1,0 +1,112 @@
+r"""A file of named arrays that is mapped into memory, not read: for benchmarks that are opened in a moment.
+
+    8 bytes    EZBENCH and the number of the format, 1
+    8 bytes    how long the header is
+    32 bytes   SHA-256 of the header
+    header     JSON: what the file is about; name, type, place, size and SHA-256 of each section; then blanks
+    sections   little-endian arrays, each filled up to a multiple of 64 bytes
+
+Every checksum is tested on opening: a file that was cut short or changed is refused. Nothing in it can run. The file
+appears under its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.errors import DataError
+from epochzero.store.export import _whole_or_not_at_all as whole_or_not_at_all
+
+MAGIC = b"EZBENCH"
+VERSION = 1
+START = 8 + 8 + 32
+ALIGNED = 64
+CHUNK = 1 << 20
+TYPES = ("|u1", "<u2", "<u4", "<u8", "<f4", "<f8")
+
+Sections = Mapping[str, NDArray[Any]]
+
+
+def write(path: Path, about: Mapping[str, Any], sections: Sections) -> None:
+    """Write the arrays, all of them or nothing."""
+    listed, place = [], 0
+    arrays = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in sections.items()}
+    for name, array in arrays.items():
+        digest = hashlib.sha256(_padded(array)).hexdigest()
+        listed.append({"name": name, "type": array.dtype.str, "at": place, "bytes": array.nbytes, "sha256": digest})
+        place = _aligned(place + array.nbytes)
+    header = json.dumps({"about": about, "sections": listed}, ensure_ascii=False).encode()
+    header = header.ljust(_aligned(START + len(header)) - START)
+    with whole_or_not_at_all(path) as file:
+        file.write(MAGIC + bytes([VERSION]) + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest())
+        file.write(header)
+        for array in arrays.values():
+            file.write(_padded(array))
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]], str]:
+    """What the file is about, its arrays (mapped, read-only), and the SHA-256 that names its whole content."""
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        start = file.read(START)
+        if start[:7] != MAGIC or len(start) < START:
+            raise DataError(f"{path} is no benchmark file: make one with epochzero data import.")
+        if start[7] != VERSION:
+            raise DataError(f"{path} has format {start[7]} and this version reads {VERSION}: import the source again.")
+        length = int.from_bytes(start[8:16], "little")
+        header = file.read(min(length, size))
+        if hashlib.sha256(header).digest() != start[16:]:
+            raise _damaged(path, "its header does not match its checksum")
+        try:
+            described = json.loads(header)
+            about, listed = described["about"], described["sections"]
+            places = [_place(section, START + length) for section in listed]
+            end = max((at + _aligned(count) for _, _, at, count in places), default=START + length)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(path, f"its header makes no sense ({error})") from error
+        if size != end:
+            raise _damaged(path, f"it has {size:,} bytes where {end:,} are needed")
+        for (name, _, at, count), section in zip(places, listed, strict=True):
+            if _digest(file, at, _aligned(count)) != section["sha256"]:
+                raise _damaged(path, f"its section '{name}' does not match its checksum")
+        whole = np.memmap(file, np.uint8, "r")
+    arrays = {name: np.asarray(whole[at : at + count]).view(kind) for name, kind, at, count in places}
+    return about, arrays, start[16:].hex()
+
+
+def _place(section: Mapping[str, Any], begin: int) -> tuple[str, str, int, int]:
+    name, kind, at, count = section["name"], section["type"], section["at"], section["bytes"]
+    if kind not in TYPES or at < 0 or at % ALIGNED or count < 0 or count % np.dtype(kind).itemsize:
+        raise ValueError(f"section {name!r} cannot be")
+    return name, kind, begin + at, count
+
+
+def _digest(file: IO[bytes], at: int, count: int) -> str:
+    sha = hashlib.sha256()
+    file.seek(at)
+    while count > 0 and (chunk := file.read(min(CHUNK, count))):
+        sha.update(chunk)
+        count -= len(chunk)
+    return sha.hexdigest()
+
+
+def _padded(array: NDArray[Any]) -> bytes:
+    content = array.tobytes()
+    return content.ljust(_aligned(len(content)), b"\0")
+
+
+def _aligned(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    return DataError(f"{path} is damaged or was changed: {why}. Import the source again, or copy the file anew.")

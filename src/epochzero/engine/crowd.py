@@ -1,0 +1,195 @@
+"""What a pass found of a whole population, and functions of it that run for all networks at once.
+
+A value of each network is a tensor [P, ...]. Values of layers are ragged, as networks have different layers: those of
+equal shape lie in one tensor (`Rows`), so a function of each layer runs once for each shape, not once for each layer
+of each network. Results come to the CPU together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from epochzero.engine.failure import REASONS, out_of_memory
+from epochzero.engine.watch import Item
+
+Numbers = NDArray[np.int64]
+NONE = -1
+"""the row of a layer for which there is nothing"""
+
+
+class Piece(NamedTuple):
+    """Values of some layers, and whose they are."""
+
+    values: Tensor | list[Any] | None
+    """one for each slot; several layers may share one"""
+    networks: Numbers
+    orders: Numbers
+    """sorts the layers of a network"""
+    slots: Numbers
+
+
+class Rows:
+    """A value for each layer of each network."""
+
+    def __init__(self, networks: int, pieces: Sequence[Piece]) -> None:
+        self.size = networks
+        groups: dict[Any, list[Piece]] = {}
+        for piece in pieces:
+            groups.setdefault(_shape(piece.values), []).append(piece)
+        self._groups = [[p.values for p in group] for shape, group in groups.items() if shape is not None]
+        owners, orders, rows, start = [], [], [], 0
+        for group in groups.values():
+            for values, whose, order, slots in group:
+                owners.append(whose)
+                orders.append(order)
+                rows.append(np.full_like(slots, NONE) if values is None else slots + start)
+                start += 0 if values is None else len(values)
+        owner = np.concatenate([np.zeros(0, np.int64), *owners])
+        ranked = np.lexsort((np.concatenate([np.zeros(0, np.int64), *orders]), owner))
+        self.rows: Numbers = np.concatenate([np.zeros(0, np.int64), *rows])[ranked]
+        self.owners: Numbers = owner[ranked]
+        self.bounds = np.searchsorted(self.owners, np.arange(networks + 1))
+
+    @cached_property
+    def groups(self) -> list[Tensor | list[Any]]:
+        """The values, those of equal shape together."""
+        joined: list[Tensor | list[Any]] = []
+        for group in self._groups:
+            tensors = [values for values in group if isinstance(values, Tensor)]
+            if tensors:
+                joined.append(tensors[0] if len(tensors) == 1 else torch.cat(tensors))
+            else:
+                joined.append([value for values in group if isinstance(values, list) for value in values])
+        return joined
+
+    @cached_property
+    def _flat(self) -> list[Any]:
+        return [value for group in self.groups for value in group]
+
+    def of(self, network: int) -> list[Any]:
+        """The network's own, in its order; None where there is nothing."""
+        own = self.rows[self.bounds[network] : self.bounds[network + 1]].tolist()
+        return [None if row == NONE else self._flat[row] for row in own]
+
+    def kept(self, network: int) -> Numbers:
+        """The rows of the network's layers for which there is something."""
+        rows, bounds = self._kept
+        return rows[bounds[network] : bounds[network + 1]]
+
+    @cached_property
+    def _kept(self) -> tuple[Numbers, Numbers]:
+        there = self.rows != NONE
+        return self.rows[there], np.searchsorted(self.owners[there], np.arange(self.size + 1))
+
+    @cached_property
+    def stacked(self) -> bool:
+        return all(isinstance(group, Tensor) for group in self.groups)
+
+    @cached_property
+    def totals(self) -> Tensor:
+        """The sum over each network's layers, which all have one shape."""
+        (values,) = self.groups
+        assert isinstance(values, Tensor)
+        there = self.rows != NONE
+        rows, owners = (torch.from_numpy(array[there]).to(values.device) for array in (self.rows, self.owners))
+        return values.new_zeros(self.size, *values.shape[1:]).index_add_(0, owners, values[rows])  # [P, ...]
+
+
+def _shape(values: Tensor | list[Any] | None) -> Any:
+    if values is None:
+        return None
+    return (values.shape[1:], values.dtype) if isinstance(values, Tensor) else "apart"
+
+
+Source = tuple["Crowd", Item]
+
+
+class Crowd:
+    """What is read of a pass of a population."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.facts: dict[str, Sequence[Any]] = {}
+        """one of each network"""
+        self.tensors: dict[str, Tensor] = {}
+        """[P, ...]"""
+        self.rows: dict[Item, Rows] = {}
+        self.whys: dict[str, Mapping[int, Exception]] = {}
+        """why a read cannot be had, and for which networks"""
+        self._known: dict[Any, Any] = {}
+
+    def read(self, item: Item, network: int) -> Any:
+        """The network's own, or why it cannot be had."""
+        name = item[0]
+        if (why := self.whys.get(name, {}).get(network)) is not None:
+            return why
+        if name in self.facts:
+            return self.facts[name][network]
+        if name in self.tensors:
+            return self.tensors[name][network]
+        found = self.rows[item].of(network)
+        return next((value for value in found if isinstance(value, Exception)), found)
+
+    def why(self, item: Item, network: int) -> Exception | None:
+        """Why the network's own cannot be had."""
+        if (why := self.whys.get(item[0], {}).get(network)) is not None:
+            return why
+        if item in self.rows and not self.rows[item].stacked:
+            found = self.read(item, network)
+            return found if isinstance(found, Exception) else None
+        return None
+
+    def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source], network: int) -> Tensor | None:
+        """`function` of the values of each of the network's layers; None where it cannot be had for all at once."""
+        first = sources[0][0].rows[sources[0][1]]
+        flat = self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))
+        return None if flat is None else flat[torch.from_numpy(first.kept(network))]
+
+    def of_networks(self, function: Callable[..., Any], sources: Sequence[Source], network: int) -> Any:
+        """`function` of the network's values, where those of layers are summed."""
+
+        def values(crowd: Crowd, item: Item) -> Tensor:
+            return crowd.tensors[item[0]] if item[0] in crowd.tensors else crowd.rows[item].totals
+
+        found = self._once(
+            (function, *_named(sources)), lambda: _mapped(function, [values(*source) for source in sources])
+        )
+        return tree_map(lambda tensor: tensor[network], found)
+
+    def _once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """Found for all networks when the first one asks, and brought to the CPU."""
+        if key not in self._known:
+            with torch.no_grad():
+                found = find()
+            self._known[key] = None if found is None else tree_map(Tensor.cpu, found)
+        return self._known[key]
+
+
+def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> Tensor | None:
+    rows = [crowd.rows[item] for crowd, item in sources]
+    if not all(one.stacked and np.array_equal(one.rows, rows[0].rows) for one in rows) or not rows[0].groups:
+        return None
+    return torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
+
+
+def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
+    return tuple((id(crowd), item) for crowd, item in sources)
+
+
+def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """The function of each row, batched where `vmap` can take it."""
+    try:
+        return torch.func.vmap(function)(*values)
+    except (RuntimeError, ValueError, TypeError, *REASONS) as error:
+        if out_of_memory(error):
+            raise
+    found = [function(*row) for row in zip(*values, strict=True)]
+    return tree_map(lambda *tensors: torch.stack(tensors), *found)

@@ -1,0 +1,75 @@
+r"""Gradients of the loss, and the Hessian's product with them.
+
+    H g = d <g, dL/dW> / dW        with g = dL/dW held fixed
+
+The graph of the gradients keeps every activation once more. Where no layer mixes the samples, L is the mean of their
+losses and H of their Hessians, so the product is summed over a few samples at a time: exact, in bounded memory, for one
+more forward and backward pass. How many run together follows from the first one alone, which runs by itself: never
+from free memory, nor from what else is read of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from epochzero.engine.failure import blaming
+from epochzero.engine.loss import label_loss
+
+GRAPH_BYTES = 3 * 2**30
+"""the most memory that the graph of some samples' gradients takes, unless that of a single one takes more"""
+
+
+def gradients(
+    of: Tensor, leaves: Sequence[Tensor], create_graph: bool = False, retain_graph: bool = False
+) -> list[Tensor]:
+    """Gradients for each leaf, zeros where nothing depends on it."""
+    if not of.requires_grad or not leaves:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    with blaming("the backward pass"):
+        found = torch.autograd.grad(
+            of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
+        )
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+
+
+def product(first: Sequence[Tensor], leaves: Sequence[Tensor], along: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """The Hessian times `along`, or times the gradients `first` themselves, whose graph it needs and frees."""
+    pairs = zip(first, first if along is None else along, strict=True)
+    slope = torch.stack([(g * fixed.detach()).sum() for g, fixed in pairs]).sum()
+    return gradients(slope, leaves)
+
+
+def product_apart(
+    forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, along: Sequence[Tensor], leaves: Sequence[Tensor]
+) -> list[Tensor]:
+    """The same for a network in which no layer mixes the samples, a few of them at a time."""
+    total = [torch.zeros_like(leaf) for leaf in leaves]
+
+    def add(start: int, stop: int) -> None:
+        share = label_loss(forward(x[start:stop]), y[start:stop]).sum() / len(x)
+        torch._foreach_add_(total, product(gradients(share, leaves, create_graph=True), leaves, along))
+
+    with _counting() as kept:
+        add(0, 1)
+    together = max(1, GRAPH_BYTES // max(1, sum(kept.values())))
+    for start in range(1, len(x), together):
+        add(start, start + together)
+    return total
+
+
+@contextmanager
+def _counting() -> Iterator[dict[int, int]]:
+    """The bytes that graphs made in here keep, by where they lie."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.data_ptr()] = min(tensor.nbytes, tensor.untyped_storage().nbytes())  # the least, if it is expanded
+        return tensor.detach()
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

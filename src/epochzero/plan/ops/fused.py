@@ -1,0 +1,239 @@
+"""Grouped convolution, average pooling and gathered sums on a GPU, for many networks side by side.
+
+The kernels are in `triton_kernels`, imported on first use; ask `available` before. All three are linear in each
+argument, so the derivative of each is made of them again, and derivatives of any order work:
+
+    y = conv(x, w):        x' = input(y', w)       w' = weight(x, y')
+    x = input(y, w):       y' = conv(x', w)        w' = weight(x', y)
+    w = weight(x, y):      x' = input(y, w')       y' = conv(x, w')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+Geometry = tuple[int, int, int, int]
+"""(stride, padding, dilation, groups)"""
+
+
+def available(x: Tensor) -> bool:
+    """Whether the kernels of this file can run on `x`."""
+    return x.is_cuda and x.dtype == torch.float32 and _installed()
+
+
+def fits(weight: Tensor, stride: object, padding: object) -> bool:
+    """Whether `grouped_conv` is made for these weights: square windows, 2 to 64 channels in each group."""
+    inputs, height, width = weight.shape[1:]
+    return isinstance(stride, int) and isinstance(padding, int) and height == width and 1 < inputs <= 64
+
+
+@cache
+def _installed() -> bool:
+    return find_spec("triton") is not None
+
+
+@cache
+def _kernels() -> Any:
+    return import_module("epochzero.plan.ops.triton_kernels")
+
+
+def grouped_conv(
+    x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
+) -> Tensor:
+    """`F.conv2d` without bias: x [B, M * Ci, H, W] and weight [M * Co, Ci, k, k] give [B, M * Co, Ho, Wo]."""
+    out: Tensor = _Conv.apply(x, weight, (stride, padding, dilation, groups))  # type: ignore[no-untyped-call]
+    return out
+
+
+def grouped_conv_input_gradient(
+    gradient: Tensor,
+    weight: Tensor,
+    input_shape: Sequence[int],
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The gradient of `grouped_conv`'s input from that of its output: its transpose in x."""
+    geometry = (stride, padding, dilation, groups)
+    out: Tensor = _InputGradient.apply(gradient, weight, tuple(input_shape), geometry)  # type: ignore[no-untyped-call]
+    return out
+
+
+def grouped_conv_weight_gradient(
+    x: Tensor,
+    gradient: Tensor,
+    weight_shape: Sequence[int],
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+) -> Tensor:
+    """The gradient of `grouped_conv`'s weight from that of its output: its transpose in the weight."""
+    geometry = (stride, padding, dilation, groups)
+    out: Tensor = _WeightGradient.apply(x, gradient, tuple(weight_shape), geometry)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Conv(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.geometry = geometry
+        stride, padding, dilation, groups = geometry
+        reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
+        height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
+        out: Tensor = _kernels().convolve(x, weight, (height, width), groups, stride, padding, dilation, False)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        dx = grouped_conv_input_gradient(g, weight, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
+        dw = grouped_conv_weight_gradient(x, g, weight.shape, *ctx.geometry) if ctx.needs_input_grad[1] else None
+        return dx, dw, None
+
+
+class _InputGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, weight: Tensor, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(gradient, weight)
+        ctx.geometry = geometry
+        stride, padding, dilation, groups = geometry
+        out: Tensor = _kernels().convolve(gradient, weight, shape[2:], groups, stride, padding, dilation, True)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, weight = ctx.saved_tensors
+        dg = grouped_conv(dx, weight, *ctx.geometry) if ctx.needs_input_grad[0] else None
+        needed = ctx.needs_input_grad[1]
+        dw = grouped_conv_weight_gradient(dx, gradient, weight.shape, *ctx.geometry) if needed else None
+        return dg, dw, None, None
+
+
+class _WeightGradient(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gradient: Tensor, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(x, gradient)
+        ctx.geometry = geometry
+        stride, padding, dilation, groups = geometry
+        out: Tensor = _kernels().correlate(x, gradient, shape, groups, stride, padding, dilation)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:
+        x, gradient = ctx.saved_tensors
+        dx = grouped_conv_input_gradient(gradient, dw, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
+        dg = grouped_conv(x, dw, *ctx.geometry) if ctx.needs_input_grad[1] else None
+        return dx, dg, None, None
+
+
+def box_mean(x: Tensor, kernel: int = 3, stride: int = 1, padding: int = 1) -> Tensor:
+    """The mean over sliding square windows, padding not counted."""
+    height, width = x.shape[2:]
+    small = ((height + 2 * padding - kernel) // stride + 1, (width + 2 * padding - kernel) // stride + 1)
+    out: Tensor = _Box.apply(x, (height, width), small, (kernel, stride, padding), False)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Box(Function):
+    """The mean over windows, from large maps to small ones, or its transpose: each is the other's derivative."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        large: tuple[int, int],
+        small: tuple[int, int],
+        window: tuple[int, int, int],
+        transposed: bool,
+    ) -> Tensor:
+        ctx.settings = large, small, window, not transposed
+        out: Tensor = _kernels().box(x, large, small, *window, transposed)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return _Box.apply(g, *ctx.settings), None, None, None, None  # type: ignore[no-untyped-call]
+
+
+Launch = tuple[int, int, tuple[Tensor, ...]]
+"""(first source, end, (where each map's terms start, each term's source counted from the first, its map there))"""
+
+Column = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class GatherTable:
+    """Which maps of which sources `gather_sum` adds up, as columns, ordered by output map.
+
+    Made once and kept: it holds its tables on each device, and the transposed ones that a backward pass reads.
+    """
+
+    maps: int
+    sizes: tuple[int, ...]
+    outs: Column
+    sources: Column
+    slots: Column
+    _launches: dict[torch.device, list[Launch]] = field(default_factory=dict, init=False, repr=False)
+    _transposed: dict[int, GatherTable] = field(default_factory=dict, init=False, repr=False)
+
+    def launches(self, device: torch.device) -> list[Launch]:
+        """What one launch after the other reads: so many sources at a time."""
+        if device not in self._launches:
+            step, count = _kernels().SOURCES, len(self.sizes)
+            found = [(first, min(first + step, count)) for first in range(0, count, step)]
+            self._launches[device] = [(first, end, self._columns(first, end, device)) for first, end in found]
+        return self._launches[device]
+
+    def _columns(self, first: int, end: int, device: torch.device) -> tuple[Tensor, ...]:
+        own = (self.sources >= first) & (self.sources < end)
+        starts = np.cumsum(np.bincount(self.outs[own] + 1, minlength=self.maps + 1))
+        columns = (starts, self.sources[own] - first, self.slots[own])
+        padded = [np.pad(column, (0, -len(column) % 4)) for column in columns]  # so that each begins at 16 bytes
+        copied = torch.from_numpy(np.concatenate(padded).astype(np.int32)).to(device)
+        pieces = torch.split(copied, [len(column) for column in padded])
+        return tuple(piece[: len(column)] for piece, column in zip(pieces, columns, strict=True))
+
+    def transposed(self, source: int) -> GatherTable:
+        """The table by which the gradient of the sums becomes that of a source."""
+        if source not in self._transposed:
+            own = np.flatnonzero(self.sources == source)
+            own = own[np.argsort(self.slots[own], kind="stable")]
+            columns = self.slots[own], np.zeros_like(own), self.outs[own]
+            self._transposed[source] = GatherTable(self.sizes[source], (self.maps,), *columns)
+        return self._transposed[source]
+
+
+def gather_sum(sources: Sequence[Tensor], table: GatherTable) -> Tensor:
+    """For each output map the sum of its terms: sources [B, M_s * C, H, W] of equal C give [B, M * C, H, W]."""
+    out: Tensor = _GatherSum.apply(table, *sources)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _GatherSum(Function):
+    @staticmethod
+    def forward(ctx: Any, table: GatherTable, *sources: Tensor) -> Tensor:
+        ctx.table = table
+        dense = [source.contiguous() for source in sources]
+        images, channels, *size = dense[0].shape
+        out = dense[0].new_empty(images, channels // table.sizes[0] * table.maps, *size)
+        for first, end, terms in table.launches(out.device):
+            _kernels().gather(out, dense[first:end], table.sizes[first:end], terms, first > 0)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        needed = enumerate(ctx.needs_input_grad[1:])
+        return None, *(gather_sum((g,), ctx.table.transposed(s)) if wanted else None for s, wanted in needed)

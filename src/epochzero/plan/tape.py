@@ -1,0 +1,149 @@
+"""A run of a merged plan whose gradients can be taken, as often as wanted.
+
+Autograd sees one node at a time. What it would add up between nodes, one full tensor for each node that reads some maps
+of a value, is here one `GatherSum`: the gradient of every map is the sum of what its readers send back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from epochzero.plan.execute import Watch
+from epochzero.plan.ops.lockstep import GatherSum, back_sum
+from epochzero.plan.ops.wiring import Identity
+from epochzero.plan.plan import Node, Plan
+
+Seen = Callable[[Node, Tensor], None]
+"""Called with each node and the gradient of its output."""
+
+
+BackSums = dict[tuple[tuple[GatherSum | None, int], ...], GatherSum]
+"""what brings gradients back, by readers: to be kept from run to run of the same plan"""
+INPUT = ""
+
+
+class _Local(NamedTuple):
+    """What autograd knows of one node."""
+
+    inputs: tuple[Tensor, ...]
+    weights: tuple[Tensor, ...]
+    output: Tensor
+
+
+class _Sent(NamedTuple):
+    """A gradient on its way back to a value: of the maps that a gather took of it, or of all of them."""
+
+    gradient: Tensor
+    gather: GatherSum | None
+    which: int
+    """the value is this input of the gather"""
+
+
+class Tape:
+    """The values of one run, and what it takes to go back through it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        weights: Mapping[str, Tensor],
+        inputs: Sequence[Tensor],
+        follow: Collection[str],
+        follow_inputs: bool = False,
+        watch: Watch | None = None,
+        sums: BackSums | None = None,
+    ) -> None:
+        self.plan = plan
+        self._local: dict[int, _Local] = {}
+        self._follow = frozenset(follow)
+        self._followed = [False] * len(plan.nodes)
+        self._sums: BackSums = {} if sums is None else sums
+        values: list[Tensor | None] = [None] * len(plan.nodes)
+        for index, value in zip(plan.inputs, inputs, strict=True):
+            values[index] = value
+            self._followed[index] = follow_inputs
+        for i, node in enumerate(plan.nodes):
+            if node.inputs:
+                x = tuple([values[j] for j in node.inputs])
+                output = self._run(i, node, x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
+                if watch is not None:
+                    watch(node, x, output)  # type: ignore[arg-type]
+                values[i] = output
+                for j in plan.last_uses[i]:
+                    values[j] = None
+        result = values[-1]
+        assert result is not None
+        self.output = result
+
+    def _run(self, i: int, node: Node, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        followed = [self._followed[j] for j in node.inputs]
+        named = [name in self._follow for name in node.params]
+        self._followed[i] = any(followed) or any(named)
+        if not self._followed[i] or isinstance(node.op, (GatherSum, Identity)):
+            with torch.no_grad():
+                return node.op.run(x, w)
+        with torch.enable_grad():
+            inputs = tuple([v.detach().requires_grad_(f) for v, f in zip(x, followed, strict=True)])
+            weights = tuple([v.detach().requires_grad_(f) for v, f in zip(w, named, strict=True)])
+            output = node.op.run(inputs, weights)
+        self._followed[i] = output.requires_grad
+        if output.requires_grad:
+            self._local[i] = _Local(inputs, weights, output)
+        return output.detach()
+
+    def gradients(self, of_output: Tensor, names: Collection[str], seen: Seen | None = None) -> dict[str, Tensor]:
+        """Of <output, of_output>, for those of these parameters that it depends on; `INPUT` names the input.
+
+        Only what is followed can be asked for.
+        """
+        wanted = set(names)
+        found: dict[str, Tensor] = {}
+        sent: list[list[_Sent]] = [[] for _ in self.plan.nodes]
+        sent[-1].append(_Sent(of_output, None, 0))
+        for i in range(len(self.plan.nodes) - 1, -1, -1):
+            if not sent[i] or not self._followed[i]:
+                continue
+            node, gradient = self.plan.nodes[i], self._arrived(sent[i])
+            sent[i] = []
+            if seen is not None:
+                seen(node, gradient)
+            if not node.inputs:
+                if INPUT in wanted:
+                    found[INPUT] = gradient
+            elif isinstance(node.op, GatherSum):
+                for which, j in enumerate(node.inputs):
+                    sent[j].append(_Sent(gradient, node.op, which))
+            elif isinstance(node.op, Identity):
+                sent[node.inputs[0]].append(_Sent(gradient, None, 0))
+            else:
+                self._back(i, node, gradient, wanted, found, sent)
+        return found
+
+    def _back(
+        self, i: int, node: Node, gradient: Tensor, wanted: set[str], found: dict[str, Tensor], sent: list[list[_Sent]]
+    ) -> None:
+        inputs, weights, output = self._local[i]
+        places = [j for j, x in zip(node.inputs, inputs, strict=True) if x.requires_grad]
+        names = [name for name in node.params if name in wanted]
+        leaves = [x for x in inputs if x.requires_grad]
+        leaves += [w for name, w in zip(node.params, weights, strict=True) if name in wanted]
+        if not leaves:
+            return
+        back = torch.autograd.grad(output, leaves, gradient, retain_graph=True, allow_unused=True)
+        for j, own in zip(places, back, strict=False):
+            if own is not None:
+                sent[j].append(_Sent(own, None, 0))
+        found |= {name: own for name, own in zip(names, back[len(places) :], strict=True) if own is not None}
+
+    def _arrived(self, sent: list[_Sent]) -> Tensor:
+        """The sum of what was sent back to a value."""
+        if len(sent) == 1 and sent[0].gather is None:
+            return sent[0].gradient
+        key = tuple([(gather, which) for _, gather, which in sent])
+        if key not in self._sums:
+            maps = next((gather.table.sizes[which] for gather, which in key if gather is not None), 1)
+            self._sums[key] = back_sum(key, maps)
+        return self._sums[key].run(tuple([gradient for gradient, _, _ in sent]), ())

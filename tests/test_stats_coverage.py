@@ -1,0 +1,67 @@
+"""A 95 % interval holds the population's value in 95 % of samples, within what the number of samples allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from epochzero.stats import Estimate, kendall, paired_difference, partial_spearman, pearson, spearman
+from epochzero.stats.bootstrap import Floats
+from tests.stats_samples import correlated, kendall_of, spearman_of
+
+SIMULATIONS = 250
+ERROR = 3 * math.sqrt(0.95 * 0.05 / SIMULATIONS)
+"""three standard errors of a share of 95 %: 4.1 points"""
+
+
+def coverage(draw: Callable[[], tuple[Floats, ...]], measure: Callable[..., Estimate], truth: float) -> float:
+    found = [measure(*draw(), resamples=128, seed=seed) for seed in range(SIMULATIONS)]
+    return float(np.mean([one.low <= truth <= one.high for one in found]))
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.8])
+@pytest.mark.parametrize(
+    ("measure", "population"), [(spearman, spearman_of), (kendall, kendall_of), (pearson, lambda rho: rho)]
+)
+def test_correlations(measure: Callable[..., Estimate], population: Callable[[float], float], rho: float) -> None:
+    rng = np.random.default_rng(2024)
+    assert coverage(lambda: correlated(rng, rho, 80), measure, population(rho)) == pytest.approx(0.95, abs=ERROR)
+
+
+def test_pearson_of_few_networks() -> None:
+    """Where percentiles cover 89 %."""
+    rng = np.random.default_rng(7)
+    assert coverage(lambda: correlated(rng, 0.0, 20), pearson, 0.0) == pytest.approx(0.95, abs=ERROR)
+
+
+def test_partial_correlation() -> None:
+    """Score and truth hold size with .7 each, and what is left of them is correlated by .6."""
+    rng = np.random.default_rng(11)
+    of_size, of_both = spearman_of(0.7), spearman_of(0.49 + 0.51 * 0.6)
+    truth = (of_both - of_size**2) / (1 - of_size**2)
+
+    def draw() -> tuple[Floats, Floats, Floats]:
+        size = rng.normal(size=80)
+        own = correlated(rng, 0.6, 80)
+        x, y = (0.7 * size + math.sqrt(0.51) * one for one in own)
+        return x, y, size
+
+    def measure(x: Floats, y: Floats, size: Floats, *, resamples: int, seed: int) -> Estimate:
+        return partial_spearman(x, y, {"size": size}, resamples=resamples, seed=seed)
+
+    assert coverage(draw, measure, truth) == pytest.approx(0.95, abs=ERROR)
+
+
+def test_paired_difference() -> None:
+    rng = np.random.default_rng(13)
+
+    def draw() -> tuple[Floats, Floats, Floats]:
+        truth = rng.normal(size=80)
+        own = correlated(rng, 0.5, 80)
+        return 0.8 * truth + 0.6 * own[0], 0.6 * truth + 0.8 * own[1], truth
+
+    difference = spearman_of(0.8) - spearman_of(0.6)
+    assert coverage(draw, paired_difference, difference) == pytest.approx(0.95, abs=ERROR)
