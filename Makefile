@@ -1,9 +1,10 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
-# make bench    speed as ratios within one run; time and memory of every proxy; a table of 423,624 rows
+# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; a table of 423,624 rows
 # make clean    forget the environment
 
 PYTHON ?= python3
+BUNDLES := "one batch,four batches,dextr,synflow,kernel"
 BIN := .venv/bin
 
 .PHONY: search test lint bench clean
@@ -21,8 +22,10 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 bench: .venv/installed
+	@mkdir -p runs
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/costs.py --space nb201 --batch-size 64 --kernels
+	$(BIN)/epochzero bench-speed --device cpu --batch-size 1 --only $(BUNDLES) --networks 32 --out runs/speed_batch1.json
+	$(BIN)/epochzero bench-speed --device cpu --batch-size 64 --networks 8 --alone-networks 4 --slow-networks 2 --budget 600 --out runs/speed_batch64.json
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels
 	$(BIN)/python benchmarks/tables.py
 

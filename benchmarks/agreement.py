@@ -2,8 +2,8 @@
 
     python benchmarks/agreement.py docs/data/nb201_1000_cifar10.csv.gz --with zc_nb201_9445.csv.gz --prefix cifar10_
 
-Ours: files of benchmarks/sweep.py. The other source: such a file too, or a table with a column arch_str and one column
-for each proxy, its name after the prefix (`nwot` is naswot), as NAS-Bench-Suite-Zero's values are published.
+Ours: files of `python -m epochzero.run.sweep`. The other source: such a file too, or a table with a column arch_str and
+one column for each proxy, its name after the prefix (`nwot` is naswot), as NAS-Bench-Suite-Zero's values are published.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import csv
 import gzip
 from pathlib import Path
 
-from correlations import COLUMNS, read_scores
+from correlations import COLUMNS, SWEPT, read_scores
 from epochzero.stats import spearman
 
 ALIASES = {"nwot": "naswot"}
@@ -26,7 +26,7 @@ def read(path: Path, prefix: str) -> Values:
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file)
-        if set(rows.fieldnames or ()) >= COLUMNS:
+        if any(set(rows.fieldnames or ()) >= known for known in (COLUMNS, SWEPT)):
             return scored(path)
         names = {c: c.removeprefix(prefix) for c in rows.fieldnames or () if c.startswith(prefix) and c != "arch_str"}
         found: Values = {ALIASES.get(name, name): {} for name in names.values()}

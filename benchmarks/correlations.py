@@ -4,9 +4,9 @@ r"""Rank correlations of scores with known accuracies: rows of the cards' measur
         --also "rank(az_expressivity,az_progressivity,az_trainability,flops)" --pairs sigeo:zico,dextr:fmi \
         --measured src/epochzero/cards/measured.csv > tables.md
 
-Scores come from benchmarks/sweep.py: columns arch, proxy, value, status, why. Where several files score the same
-network by the same proxy, the last one counts. Rows of the same proxy, space, data and target are replaced in
-measured.csv, all others stay.
+Scores come from `python -m epochzero.run.sweep`: columns arch, one for each proxy, reasons; or, as in docs/data, one
+row for each network and proxy: arch, proxy, value, status, why. Where several files score the same network by the same
+proxy, the last one counts. Rows of the same proxy, space, data and target are replaced in measured.csv; others stay.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import argparse
 import csv
 import datetime
 import gzip
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import cast
@@ -33,6 +34,7 @@ from epochzero.stats.paired import paired_difference
 from epochzero.types import Score, Status
 
 COLUMNS = {"arch", "proxy", "value", "status", "why"}
+SWEPT = {"arch", "reasons"}
 Scores = dict[str, dict[str, Score]]
 """proxy to architecture to score"""
 
@@ -44,16 +46,26 @@ def read_scores(files: Sequence[Path]) -> Scores:
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
-            missing = COLUMNS - set(rows.fieldnames or ())
-            if missing:
-                raise DataError(
-                    f"{path} has no column {', '.join(sorted(missing))}: give a file of benchmarks/sweep.py."
-                )
+            columns = set(rows.fieldnames or ())
+            if not (columns >= COLUMNS or columns >= SWEPT):
+                lacks = ", ".join(sorted(SWEPT - columns))
+                raise DataError(f"{path} has no column {lacks}: give a file of `python -m epochzero.run.sweep`.")
             for row in rows:
-                status = cast(Status, row["status"])
-                value = float(row["value"]) if status == "ok" else math.nan
-                found.setdefault(row["proxy"], {})[row["arch"]] = Score(value, status, row["why"])
+                for proxy, value, status, why in _of_row(row) if columns >= COLUMNS else _of_swept(row):
+                    number = float(value) if status == "ok" else math.nan
+                    found.setdefault(proxy, {})[row["arch"]] = Score(number, cast(Status, status), why)
     return found
+
+
+def _of_row(row: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    yield row["proxy"], row["value"], row["status"], row["why"]
+
+
+def _of_swept(row: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    """Proxy, value, status and why, for each proxy of a row of a sweep."""
+    reasons = json.loads(row["reasons"] or "{}")
+    for proxy in (column for column in row if column not in SWEPT | {"scored_as"}):
+        yield (proxy, row[proxy], *reasons.get(proxy, ("ok", "")))
 
 
 def named_columns(text: str) -> dict[str, str]:

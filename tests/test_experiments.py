@@ -221,7 +221,7 @@ def test_rows_are_correlations_of_the_values_shown(counts: Result) -> None:
 def test_a_column_without_values_says_why(counts: Result) -> None:
     row = counts.rows[3]
     assert (row.found, row.difference, row.unscored) == (None, None, 12)
-    assert row.why == "a rank correlation needs at least 3 networks; there are 0"
+    assert row.why == "a correlation needs at least 3 networks; there are 0"
     assert sum(counts.unscored["tf_tas"].values()) == 12
     assert counts.unscored["params"] == {}
 
@@ -335,7 +335,7 @@ def test_reproduce_prints_a_table(with_counts: None, images: Path) -> None:
     assert "params, flops   pearson    5" in ran.out and "paper" in ran.out and "difference" in ran.out
     assert "Space nb201; networks 5, batch_size 2; seed 0" in ran.out
     assert "tf_tas: 5 without a value" in ran.out
-    assert "params, tf_tas: none, for a rank correlation needs at least 3 networks; there are 0." in ran.out
+    assert "params, tf_tas: none, for a correlation needs at least 3 networks; there are 0." in ran.out
 
 
 def test_reproduce_prints_json_and_writes_files(

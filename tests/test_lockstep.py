@@ -99,8 +99,8 @@ def test_merged_networks_of_every_space_give_their_own_outputs(space: str) -> No
     joint = execute(merged.plan, packed, [torch.cat([x] * 3, 1)])
     for plan, own, found in zip(plans, weights, joint.chunk(3, 1), strict=True):
         assert torch.allclose(found, execute(plan, own, [x]), rtol=1e-10, atol=1e-12)
-    layers = [member for members in merged.members.values() for member in members]
-    assert len(layers) == sum(bool(node.op.kind) for plan in plans for node in plan.nodes)
+    layers = sum(len(members.networks) for members in merged.members.values())
+    assert layers == sum(bool(node.op.kind) for plan in plans for node in plan.nodes)
     assert sum(plan.flops for plan in plans) == merged.plan.flops
 
 

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from epochzero import __version__
-from epochzero.cli import bench, data, reproduce, score, search, store
+from epochzero.cli import bench, bench_speed, data, reproduce, score, search, store
 from epochzero.cli.console import err
 from epochzero.cli.list import list_
 from epochzero.engine.failure import out_of_memory
@@ -55,6 +55,7 @@ app.command(name="list")(list_)
 app.command()(score.score)
 app.command()(search.search)
 app.command()(bench.bench)
+app.command()(bench_speed.bench_speed)
 app.command()(reproduce.reproduce)
 app.command()(store.store)
 app.add_typer(data.data, name="data")

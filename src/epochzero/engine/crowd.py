@@ -184,6 +184,21 @@ def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
     return tuple((id(crowd), item) for crowd, item in sources)
 
 
+def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
+    """[L] the function of each layer's tensors, in their order; layers of equal shapes at once."""
+    alike: dict[tuple[torch.Size, ...], list[int]] = {}
+    for i, layer in enumerate(layers):
+        alike.setdefault(tuple([tensor.shape for tensor in layer]), []).append(i)
+    values = [
+        _mapped(function, [torch.stack(tensors) for tensors in zip(*(layers[i] for i in places), strict=True)])
+        for places in alike.values()
+    ]
+    if not values:
+        return torch.zeros(0)
+    order = torch.tensor([i for places in alike.values() for i in places]).argsort()
+    return torch.cat(values)[order.to(values[0].device)]
+
+
 def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
     """The function of each row, batched where `vmap` can take it."""
     try:

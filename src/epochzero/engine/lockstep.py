@@ -12,6 +12,7 @@ to `epochzero.engine.run`, one network after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Literal
 
@@ -55,6 +56,11 @@ class Population:
     @cached_property
     def merged(self) -> Merged:
         return merge([network.plan for network in self.networks])
+
+    def prepare(self) -> None:
+        """What takes time and no device, before it is needed."""
+        self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
+        self.merged.members  # noqa: B018
 
     @staticmethod
     def fits(networks: Sequence[Any]) -> bool:
@@ -164,7 +170,10 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
         found.facts["labels"] = [y] * population.size
         streams = [item for item in items if item[1] is not None]
         watcher = WatcherOfMany(population.merged, population.size, plan, streams)
-        if wanted & NEED_FORWARD:
+        if wanted & KERNELS:
+            with _beside(population.device):
+                _forward(population, plan, packed, x, y, wanted, watcher, found)
+        elif wanted & NEED_FORWARD:
             _forward(population, plan, packed, x, y, wanted, watcher, found)
         found.rows |= watcher.collected()
     return found
@@ -314,14 +323,41 @@ def _kernels(
     room = ROWS_BYTES if not joint.is_cuda else max(ROWS_BYTES, torch.cuda.mem_get_info(joint.device)[0] // 3)
     for block in _blocks(names, packed, count, room):
         jacobians = {name: packed[name].new_zeros(count, *packed[name].shape) for name in block}
-        for i, start in enumerate(starts):
-            for name, gradient in tape.gradients(start, block).items():
-                jacobians[name][i] = gradient
+        for i, found in enumerate(_rows_back(tape, starts, block)):
+            torch._foreach_copy_([jacobians[name][i] for name in found], list(found.values()))
         for name, jacobian in jacobians.items():
             networks = torch.tensor([network for network, _ in population.merged.packs[name]], device=joint.device)
             own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]
             kernels.index_add_(0, networks, (own @ own.mT).double())
     return kernels
+
+
+def _rows_back(tape: Tape, starts: list[Tensor], names: list[str]) -> Iterator[dict[str, Tensor]]:
+    """The gradients of one row after the other; those of a row may be written over by the next."""
+    if not starts[0].is_cuda:
+        yield from (tape.gradients(start, names) for start in starts)
+        return
+    yield tape.gradients(starts[0], names)
+    start, graph = starts[0].clone(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):  # launching a row costs more than running it
+        found = tape.gradients(start, names)
+    for other in starts[1:]:
+        start.copy_(other)
+        graph.replay()
+        yield found
+
+
+@contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    """On a stream of its own, which can be recorded."""
+    if device.type != "cuda":
+        yield
+        return
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int) -> Iterator[list[str]]:

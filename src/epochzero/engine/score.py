@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -16,7 +18,7 @@ from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blaming, out_of_memory
 from epochzero.engine.lockstep import Population, can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
-from epochzero.engine.passes import Pass
+from epochzero.engine.passes import Need, Pass
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.run import merged, run_pass, trace
 from epochzero.engine.watch import Item
@@ -40,7 +42,7 @@ class Scored:
 
 POPULATION = 256
 """networks that run side by side at most"""
-ROOM = 0.6
+ROOM = 0.75
 """of a GPU's free memory, what a population may be expected to take; it halves where that is not enough"""
 Lockstep = Literal["auto", "always", "never"]
 """auto: on a GPU, which one network leaves idle"""
@@ -50,58 +52,102 @@ def score_population(
     networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep = "auto"
 ) -> list[Scored]:
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
-    waiting = iter(networks)
     found: list[Scored] = []
-    while some := list(itertools.islice(waiting, 1)):
-        if lockstep != "never":
-            some += itertools.islice(waiting, population_size(some[0], batch) - 1)
-        found += _score(some, proxies, batch, seed, lockstep)
+    for prepared in _ahead(_in_groups(iter(networks), batch, lockstep), lockstep):
+        found += _score(prepared, proxies, batch, seed, lockstep)
     return found
 
 
-def population_size(network: Network, batch: Batch) -> int:
+def _in_groups(waiting: Iterator[Network], batch: Batch, lockstep: Lockstep) -> Iterator[list[Network]]:
+    for first in waiting:
+        yield [first, *itertools.islice(waiting, population_size(first, batch, lockstep) - 1)]
+
+
+def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto") -> int:
     """How many networks like this one may run side by side."""
-    if not isinstance(network, PlanNetwork) or network.device.type != "cuda":
-        return POPULATION
+    if lockstep == "never" or not isinstance(network, PlanNetwork):
+        return 1
+    if network.device.type != "cuda":
+        return POPULATION if lockstep == "always" else 1
     each = network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
     fit = int(ROOM * torch.cuda.mem_get_info(network.device)[0]) // each
     return max(1, min(POPULATION, 1 << max(fit, 1).bit_length() - 1))
 
 
+def _ahead(groups: Iterable[list[Network]], lockstep: Lockstep) -> Iterator[Prepared]:
+    """Each population is merged while the one before it runs: a GPU leaves the processor time for that."""
+    beside = ThreadPoolExecutor(1)
+    waiting: deque[Future[Prepared]] = deque()
+    try:
+        for group in groups:
+            if len(group) == 1 and not waiting:
+                yield Prepared(group, None)
+                continue
+            waiting.append(beside.submit(_prepared, group, lockstep))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        if waiting:
+            yield waiting.popleft().result()
+    finally:
+        beside.shutdown()
+
+
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
-    return _score([network], proxies, batch, seed, "never")[0]
+    return _score(_prepared([network], "never"), proxies, batch, seed, "never")[0]
 
 
-def _score(
-    networks: Sequence[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep
-) -> list[Scored]:
+class Prepared(NamedTuple):
+    """Networks that are scored at a time, and how they run side by side where they do."""
+
+    networks: Sequence[Network]
+    population: Population | None
+
+
+def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
+    if lockstep == "never" or len(networks) < 2 or not Population.fits(networks):
+        return Prepared(networks, None)
+    population = Population(networks)  # type: ignore[arg-type]
+    population.prepare()
+    return Prepared(networks, population)
+
+
+def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scored]:
     start = time.perf_counter()
-    results: list[Traces] = [{} for _ in networks]
-    population: Population | None = None
-    if lockstep != "never" and len(networks) > 1 and Population.fits(networks):
-        found = Population(networks)  # type: ignore[arg-type]
-        population = found if lockstep == "always" or found.device.type != "cpu" else None
-    try:
-        for run, items in merged(need for proxy in proxies for need in proxy.needs).items():
-            together = None
-            if population is not None:
-                together = _together(run, items, population, batch, seed)
-            for i, network in enumerate(networks):
-                results[i][run] = run_pass(run, items, network, batch, seed) if together is None else together
-    except (RuntimeError, MemoryError) as error:
-        if not out_of_memory(error):
-            raise
-        if len(networks) > 1:
-            halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
-            return [scored for half in halves for scored in _score(half, proxies, batch, seed, lockstep)]
+    networks = prepared.networks
+    needs = [(proxy, proxy.needs) for proxy in proxies]
+    results = _run_all(prepared, merged(need for _, asked in needs for need in asked), batch, seed)
+    if results is None and len(networks) == 1:
         raise MachineError(
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
             "use a smaller --batch-size, or a machine with more memory."
-        ) from None
-    scores = [{proxy.text: _compute(proxy, found, i) for proxy in proxies} for i, found in enumerate(results)]
+        )
+    if results is None:
+        halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
+        del prepared
+        parts = (_score(_prepared(half, lockstep), proxies, batch, seed, lockstep) for half in halves)
+        return [scored for part in parts for scored in part]
+    scores = [
+        {proxy.text: _compute(proxy, asked, found, i) for proxy, asked in needs} for i, found in enumerate(results)
+    ]
     seconds = (time.perf_counter() - start) / len(networks)
     return [Scored(of_network, seconds) for of_network in scores]
+
+
+def _run_all(prepared: Prepared, passes: Mapping[Pass, list[Item]], batch: Batch, seed: int) -> list[Traces] | None:
+    """What is found of every pass, network by network; None where memory runs out."""
+    networks, population = prepared
+    results: list[Traces] = [{} for _ in networks]
+    try:
+        for run, items in passes.items():
+            together = None if population is None else _together(run, items, population, batch, seed)
+            for found, network in zip(results, networks, strict=True):
+                found[run] = run_pass(run, items, network, batch, seed) if together is None else together
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        return None
+    return results
 
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> Crowd | None:
@@ -112,9 +158,9 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
         return None
 
 
-def _compute(proxy: Proxy, results: Traces, network: int) -> Score:
+def _compute(proxy: Proxy, needs: Sequence[Need], results: Traces, network: int) -> Score:
     try:
-        traces = [trace(need, results[need.run], network) for need in proxy.needs]
+        traces = [trace(need, results[need.run], network) for need in needs]
         with torch.no_grad(), blaming("the proxy", MISFITS):
             value = float(proxy.compute(*traces, **proxy.resolved))
     except PassFailedError as reason:

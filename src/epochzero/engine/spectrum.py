@@ -5,7 +5,7 @@ On a GPU, libraries find the eigenvalues of thousands of matrices one matrix aft
 
     B^(2^k) / tr B^(2^k)  ->  the projection onto the largest eigenvalue of B,   lambda = tr(A B^(2^k)) / tr B^(2^k)
 
-with B = A for the largest, and B = lambda_max I - A for the smallest. An eigenvalue mu of B next to the largest one
+with B = A for the largest, and B = 2 lambda_max I - A for the smallest. An eigenvalue mu of B next to the largest one
 still has the weight (mu / lambda)^(2^k): after 50 squarings that is nothing unless they agree to fifteen digits, and
 then it does no harm. Both ends are as exact as double precision makes those of A: up to about 1e-16 lambda_max.
 """
@@ -33,7 +33,7 @@ def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:
     scaled = torch.where(size > 0, matrix / torch.where(size > 0, size, 1), 0)
     high = _rayleigh(scaled, scaled)
     eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    low = _rayleigh(scaled, high * eye - scaled)
+    low = _rayleigh(scaled, 2 * high * eye - scaled)
     return (low * size)[..., 0, 0], (high * size)[..., 0, 0]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from epochzero.engine.crowd import Crowd
+from epochzero.engine.crowd import Crowd, of_each
 
 if TYPE_CHECKING:
     from epochzero.engine.network import Handle
@@ -77,13 +77,12 @@ def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads:
     """
     first = traces[0]
     if isinstance(first, TraceInCrowd):
-        sources = [source for trace in traces for source in trace.sources(reads)]  # type: ignore[attr-defined]
-        found = first.crowd.of_layers(function, sources, first.at)
+        sources = [source for trace in traces for source in trace.sources(reads)]
+        found: Tensor | None = first.crowd.of_layers(function, sources, first.at)
         if found is not None:
             return found
     layers = zip(*(getattr(trace, name) for trace in traces for name in reads), strict=True)
-    values = [function(*layer) for layer in layers if layer[0] is not None]
-    return torch.stack(values) if values else torch.zeros(0)
+    return of_each([layer for layer in layers if layer[0] is not None], function)
 
 
 def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:

@@ -1,7 +1,8 @@
 """A run of a merged plan whose gradients can be taken, as often as wanted.
 
-Autograd sees one node at a time. What it would add up between nodes, one full tensor for each node that reads some maps
-of a value, is here one `GatherSum`: the gradient of every map is the sum of what its readers send back.
+Autograd sees one node at a time, and neither sums nor ReLUs, for which it would keep more than they need. What it would
+add up between nodes, one full tensor for each node that reads some maps of a value, is here one `GatherSum`: the
+gradient of every map is the sum of what its readers send back.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from epochzero.plan.execute import Watch
+from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.lockstep import GatherSum, back_sum
 from epochzero.plan.ops.wiring import Identity
 from epochzero.plan.plan import Node, Plan
@@ -31,7 +34,8 @@ class _Local(NamedTuple):
 
     inputs: tuple[Tensor, ...]
     weights: tuple[Tensor, ...]
-    output: Tensor
+    output: GradientEdge
+    """not the output itself, which nobody may need any more"""
 
 
 class _Sent(NamedTuple):
@@ -58,6 +62,7 @@ class Tape:
     ) -> None:
         self.plan = plan
         self._local: dict[int, _Local] = {}
+        self._rectified: dict[int, Tensor] = {}
         self._follow = frozenset(follow)
         self._followed = [False] * len(plan.nodes)
         self._sums: BackSums = {} if sums is None else sums
@@ -82,16 +87,19 @@ class Tape:
         followed = [self._followed[j] for j in node.inputs]
         named = [name in self._follow for name in node.params]
         self._followed[i] = any(followed) or any(named)
-        if not self._followed[i] or isinstance(node.op, (GatherSum, Identity)):
+        if not self._followed[i] or isinstance(node.op, (GatherSum, Identity, ReLU)):
             with torch.no_grad():
-                return node.op.run(x, w)
+                output = node.op.run(x, w)
+            if isinstance(node.op, ReLU):
+                self._rectified[i] = output
+            return output
         with torch.enable_grad():
             inputs = tuple([v.detach().requires_grad_(f) for v, f in zip(x, followed, strict=True)])
             weights = tuple([v.detach().requires_grad_(f) for v, f in zip(w, named, strict=True)])
             output = node.op.run(inputs, weights)
         self._followed[i] = output.requires_grad
         if output.requires_grad:
-            self._local[i] = _Local(inputs, weights, output)
+            self._local[i] = _Local(inputs, weights, get_gradient_edge(output))
         return output.detach()
 
     def gradients(self, of_output: Tensor, names: Collection[str], seen: Seen | None = None) -> dict[str, Tensor]:
@@ -116,6 +124,9 @@ class Tape:
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
+            elif isinstance(node.op, ReLU):
+                passed = torch.ops.aten.threshold_backward(gradient, self._rectified[i], 0)
+                sent[node.inputs[0]].append(_Sent(passed, None, 0))
             elif isinstance(node.op, Identity):
                 sent[node.inputs[0]].append(_Sent(gradient, None, 0))
             else:

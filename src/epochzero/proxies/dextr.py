@@ -46,7 +46,8 @@ decomposition and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -72,12 +73,6 @@ def evenness(gram: Tensor) -> Tensor:
     """sigma_min / sigma_max from the squares of singular values; 0 for a layer of zeros."""
     low, high = extreme_eigenvalues(gram)
     return torch.where(high == 0, 0, low.clamp(min=0) / high).sqrt()
-
-
-def evenness_of(eigenvalues: Tensor) -> Tensor:
-    """The same from the squares themselves, in ascending order."""
-    low, high = eigenvalues[0].clamp(min=0), eigenvalues[-1]
-    return torch.where(high == 0, 0, low / high).sqrt()
 
 
 def independence(trace: Trace) -> Tensor:
@@ -150,27 +145,35 @@ def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, var
     return torch.stack(values).mean()  # [repeats] -> []
 
 
-def channel_gram(output: Tensor) -> tuple[Tensor, int] | None:
-    """X X^T for one sample's output X [C, H*W], with H*W; or nothing where there is one channel or one position."""
+def channel_gram(output: Tensor) -> Tensor | None:
+    """X X^T for one sample's output X [C, H*W], and a row with H*W; or nothing for one channel or one position."""
     x = output[0]
     if x.dim() < 2 or 1 in (x := x.flatten(1).double()).shape:
         return None
-    return x @ x.mT, x.shape[1]  # [C, C]
+    return torch.cat([x @ x.mT, x.new_full((1, len(x)), x.shape[1])])  # [C + 1, C]
 
 
-def some_channels(grams: Sequence[Tensor], channels: int, seed: int) -> tuple[list[Tensor], Tensor]:
-    """The Gram matrix of so many random channels of each layer, and how many channels the layer has for each.
+@cache
+def of_some_channels(function: Callable[[Tensor, Tensor], Tensor], channels: int, seed: int) -> Callable[..., Tensor]:
+    """C / n times the function of the Gram matrix of n random channels of a layer's C, and of its number of positions.
 
     Layers of one width have the same channels drawn, so that the order in which layers run does not matter.
     """
-    kept, weights = [], []
-    for g in grams:
-        chosen = torch.randperm(len(g), generator=generator(seed, "channels", len(g)))[:channels].to(g.device)
-        kept.append(g[chosen][:, chosen])  # [channels, channels]
-        weights.append(len(g) / len(chosen))
-    if not kept:
-        raise DegenerateError("no layer has an output with channels and positions")
-    return kept, torch.tensor(weights, dtype=torch.float64, device=kept[0].device)
+
+    def drawn(gram: Tensor) -> Tensor:
+        width = gram.shape[1]
+        chosen = torch.randperm(width, generator=generator(seed, "channels", width))[:channels].to(gram.device)
+        return width / len(chosen) * function(gram[:width][chosen][:, chosen], gram[-1, 0])
+
+    return drawn
+
+
+def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
+    """The same, where the eigenvalues beyond the number of positions are zero and no singular values."""
+    eigenvalues = torch.linalg.eigvalsh(gram)  # ascending
+    first = (len(gram) - positions).clamp(min=0).long()
+    low, high = eigenvalues.take(first).clamp(min=0), eigenvalues[-1]
+    return torch.where(high == 0, 0, low / high).sqrt()
 
 
 def needs_opt(points: int, q: float, channels: int) -> Sequence[Need]:
@@ -182,12 +185,10 @@ def needs_opt(points: int, q: float, channels: int) -> Sequence[Need]:
 @proxy(needs=needs_opt, higher_is_better=True)
 def dextr_opt(sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, channels: int = 8) -> Tensor:
     """Dextr on a fixed number of random channels of each layer (eq. 22)."""
-    layers = [layer for layer in sample.layers if layer is not None]
-    grams, weights = some_channels([gram for gram, _ in layers], channels, sample.seed)
-    ratios = [  # fewer positions than channels: the eigenvalues beyond the positions are zero, and no singular values
-        evenness_of(torch.linalg.eigvalsh(g)[-positions:]) for g, (_, positions) in zip(grams, layers, strict=True)
-    ]
-    return harmonic((weights * torch.stack(ratios)).sum().log1p(), bending(circle))
+    ratios = each_layer(of_some_channels(evenness_within, channels, sample.seed), [sample], "layers")  # [L]
+    if not len(ratios):
+        raise DegenerateError("no layer has an output with channels and positions")
+    return harmonic(ratios.sum().log1p(), bending(circle))
 
 
 def as_published(network: Handle) -> Tensor:

@@ -13,6 +13,7 @@ Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICL
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from epochzero.engine import Pass, Trace, each_layer, need, proxy
@@ -24,4 +25,5 @@ def grad_norm(trace: Trace) -> Tensor:
 
 
 def norm(numbers: Tensor) -> Tensor:
-    return numbers.flatten().norm()
+    found: Tensor = torch.linalg.vector_norm(numbers)
+    return found

@@ -31,7 +31,7 @@ from torch import Tensor
 from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
-from epochzero.proxies.dextr import some_channels
+from epochzero.proxies.dextr import of_some_channels
 
 
 def correlation(output: Tensor) -> Tensor | None:
@@ -57,15 +57,27 @@ def meco(trace: Trace) -> Tensor:
     return least.sum()
 
 
+def least_within(gram: Tensor, positions: Tensor) -> Tensor:
+    least: Tensor = torch.linalg.eigvalsh(gram)[0]
+    return least
+
+
+def correlation_and_positions(output: Tensor) -> Tensor | None:
+    """The same in the form of which some channels can be drawn."""
+    found = correlation(output)
+    return None if found is None else torch.cat([found, torch.zeros_like(found[:1])])  # [C + 1, C]
+
+
 def needs_opt(channels: int) -> Sequence[Need]:
     if channels < 2:
         raise UserError(f"meco_opt compares channels and needs at least 2, not {channels}.")
-    return [need(Pass(only=(0, 1)), "seed", layers=correlation)]
+    return [need(Pass(only=(0, 1)), "seed", layers=correlation_and_positions)]
 
 
 @proxy(needs=needs_opt, higher_is_better=True)
 def meco_opt(trace: Trace, *, channels: int = 8) -> Tensor:
     """MeCo on a fixed number of random channels of each layer."""
-    layers = [layer for layer in trace.layers if layer is not None]
-    matrices, weights = some_channels(layers, channels, trace.seed)
-    return (weights * torch.stack([least_eigenvalue(matrix) for matrix in matrices])).sum()
+    least = each_layer(of_some_channels(least_within, channels, trace.seed), [trace], "layers")  # [L]
+    if not len(least):
+        raise DegenerateError("no layer has an output with channels and positions")
+    return least.sum()

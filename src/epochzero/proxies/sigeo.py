@@ -76,7 +76,8 @@ def sigeo(*traces: Trace, batches: int = 4, weights: str = "zero_shot", form: st
     one, two, three = lambdas(weights)
     ratios = inverse_variation(traces)  # [L]
     steady = ratios.sum().log() if form == "neuron" else torch.where(ratios == 0, 0, ratios.log()).sum()
-    score = one * steady.double() - three * of_network(torch.clone, traces[-1], "loss")
+    loss: Tensor = of_network(torch.clone, traces[-1], "loss")
+    score = one * steady.double() - three * loss
     if two:
         bent = fisher_rao(traces)
         if bent == 0:

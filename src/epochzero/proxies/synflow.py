@@ -29,7 +29,7 @@ POSITIVE = Pass(inputs="ones", weights="absolute", norm="off", dtype="float64")
 
 @proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
 def synflow(trace: Trace) -> Tensor:
-    flow = of_network(torch.sum, trace, "logits")  # []
+    flow: Tensor = of_network(torch.sum, trace, "logits")  # []
     if not torch.isfinite(flow):
         raise DegenerateError("the flow exceeds what double precision holds (1e308)")
     share = each_layer(felt, [trace], "weights", "log_gradients").sum()  # [L] -> []

@@ -107,5 +107,5 @@ def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[S
     """The items in order, in whole populations, cut so that each worker has a chunk in each of so many rounds."""
     step = population(device)
     populations = -(-len(items) // (workers * rounds * step))
-    size = min(LARGEST, max(1, populations) * step)
+    size = max(step, min(LARGEST, populations * step))
     return [items[first : first + size] for first in range(0, len(items), size)]

@@ -1,0 +1,69 @@
+"""What the commands share that run with torch and numpy alone: `python -m epochzero.run.speed` and `.sweep`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+import torch
+
+from epochzero import __version__
+from epochzero.errors import MachineError, UserError
+from epochzero.store import JSON
+from epochzero.types import Shape
+
+
+def command(work: Callable[[], None]) -> None:
+    """Run it, with the sentences and exit codes of the `epochzero` command."""
+    try:
+        work()
+    except UserError as error:
+        _stop(str(error), 2)
+    except MachineError as error:
+        _stop(str(error), 1)
+    except OSError as error:
+        _stop(f"{error.strerror or error}: '{error.filename or 'standard output'}'.", 2 if error.filename else 1)
+    except KeyboardInterrupt:
+        _stop("Stopped.", 130)
+
+
+def _stop(sentence: str, code: int) -> None:
+    print(f"error: {' '.join(sentence.splitlines())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def shape(text: str | None) -> Shape | None:
+    """`3,224,224` as a shape."""
+    if text is None:
+        return None
+    sizes = text.replace("x", ",").split(",")
+    if not all(size.strip().isdecimal() and 1 <= int(size) <= 100_000 for size in sizes):
+        raise UserError(f"--input-shape takes whole numbers such as 3,224,224, not {text!r}.")
+    return tuple(map(int, sizes))
+
+
+def set_precision(tf32: bool) -> None:
+    """Whether convolutions and products of matrices on a GPU may round their factors to TF32."""
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+
+
+def machine(device: str) -> dict[str, JSON]:
+    """What to write down about the machine with a measurement."""
+    cuda = torch.device(device).type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if cuda else platform.processor() or platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "epochzero": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,38 @@
+"""The two ends of a spectrum by squaring, against all of it from the library."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from epochzero.engine.spectrum import by_squaring, extreme_eigenvalues
+
+
+def grams(rank: int, spread: float = 1.0) -> Tensor:
+    """Ten Gram matrices of 40 vectors in `rank` dimensions, whose scales differ by so many powers of ten."""
+    x = torch.randn(10, 40, rank, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
+    x = x * torch.logspace(0, -spread, 40, dtype=torch.float64)[:, None]
+    return x @ x.mT
+
+
+@pytest.mark.parametrize(("rank", "spread"), [(40, 0.0), (200, 0.0), (60, 3.0), (60, 7.0), (12, 0.0)])
+def test_both_ends_are_those_of_the_library_up_to_rounding(rank: int, spread: float) -> None:
+    given = grams(rank, spread)
+    expected = torch.linalg.eigvalsh(given)
+    low, high = by_squaring(given)
+    assert torch.allclose(high, expected[:, -1], rtol=1e-13)
+    assert ((low - expected[:, 0]).abs() <= 1e-14 * expected[:, -1]).all()
+    batched = torch.func.vmap(by_squaring)(given)
+    assert torch.allclose(batched[0], low, rtol=1e-6, atol=1e-14) and torch.allclose(batched[1], high)
+
+
+def test_equal_eigenvalues_and_zeros() -> None:
+    low, high = by_squaring(torch.stack([torch.zeros(5, 5), 3 * torch.eye(5)]).double())
+    assert low.tolist() == pytest.approx([0, 3]) and high.tolist() == pytest.approx([0, 3])
+
+
+def test_on_the_cpu_the_library_does_it() -> None:
+    given = grams(60)
+    low, high = extreme_eigenvalues(given[0])
+    assert torch.equal(torch.stack([low, high]), torch.linalg.eigvalsh(given[0])[[0, -1]])
