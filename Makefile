@@ -4,7 +4,7 @@
 # make clean    forget the environment
 
 PYTHON ?= python3
-BUNDLES := "one batch,four batches,dextr,synflow,kernel"
+BUNDLES := "one batch,four batches,dextr,synflow"
 BIN := .venv/bin
 
 .PHONY: search test lint bench clean
@@ -24,8 +24,8 @@ lint: .venv/installed
 bench: .venv/installed
 	@mkdir -p runs
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/epochzero bench-speed --device cpu --batch-size 1 --only $(BUNDLES) --networks 32 --out runs/speed_batch1.json
-	$(BIN)/epochzero bench-speed --device cpu --batch-size 64 --networks 8 --alone-networks 4 --slow-networks 2 --budget 600 --out runs/speed_batch64.json
+	$(BIN)/epochzero bench-speed --batch-size 1 --networks 32 --row-seconds 3 --budget 300 --out runs/speed_batch1.json
+	$(BIN)/epochzero bench-speed --batch-size 64 --networks 8 --alone-networks 4 --only $(BUNDLES) --out runs/speed_batch64.json
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels
 	$(BIN)/python benchmarks/tables.py
 

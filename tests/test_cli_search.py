@@ -184,7 +184,7 @@ def test_bench_json_has_the_fields_of_the_design(table: Path) -> None:
     assert rows["params", "size"]["kendall"] == pytest.approx(rows["params", "size"]["spearman"])
     assert rows["params", "smallness"]["spearman"] == pytest.approx(-rows["params", "size"]["spearman"])
     assert rows["plain", "plainly"]["spearman"] == pytest.approx(1), "lower is better, and it points the right way"
-    assert "6/6" in ran.err
+    assert "table.csv: 6 of 6 networks of nb201" in ran.err
 
 
 def test_bench_counts_networks_without_a_score(table: Path) -> None:

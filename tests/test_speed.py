@@ -22,7 +22,7 @@ from epochzero.registry import proxies, spaces
 from epochzero.run import speed
 from epochzero.run.bundles import bundles, groups
 from epochzero.run.roofline import Ceilings, Passes, ceilings, floor, passes
-from epochzero.run.speed import Row, Settings, run_speed, spearman
+from epochzero.run.speed import Row, Settings, left_out, run_speed, spearman
 from epochzero.run.timing import Job, Timed, measure, measured
 from epochzero.types import Score
 from tests.command import epochzero, refusal
@@ -118,6 +118,7 @@ def test_what_the_budget_leaves_out_is_said(here: None, monkeypatch: pytest.Monk
     report = run_speed(settings, lambda row: None, lambda report: None)
     assert [row["name"] for row in report["rows"]] == ["params"]
     assert report["left_out"] == [{"name": "flops", "way": "alone", "why": "the budget was spent"}]
+    assert left_out(report) == ["left out, the budget was spent: flops (alone)"]
 
 
 def test_too_little_memory_for_one_network_is_a_sentence_and_the_rest_goes_on(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from epochzero.benchmarks import AccuracyTable
+from epochzero.cli.bench_files import as_document, draw, protocol, write
+from epochzero.cli.bench_tables import show
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
     Address,
@@ -26,10 +26,10 @@ from epochzero.cli.options import (
     Plugins,
     ProxyNames,
     Seed,
-    SpaceName,
     StorePath,
     Threads,
     Workers,
+    made_folder,
     shape,
 )
 from epochzero.cli.options import (
@@ -37,34 +37,67 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.combine.objective import Objective, members, parse_objectives
+from epochzero.data import Batch
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bench import BenchOutcome, BenchPair, run_bench
+from epochzero.run.bench import BenchOutcome, Case, run_bench
+from epochzero.run.bench_figures import Rules
 from epochzero.run.network import batch_for
 from epochzero.run.task import Task
-from epochzero.stats import ProxyQuality
 from epochzero.store import Store
 from epochzero.types import Origin
 
 
 def bench(
-    table: Annotated[Path, typer.Option("--table", help="CSV or Parquet: a column arch_str, and accuracies.")],
-    target: Annotated[str, typer.Option("--target", help="Columns to compare with, separated by commas.")],
+    table: Annotated[
+        list[Path],
+        typer.Option(
+            "--table", help="CSV, Parquet or imported (.ezb): a column arch_str, and accuracies. May be repeated."
+        ),
+    ],
+    target: Annotated[
+        list[str],
+        typer.Option("--target", help="Columns to compare with, separated by commas; once, or once for each table."),
+    ],
     proxy: ProxyNames = "dextr,fmi,curvature,params,flops",
-    space: SpaceName = "nb201",
-    sample: Annotated[int | None, typer.Option("--sample", min=3, help="How many networks; default: all.")] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option("--space", help="Search space, once, or once for each table; default: nb201."),
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=3, help="How many networks of each table; default: all.")
+    ] = None,
     data: DataSource = "pink",
     input_shape: InputShape = None,
     batch_size: BatchSize = 64,
     classes: Classes = None,
     seed: Seed = 0,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Repeats: seeds of weights and batch, such as 0,1,2; default: the --seed."),
+    ] = None,
+    data_seeds: Annotated[
+        str | None,
+        typer.Option("--data-seeds", help="Seeds of the batches, one for each of --seeds or one; default: the same."),
+    ] = None,
     init: Init = "default",
     device: Device = "cpu",
     unscored: Annotated[
         str, typer.Option("--unscored", help="Networks without a score: drop, or rank them worst.")
     ] = "drop",
+    top: Annotated[str, typer.Option("--top", help="The k of regret and precision among the first k: 1,10.")] = "10",
     versus: Annotated[
         str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
+    ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="Score one of isomorphic networks for all of them; the output says so.")
+    ] = False,
+    more: Annotated[
+        bool, typer.Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")
+    ] = False,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results.json, .csv, scores.csv, ranking.md, and plots with matplotlib."),
     ] = None,
     store: StorePath = None,
     executor: ExecutorName = "local",
@@ -79,43 +112,68 @@ def bench(
 
     epochzero bench --table nb201.csv.gz --target cifar10_test,cifar100_test --proxy dextr,naswot --sample 1000
 
+    epochzero bench --table nb201.ezb --space nb201 --target cifar10_test --table nb101.ezb --space nb101
+    --target test_acc_108ep --proxy synflow,params --sample 1000 --seeds 0,1,2 --out results --store run.db
+
     A positive correlation means that the proxy points the right way as declared. Networks without a score are
-    counted, with their reasons.
+    counted, with their reasons. The guide "trusting a score" says how to read the output.
     """
     load_plugins(plugin)
     if unscored not in ("drop", "worst"):
         raise UserError(f"--unscored takes drop or worst, not {unscored!r}.")
     objectives = parse_objectives(proxy)
     rival = _rival(versus, objectives)
-    batch = batch_for(
-        spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
-    )
+    rules = Rules(seed, unscored, tuple(_numbers(top, "--top", least=1)))  # type: ignore[arg-type]
+    repeats = _repeats(_numbers(seeds, "--seeds") if seeds else [seed], data_seeds)
+    names = _for_each(space or ["nb201"], len(table), "--space")
+    columns = [_split(text) for text in _for_each(target, len(table), "--target")]
+    folder = None if out_dir is None else made_folder(out_dir)
     crew = executor_(executor, workers, threads, address, gpus, device, plugin)
-    task = Task(spaces[space], members(objectives), batch, Origin(init, seed), device, crew)
-    targets = [column.strip() for column in target.split(",") if column.strip()]
-    truths = AccuracyTable.read(table)
-    with crew, Store.open(store or ":memory:") as opened, progress_bar("bench") as show:
+    made: dict[tuple[str, int], Batch] = {}
+
+    def task(name: str, weights: int, batch: int) -> Task:
+        if (name, batch) not in made:
+            made[name, batch] = batch_for(
+                spaces[name], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=batch
+            )
+        return Task(spaces[name], members(objectives), made[name, batch], Origin(init, weights), device, crew)
+
+    tasks = [[task(name, *repeat) for repeat in repeats] for name in names]
+    tables = [AccuracyTable.read(path) for path in table]
+    cases = [Case(*parts) for parts in zip(_labels(table), tables, columns, tasks, strict=True)]
+    with crew, Store.open(store or ":memory:") as opened, progress_bar("bench", estimate=False) as progress:
         outcome = run_bench(
-            task,
-            truths,
-            targets,
+            cases,
+            objectives,
             sample,
             seed=seed,
-            unscored=unscored,  # type: ignore[arg-type]
-            objectives=objectives,
+            rules=rules,
             versus=rival,
+            share=share,
             store=opened,
-            progress=lambda done, total: show(done, total, ""),
+            progress=progress,
         )
     if json:
-        rows = [{"proxy": row.proxy, "target": row.target, **asdict(row.quality)} for row in outcome.rows]
-        pairs = [asdict(pair) for pair in outcome.pairs]
-        print_json(
-            {"results": rows, "pairs": pairs, "data": batch.about, "batch": batch.id, "seconds": outcome.seconds}
-        )
-        return
-    _show(outcome, targets)
-    err.print(f"\n{len(outcome.archs)} networks in {outcome.seconds:.1f} s; data: {batch.about}")
+        print_json(as_document(outcome))
+    else:
+        show(outcome, more)
+    for note in outcome.notes:
+        (err if json else out).print(note, style="yellow")
+    err.print()
+    for fact in protocol(outcome):
+        err.print(fact)
+    err.print(f"{outcome.seconds:.1f} s")
+    if folder is not None:
+        _save(outcome, folder)
+
+
+def _save(outcome: BenchOutcome, folder: Path) -> None:
+    files = write(outcome, folder)
+    try:
+        files.append(f"{len(draw(outcome, folder))} pictures")
+    except UserError as missing:
+        err.print(str(missing), style="yellow")
+    err.print(f"results  {folder}/{', '.join(files)}")
 
 
 def _rival(versus: str | None, objectives: list[Objective]) -> Objective | None:
@@ -127,60 +185,45 @@ def _rival(versus: str | None, objectives: list[Objective]) -> Objective | None:
     return asked[0]
 
 
-def _show(outcome: BenchOutcome, targets: list[str]) -> None:
-    for statistic in ("spearman", "kendall"):
-        table = Table(statistic.capitalize(), box=None, pad_edge=False, header_style="dim")
-        table.add_column("n", justify="right")
-        table.add_column("none", justify="right")
-        for target in targets:
-            table.add_column(target, justify="right", overflow="fold")
-        for proxy, quality in _by_proxy(outcome).items():
-            values = [_interval(q, statistic) for q in quality]
-            table.add_row(proxy, str(quality[0].n), str(quality[0].unscored or ""), *values)
-        out.print(table)
-        out.print()
-    if outcome.pairs:
-        _show_pairs(outcome, targets)
-    for proxy, quality in _by_proxy(outcome).items():
-        for why, times in quality[0].unscored_why.items():
-            out.print(f"{proxy}: {times} without a score: {why}", style="dim")
+def _split(text: str) -> list[str]:
+    return list(dict.fromkeys(piece.strip() for piece in text.split(",") if piece.strip()))
 
 
-def _show_pairs(outcome: BenchOutcome, targets: list[str]) -> None:
-    """Differences of Spearman; bold where the interval leaves 0 out."""
-    table = Table(f"less {outcome.pairs[0].versus}", box=None, pad_edge=False, header_style="dim")
-    for target in targets:
-        table.add_column(target, justify="right", overflow="fold")
-    cells: dict[str, list[Text]] = {}
-    for pair in outcome.pairs:
-        cells.setdefault(pair.proxy, []).append(_difference(pair))
-    for proxy, row in cells.items():
-        table.add_row(proxy, *row)
-    out.print(table)
-    out.print()
+def _numbers(text: str, option: str, least: int = 0) -> list[int]:
+    """`0,1,2` as numbers, each once."""
+    pieces = _split(text)
+    if not pieces or not all(piece.isdecimal() and least <= int(piece) <= 2**62 for piece in pieces):
+        raise UserError(f"{option} takes whole numbers from {least} on, separated by commas, not {text!r}.")
+    return list(dict.fromkeys(map(int, pieces)))
 
 
-def _difference(pair: BenchPair) -> Text:
-    found = pair.difference
-    if found is None:
-        return Text(pair.why, "yellow")
-    style = "bold" if found.low > 0 or found.high < 0 else ""
-    return Text.assemble((f"{found.value:+.3f}", style), (f" [{found.low:+.3f}, {found.high:+.3f}]", "dim"))
+def _repeats(seeds: list[int], data_seeds: str | None) -> list[tuple[int, int]]:
+    """Seeds of weights and of the batch for each repeat."""
+    batches = seeds if data_seeds is None else _numbers(data_seeds, "--data-seeds")
+    if len(seeds) != len(batches) and 1 not in (len(seeds), len(batches)):
+        raise UserError(
+            f"There are {len(seeds)} --seeds and {len(batches)} --data-seeds: give equally many, which are taken in "
+            f"pairs, or one of either."
+        )
+    number = max(len(seeds), len(batches))
+    seeds, batches = (one * (number // len(one)) for one in (seeds, batches))
+    return list(zip(seeds, batches, strict=True))
 
 
-def _by_proxy(outcome: BenchOutcome) -> dict[str, list[ProxyQuality]]:
-    """For each proxy its quality on each target, in the targets' order."""
-    found: dict[str, list[ProxyQuality]] = {}
-    for row in outcome.rows:
-        found.setdefault(row.proxy, []).append(row.quality)
-    return found
+def _for_each(given: list[str], tables: int, option: str) -> list[str]:
+    """One for each table."""
+    if len(given) not in (1, tables):
+        raise UserError(
+            f"{option} is given {len(given)} times for {tables} {'table' if tables == 1 else 'tables'}: give it once, "
+            f"or once for each --table, in their order."
+        )
+    return given * (tables // len(given))
 
 
-def _interval(quality: ProxyQuality, statistic: str) -> Text:
-    """`.892 [.866, .915]`, or why there is none."""
-    value, interval = getattr(quality, statistic), getattr(quality, f"{statistic}_ci")
-    if value is None:
-        return Text(quality.why, "yellow")
-    low, high = (f"{bound:.3f}".replace("0.", ".", 1) for bound in interval)
-    shown = f"{value:.3f}".replace("0.", ".", 1)
-    return Text.assemble((shown, "bold"), (f" [{low}, {high}]", "dim"))
+def _labels(tables: list[Path]) -> list[str]:
+    """The name of each file, with its folder where two have the same name."""
+    for path, times in Counter(path.resolve() for path in tables).items():
+        if times > 1:
+            raise UserError(f"--table names {path.name} twice: give its columns in one --target, separated by commas.")
+    names = Counter(path.name for path in tables)
+    return [path.name if names[path.name] == 1 else str(path) for path in tables]

@@ -11,7 +11,7 @@ from rich.table import Table
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, DataSource, Device, InputShape, Plugins, Seed, SpaceName, Workers
 from epochzero.cli.plugin import load_plugins
-from epochzero.run.speed import Settings, line, run_speed, saver
+from epochzero.run.speed import Settings, left_out, line, run_speed, saver
 
 
 def bench_speed(
@@ -93,8 +93,8 @@ def _show(report: dict[str, Any]) -> None:
     if report["equality"]:
         out.print()
         out.print(_agreement(report["equality"]))
-    for one in report["left_out"]:
-        out.print(f"left out: {one['name']}, {one['way']}: {one['why']}", style="yellow")
+    for sentence in left_out(report):
+        out.print(sentence, style="yellow")
 
 
 def _agreement(equality: list[dict[str, Any]]) -> Table:

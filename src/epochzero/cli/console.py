@@ -52,15 +52,18 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error with counts, time spent and time left; it appears with the first (done, total, note)."""
+def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error with counts, time spent and time left; it appears with the first (done, total, note).
+
+    Without an estimate for work of unequal parts, whose notes then tell the time left.
+    """
+    left = (TextColumn("left"), TimeRemainingColumn()) if estimate else ()
     bar = Progress(
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        *left,
         TextColumn("{task.description}", markup=False),
         console=err,
     )

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, DataSource, Device, Seed, StorePath, made_folder
-from epochzero.errors import MachineError
-from epochzero.experiments.base import Experiment, Result
+from epochzero.cli.options import AsJson, Device, Seed, StorePath, made_folder
+from epochzero.errors import MachineError, UserError
+from epochzero.experiments.base import Result
+from epochzero.experiments.files import FOLDER
 from epochzero.experiments.report import circumstances, table, write
 from epochzero.registry import experiments
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Experiment; `epochzero list experiments`.")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; see --list.")] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="All experiments, and which can be run here.")] = False,
+    about: Annotated[
+        bool, typer.Option("--about", help="Its protocol, the data it needs and the paper's figures; runs nothing.")
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small: a minute or two on two cores.")] = False,
     networks: Annotated[int | None, typer.Option("--networks", min=3, help="How many; default: the recipe's.")] = None,
-    data: DataSource = "pink",
+    folder: Annotated[
+        str,
+        typer.Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where tables and images are, by their names."),
+    ] = FOLDER,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Other images: pink or white noise, .npz, CIFAR archive or folder.")
+    ] = None,
     seed: Seed = 0,
     device: Device = "cpu",
     store: StorePath = None,
@@ -32,30 +42,81 @@ def reproduce(
 ) -> None:
     """Measure a table or figure of a paper again, and print ours beside the paper's, with 95 % intervals.
 
-    epochzero reproduce nasi-figure1 --quick --data cifar10.npz --store run.db --out nasi-figure1
+    epochzero reproduce --list --data-folder data
+
+    epochzero reproduce dextr-table1 --quick --data-folder data --store run.db --out dextr-table1
 
     Stopped at any moment, the same command with the same store goes on where it was.
     """
-    experiment: Experiment = experiments[name]
-    settings = experiment.quick if quick else experiment.full
-    if networks is not None:
-        settings = replace(settings, networks=networks)
-    folder = None if out_dir is None else made_folder(out_dir)
+    if list_all:
+        _list(folder, json)
+        return
+    if name is None:
+        raise UserError("Name what to reproduce, such as dextr-table1; epochzero reproduce --list shows all.")
+    experiment: Any = experiments[name]
+    if about:
+        _about(experiment, folder, json)
+        return
+    settings = experiment.sized(quick, networks)
+    results = None if out_dir is None else made_folder(out_dir)
     with progress_bar("reproduce") as show:
         result = experiment.run(
             settings,
             seed=seed,
             data=data,
+            folder=folder,
             device=device,
             store=store or ":memory:",
             progress=lambda done, total: show(done, total, ""),
         )
-    if folder is not None:
-        _write(result, folder)
+    if results is not None:
+        _write(result, results)
     if json:
         print_json(result.as_dict())
     else:
         _show(result)
+
+
+def _list(folder: str, json: bool) -> None:
+    rows = [
+        {"name": name, "status": _status(one, folder), "source": one.source, "about": one.about}
+        for name, one in experiments.items()
+    ]
+    if json:
+        print_json({"experiments": rows})
+        return
+    shown = Table("name", "status", "about", box=None, pad_edge=False, header_style="dim")
+    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
+    for row in rows:
+        style = "dim" if row["status"].startswith("planned") else ""
+        shown.add_row(row["name"], row["status"], row["about"], style=style)
+    out.print(shown)
+    out.print(f"\nData are looked for in '{folder}'. part: some are missing there, and the rest runs.", style="dim")
+
+
+def _status(experiment: Any, folder: str) -> str:
+    status: str = experiment.status(folder)
+    return f"planned, step {experiment.step}" if status == "planned" else status
+
+
+def _about(experiment: Any, folder: str, json: bool) -> None:
+    needs = [{"files": file.names, "what": file.what, "there": bool(file.find(folder))} for file in experiment.needs]
+    if json:
+        facts = {"name": experiment.name, "status": _status(experiment, folder), "source": experiment.source}
+        quoted = [figure._asdict() for figure in experiment.quoted]
+        print_json(facts | {"about": experiment.about, "protocol": experiment.protocol, "data": needs, "paper": quoted})
+        return
+    out.print(f"{experiment.about}\n", style="bold")
+    out.print(f"{experiment.protocol}\n")
+    out.print(f"Source: {experiment.source}. Status: {_status(experiment, folder)}.")
+    for need in needs:
+        there = "there" if need["there"] else f"missing in '{folder}'"
+        out.print(f"Data: {' or '.join(need['files'])} ({need['what']}): {there}.")
+    shown = Table("", "", "statistic", "paper", box=None, pad_edge=False, header_style="dim")
+    for figure in experiment.quoted:
+        shown.add_row(figure.x, figure.y, figure.statistic, f"{figure.value:g}")
+    out.print()
+    out.print(shown if experiment.quoted else "The paper prints no figures.")
 
 
 def _write(result: Result, folder: Path) -> None:
@@ -70,13 +131,15 @@ def _write(result: Result, folder: Path) -> None:
 
 def _show(result: Result) -> None:
     out.print(f"{result.about}\n", style="bold")
-    heads, lines = table(result)
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    for head in heads:
-        shown.add_column(head, no_wrap=not head.startswith("paper"))
-    for line, row in zip(lines, result.rows, strict=True):
-        shown.add_row(*line, style="" if row.found is not None else "yellow")
-    out.print(shown)
-    out.print()
+    for sample in result.samples:
+        rows = [row for row in result.rows if row.sample == sample]
+        heads, lines = table(rows)
+        shown = Table(sample, box=None, pad_edge=False, header_style="dim")
+        for head in heads[1:]:
+            shown.add_column(head, no_wrap=True)
+        for line, row in zip(lines, rows, strict=True):
+            shown.add_row(*line, style="" if row.found is not None else "yellow")
+        out.print(shown)
+        out.print()
     for fact in circumstances(result):
         out.print(fact, style="dim")

@@ -7,6 +7,7 @@ of each network. Results come to the CPU together.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -112,10 +113,14 @@ def _shape(values: Tensor | list[Any] | None) -> Any:
 Source = tuple["Crowd", Item]
 
 
+numbers = itertools.count()
+
+
 class Crowd:
     """What is read of a pass of a population."""
 
     def __init__(self, size: int) -> None:
+        self.number = next(numbers)
         self.size = size
         self.facts: dict[str, Sequence[Any]] = {}
         """one of each network"""
@@ -181,7 +186,7 @@ def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -
 
 
 def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
-    return tuple((id(crowd), item) for crowd, item in sources)
+    return tuple((crowd.number, item) for crowd, item in sources)
 
 
 def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
@@ -202,7 +207,7 @@ def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor
 def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
     """The function of each row, batched where `vmap` can take it."""
     try:
-        return torch.func.vmap(function)(*values)
+        return torch.func.vmap(function, randomness="same")(*values)
     except (RuntimeError, ValueError, TypeError, *REASONS) as error:
         if out_of_memory(error):
             raise

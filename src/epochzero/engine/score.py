@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -20,7 +20,7 @@ from epochzero.engine.lockstep import Population, can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
 from epochzero.engine.proxy import Proxy
-from epochzero.engine.run import merged, run_pass, trace
+from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
 from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
 from epochzero.types import Score
@@ -42,6 +42,8 @@ class Scored:
 
 POPULATION = 256
 """networks that run side by side at most"""
+KEPT = 0.8
+"""of the numbers that a network's nodes give, those that a backward pass needs, roughly"""
 ROOM = 0.75
 """of a GPU's free memory, what a population may be expected to take; it halves where that is not enough"""
 Lockstep = Literal["auto", "always", "never"]
@@ -69,9 +71,12 @@ def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto")
         return 1
     if network.device.type != "cuda":
         return POPULATION if lockstep == "always" else 1
-    each = network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
-    fit = int(ROOM * torch.cuda.mem_get_info(network.device)[0]) // each
-    return max(1, min(POPULATION, 1 << max(fit, 1).bit_length() - 1))
+    device = network.device
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, but free
+    free = torch.cuda.mem_get_info(device)[0] + unused
+    each = KEPT * network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
+    fit = max(1, int(ROOM * free / each))
+    return min(POPULATION, 1 << fit.bit_length() - 1)
 
 
 def _ahead(groups: Iterable[list[Network]], lockstep: Lockstep) -> Iterator[Prepared]:
@@ -115,39 +120,62 @@ def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
 def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scored]:
     start = time.perf_counter()
     networks = prepared.networks
-    needs = [(proxy, proxy.needs) for proxy in proxies]
-    results = _run_all(prepared, merged(need for _, asked in needs for need in asked), batch, seed)
-    if results is None and len(networks) == 1:
+    scores = _run_all(prepared, proxies, batch, seed)
+    if scores is None and len(networks) == 1:
         raise MachineError(
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
             "use a smaller --batch-size, or a machine with more memory."
         )
-    if results is None:
+    if scores is None:
         halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
         del prepared
         parts = (_score(_prepared(half, lockstep), proxies, batch, seed, lockstep) for half in halves)
         return [scored for part in parts for scored in part]
-    scores = [
-        {proxy.text: _compute(proxy, asked, found, i) for proxy, asked in needs} for i, found in enumerate(results)
-    ]
     seconds = (time.perf_counter() - start) / len(networks)
-    return [Scored(of_network, seconds) for of_network in scores]
+    return [Scored({proxy.text: of_network[proxy.text] for proxy in proxies}, seconds) for of_network in scores]
 
 
-def _run_all(prepared: Prepared, passes: Mapping[Pass, list[Item]], batch: Batch, seed: int) -> list[Traces] | None:
-    """What is found of every pass, network by network; None where memory runs out."""
+def _run_all(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[dict[str, Score]] | None:
+    """The scores of each network; None where memory runs out.
+
+    Passes that keep no graph come first. A proxy is computed as soon as it can be, and a pass is let go of when no
+    other proxy waits for it: what is found of one pass need not lie beside the graph of another.
+    """
     networks, population = prepared
+    waiting = [(proxy, proxy.needs) for proxy in proxies]
+    passes = merged(need for _, needs in waiting for need in needs)
     results: list[Traces] = [{} for _ in networks]
+    scores: list[dict[str, Score]] = [{} for _ in networks]
     try:
-        for run, items in passes.items():
+        waiting = _compute_ready(waiting, results, scores)
+        for run in sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH)):
+            items = passes[run]
             together = None if population is None else _together(run, items, population, batch, seed)
             for found, network in zip(results, networks, strict=True):
                 found[run] = run_pass(run, items, network, batch, seed) if together is None else together
+            waiting = _compute_ready(waiting, results, scores)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
         return None
-    return results
+    return scores
+
+
+Waiting = list[tuple[Proxy, tuple[Need, ...]]]
+
+
+def _compute_ready(waiting: Waiting, results: Sequence[Traces], scores: Sequence[dict[str, Score]]) -> Waiting:
+    """Compute the proxies whose passes are all there, forget passes that no other needs, and say which still wait."""
+    done = results[0].keys()
+    ready = [(proxy, needs) for proxy, needs in waiting if all(need.run in done for need in needs)]
+    for i, (found, own) in enumerate(zip(results, scores, strict=True)):
+        own |= {proxy.text: _compute(proxy, needs, found, i) for proxy, needs in ready}
+    left = [(proxy, needs) for proxy, needs in waiting if proxy.text not in scores[0]]
+    needed = {need.run for _, needs in left for need in needs}
+    for found in results:
+        for run in found.keys() - needed:
+            del found[run]
+    return left
 
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> Crowd | None:

@@ -6,25 +6,24 @@ the store and correlating are here.
 
 from __future__ import annotations
 
-import inspect
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.engine import Proxy
-from epochzero.errors import DataError, DegenerateError, UserError
-from epochzero.experiments.base import Progress, Result, Row, Settings
+from epochzero.errors import DataError, DegenerateError
+from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero.experiments.files import CIFAR10, FOLDER, missing
+from epochzero.experiments.scoring import Job, Scores, score_all
 from epochzero.registry import searches, spaces
 from epochzero.run.task import Task
 from epochzero.stats import Correlation, kendall, pearson, spearman
-from epochzero.store import JSON, Run, Store, manifest
 from epochzero.types import Origin, Score
 
 S = TypeVar("S", bound=Settings)
@@ -32,8 +31,6 @@ Load = Callable[[int], Batch]
 """a batch of so many samples of the data at hand"""
 
 STATISTICS: dict[str, Callable[..., Correlation]] = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
-CHUNK = 4
-"""networks that are scored and stored at a time"""
 
 
 @dataclass(frozen=True)
@@ -54,16 +51,16 @@ class Pair(NamedTuple):
     paper: Mapping[str, Mapping[str, float]]
 
 
-class Connections(ABC, Generic[S]):
+class Connections(Recipe, Generic[S]):
     """An experiment whose rows are correlations between columns of scores."""
 
-    name: str
-    source: str
-    space: str = "nb201"
+    spaces: ClassVar[Mapping[str, str]] = {"nb201": "nb201"}
+    """the paper's name of each search space, and ours"""
     full: S
     quick: S
     noise = True
     """whether noise will do for data"""
+    needs = (CIFAR10,)
 
     @abstractmethod
     def columns(self, settings: S, load: Load, seed: int) -> Sequence[Column]:
@@ -74,85 +71,54 @@ class Connections(ABC, Generic[S]):
         """What is compared."""
 
     @property
-    def about(self) -> str:
-        """The first line of the recipe's file."""
-        return (inspect.getdoc(inspect.getmodule(type(self))) or "").split("\n", 1)[0]
+    def quoted(self) -> Sequence[Quoted]:
+        return [
+            Quoted(f"{space}: {pair.x}", pair.y, statistic, value)
+            for pair in self.pairs(self.full)
+            for statistic, printed in pair.paper.items()
+            for space, value in printed.items()
+        ]
 
-    def run(
-        self,
-        settings: S | None = None,
-        *,
-        seed: int = 0,
-        data: str | Path = "pink",
-        device: str = "cpu",
-        store: str | Path = ":memory:",
-        progress: Progress | None = None,
-    ) -> Result:
-        """Score `settings.networks` random networks, each different, and correlate."""
-        start = time.perf_counter()
-        settings = settings or self.full
-        if settings.networks < 3:
-            raise UserError(f"A correlation needs at least 3 networks, not {settings.networks}.")
-        if not self.noise and data in data_.NOISE:
+    def status(self, folder: str | Path = FOLDER) -> Status:
+        return "ready" if self.noise else super().status(folder)
+
+    def measure(self, work: Work) -> Found:
+        """Score random networks, each different, and correlate."""
+        settings: S = work.settings
+        columns = self.columns(settings, partial(_load, self._source(work), work.seed), work.seed)
+        batches = {column.batch.id: column.batch for column in columns}
+        jobs = {}
+        for label, name in self.spaces.items():
+            space = spaces[name]
+            archs = searches["random"](space, work.seed).ask(settings.networks)
+            origin = Origin(seed=work.seed)
+            tasks = [Task(space, _proxies(columns, batch), batch, origin, work.device) for batch in batches.values()]
+            jobs[label] = Job(archs, tasks)
+        found = dict(zip(jobs, score_all(work, list(jobs.values())), strict=True))
+        samples = {
+            label: _sample(self.spaces[label], job, columns, dict(zip(batches, found[label], strict=True)))
+            for label, job in jobs.items()
+        }
+        rows = [
+            _row(pair, statistic, label, samples[label], work.seed)
+            for label in samples
+            for pair in self.pairs(settings)
+            for statistic in pair.paper
+        ]
+        return Found(rows, samples)
+
+    def _source(self, work: Work) -> str | Path:
+        if work.data is None:
+            there = CIFAR10.find(work.folder)
+            if there is None and not self.noise:
+                raise missing(self.name, [CIFAR10], work.folder)
+            return there or "pink"
+        if not self.noise and work.data in data_.NOISE:
             raise DataError(
-                f"{self.name} compares with random data and labels, and '{data}' is random itself: "
+                f"{self.name} compares with random data and labels, and '{work.data}' is random itself: "
                 "give --data FILE with real images and labels."
             )
-        columns = self.columns(settings, partial(_load, data, seed), seed)
-        batches = {column.batch.id: column.batch for column in columns}
-        identity: dict[str, JSON] = {
-            "experiment": self.name,
-            "settings": asdict(settings),
-            "seed": seed,
-            "batches": list(batches),
-        }
-        made = manifest(identity | {"device": device})
-        space = spaces[self.space]
-        archs = searches["random"](space, seed).ask(settings.networks)
-        tasks = [Task(space, _proxies(columns, batch), batch, Origin(seed=seed), device) for batch in batches.values()]
-        with Store.open(store) as opened:
-            run = opened.begin_run("experiment", identity, made)
-            scores = _scores(columns, tasks, archs, opened, run, progress)
-            values = {
-                column.name: [column.shown(score.value) if score.ok else None for score in scores[column.name]]
-                for column in columns
-            }
-            rows = [
-                self._row(pair, statistic, values, seed) for pair in self.pairs(settings) for statistic in pair.paper
-            ]
-            run.finish({f"{row.name} {row.statistic}": None if row.found is None else row.found.value for row in rows})
-        return Result(
-            experiment=self.name,
-            about=self.about,
-            source=self.source,
-            space=self.space,
-            rows=rows,
-            settings=asdict(settings),
-            seed=seed,
-            data={column.name: column.batch.about for column in columns},
-            columns={column.name: column.proxy.text for column in columns},
-            archs=[space.text(arch) for arch in archs],
-            values=values,
-            unscored={
-                name: dict(Counter(one.why for one in of_column if not one.ok)) for name, of_column in scores.items()
-            },
-            device=device,
-            machine=_mapping(made["machine"]),
-            versions=_mapping(made["versions"]),
-            date=str(made["started"]),
-            seconds=time.perf_counter() - start,
-        )
-
-    def _row(self, pair: Pair, statistic: str, values: Mapping[str, Sequence[float | None]], seed: int) -> Row:
-        points = zip(values[pair.x], values[pair.y], strict=True)
-        both = [(x, y) for x, y in points if x is not None and y is not None]
-        paper = pair.paper[statistic]
-        row = partial(Row, pair.x, pair.y, statistic, unscored=len(values[pair.x]) - len(both), paper=paper)
-        try:
-            found = STATISTICS[statistic]([x for x, _ in both], [y for _, y in both], seed=seed)
-        except DegenerateError as reason:
-            return row(found=None, why=str(reason))
-        return row(found=found, difference=found.value - paper[self.space] if self.space in paper else None)
+        return work.data
 
 
 def _load(source: str | Path, seed: int, size: int) -> Batch:
@@ -164,27 +130,34 @@ def _proxies(columns: Sequence[Column], batch: Batch) -> list[Proxy]:
     return list({column.proxy.text: column.proxy for column in columns if column.batch.id == batch.id}.values())
 
 
-def _scores(
-    columns: Sequence[Column],
-    tasks: Sequence[Task],
-    archs: Sequence[Any],
-    store: Store,
-    run: Run,
-    progress: Progress | None,
-) -> dict[str, list[Score]]:
-    """By column, in the order of `archs`; what the store has is not computed."""
-    scores: dict[str, list[Score]] = {column.name: [] for column in columns}
-    tell = progress or (lambda done, total: None)
-    for first in range(0, len(archs), CHUNK):
-        tell(first, len(archs))
-        some = archs[first : first + CHUNK]
-        found = {task.batch.id: task.evaluate(some, store, run, first)[0] for task in tasks}
-        for column in columns:
-            scores[column.name] += [one[column.proxy.text] for one in found[column.batch.id]]
-    tell(len(archs), len(archs))
-    return scores
+def _sample(space: str, job: Job, columns: Sequence[Column], found: Mapping[str, Sequence[Scores]]) -> Sample:
+    scores: dict[str, list[Score]] = {
+        column.name: [one[column.proxy.text] for one in found[column.batch.id]] for column in columns
+    }
+    return Sample(
+        space=space,
+        archs=job.texts,
+        columns={column.name: column.proxy.text for column in columns},
+        values={
+            column.name: [column.shown(score.value) if score.ok else None for score in scores[column.name]]
+            for column in columns
+        },
+        data={column.name: column.batch.about for column in columns},
+        unscored={name: reasons(of_column) for name, of_column in scores.items()},
+    )
 
 
-def _mapping(value: JSON) -> Mapping[str, Any]:
-    assert isinstance(value, Mapping)
-    return value
+def reasons(scores: Sequence[Score]) -> dict[str, int]:
+    """Why there is no score, and how often."""
+    return dict(Counter(score.why for score in scores if not score.ok))
+
+
+def _row(pair: Pair, statistic: str, label: str, sample: Sample, seed: int) -> Row:
+    points = zip(sample.values[pair.x], sample.values[pair.y], strict=True)
+    both = [(x, y) for x, y in points if x is not None and y is not None]
+    left_out = len(sample.archs) - len(both)
+    row = partial(Row, label, pair.x, pair.y, statistic, unscored=left_out, paper=pair.paper[statistic].get(label))
+    try:
+        return row(found=STATISTICS[statistic]([x for x, _ in both], [y for _, y in both], seed=seed))
+    except DegenerateError as reason:
+        return row(found=None, why=str(reason))

@@ -5,10 +5,10 @@ r"""NASI, Table 7: how well gradient norms of the loss approximate the trace nor
     b = 4..   ||1/b sum_x grad L_x||^2 of one mini-batch, eq. 12           `nasi_trace`
 
 Pearson's correlation with `exact` across networks as in the paper; Spearman's beside it, since a few large norms can
-decide Pearson's. The paper measures in the three spaces of NAS-Bench-1Shot1, which are not here yet, so ours is of its
-kind in NAS-Bench-201 and no difference is given. The paper does not say how many samples the exact norm has, nor
-whether a batch's are among them: here `exact` and `sum` share `samples` samples, and of a file's samples smaller
-batches are the first of larger ones. Batch norms act on the statistics of the batch at hand. Distinct random networks.
+decide Pearson's. Distinct random networks of each of the three spaces of NAS-Bench-1Shot1, the full networks of
+NAS-Bench-101 (stem of 128 channels). The paper does not say how many samples the exact norm has, nor whether a batch's
+are among them: here `exact` and `sum` share `samples` samples, and of a file's samples smaller batches are the first of
+larger ones. Batch norms act on the statistics of the batch at hand.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817
@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from epochzero.engine.proxy import parse
 from epochzero.experiments.base import Settings
 from epochzero.experiments.connections import Column, Connections, Load, Pair
+from epochzero.experiments.one_shot import ONE_SHOT
 from epochzero.registry import experiments
 
-SPACES = ("S1", "S2", "S3")
 MINI_BATCH = {
     4: (0.74, 0.82, 0.66),
     8: (0.80, 0.87, 0.74),
@@ -53,8 +53,9 @@ class NasiTable7(Connections[Sizes]):
 
     name = "nasi-table7"
     source = "NASI (arXiv:2109.00817), Table 7"
+    spaces = ONE_SHOT
     full = Sizes(networks=100, batch_size=128, samples=64)
-    quick = Sizes(networks=12, batch_size=16, samples=4)
+    quick = Sizes(networks=6, batch_size=8, samples=2)
 
     def columns(self, settings: Sizes, load: Load, seed: int) -> Sequence[Column]:
         all_samples = load(settings.samples)
@@ -67,7 +68,7 @@ class NasiTable7(Connections[Sizes]):
     def pairs(self, settings: Sizes) -> Sequence[Pair]:
         printed = {f"b = {size}": MINI_BATCH[size] for size in settings.batches} | {"sum": SUM}
         return [
-            Pair("exact", name, {"pearson": dict(zip(SPACES, values, strict=True)), "spearman": {}})
+            Pair("exact", name, {"pearson": dict(zip(self.spaces, values, strict=True)), "spearman": {}})
             for name, values in printed.items()
         ]
 

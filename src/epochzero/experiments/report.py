@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from epochzero.experiments.base import Result, Row
 
 PANEL = 2.6
 """inches along each side of one scatter plot"""
-PER_LINE = 4
-"""scatter plots side by side"""
+PER_LINE, PER_LONG_LINE, FEW = 4, 8, 16
+"""scatter plots side by side; where there are more than a few, more"""
 
 
 def write(result: Result, folder: Path) -> list[str]:
@@ -30,23 +31,23 @@ def write(result: Result, folder: Path) -> list[str]:
     return [*texts, *plot(result, folder)]
 
 
-def table(result: Result) -> tuple[list[str], list[list[str]]]:
-    """The rows as people read them, with their heads: ours with its interval beside the paper's."""
-    spaces = result.spaces_of_paper
-    heads = ["", "statistic", "n", "ours [95 %]", *(f"paper {space}" for space in spaces)]
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Rows as people read them, with their heads: ours with its interval beside the paper's."""
+    heads = ["", "statistic", "n", "ours [95 %]", "paper", "difference"]
     lines = []
-    for row in result.rows:
+    for row in rows:
         n, ours = "", "none"
         if (found := row.found) is not None:
             n, ours = str(found.n), f"{short(found.value)} [{short(found.low)}, {short(found.high)}]"
-        paper = [short(row.paper[space], 2) if space in row.paper else "" for space in spaces]
-        lines.append([row.name, row.statistic, n, ours, *paper])
-    if result.space in spaces:
-        heads.append("difference")
-        for line, row in zip(lines, result.rows, strict=True):
-            sign = "+" if round(row.difference or 0, 2) > 0 else ""
-            line.append("" if row.difference is None else f"{sign}{short(row.difference, 2)}")
+        paper = "" if row.paper is None else short(row.paper, 2)
+        lines.append([row.name, row.statistic, n, ours, paper, _signed(row.difference)])
     return heads, lines
+
+
+def _signed(difference: float | None) -> str:
+    if difference is None:
+        return ""
+    return f"{'+' if round(difference, 2) > 0 else ''}{short(difference, 2)}"
 
 
 def short(value: float, digits: int = 3) -> str:
@@ -60,25 +61,33 @@ def circumstances(result: Result) -> list[str]:
     """How it was measured, one sentence each."""
     settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
     machine, versions = result.machine, result.versions
-    left_out = [
-        f"{name}: {count} without a value: {why}."
-        for name, reasons in result.unscored.items()
-        for why, count in reasons.items()
-    ]
-    return [
+    several = len(result.samples) > 1
+    facts = [
         f"Source: {result.source}.",
-        f"Space {result.space}; {settings}; seed {result.seed}; intervals: 95 %, bootstrap over networks.",
-        *(f"Data of {', '.join(columns)}: {about}" for about, columns in result.batches.items()),
-        f"Machine: {machine['cpu'] or machine['platform']}, {machine['cpu_count']} cores, device {result.device}; "
-        f"torch {versions['torch']}, epochzero {versions['epochzero']}; {result.seconds:.0f} s; {result.date}.",
-        *left_out,
-        *dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None),
+        f"Networks of {', '.join(dict.fromkeys(sample.space for sample in result.samples.values()))}; {settings}; "
+        f"seed {result.seed}; intervals: 95 %, bootstrap over networks.",
     ]
+    for name, sample in result.samples.items():
+        where = f" ({name})" if several else ""
+        facts += [f"Data of {', '.join(columns)}{where}: {about}" for about, columns in sample.batches.items()]
+    facts.append(
+        f"Machine: {machine['cpu'] or machine['platform']}, {machine['cpu_count']} cores, device {result.device}; "
+        f"torch {versions['torch']}, epochzero {versions['epochzero']}; {result.seconds:.0f} s; {result.date}."
+    )
+    for name, sample in result.samples.items():
+        where = f" ({name})" if several else ""
+        for column, reasons in sample.unscored.items():
+            facts += [f"{column}{where}: {count} without a value: {why}." for why, count in reasons.items()]
+    unmeasured = dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None)
+    return [*facts, *unmeasured, *result.left_out]
 
 
 def as_markdown(result: Result) -> str:
     """A section to paste into a page of results."""
-    heads, lines = table(result)
+    heads, lines = table(result.rows)
+    if len(result.samples) > 1:
+        heads = ["sample", *heads]
+        lines = [[row.sample, *line] for row, line in zip(result.rows, lines, strict=True)]
     rows = [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *lines)]
     facts = [f"- {fact}" for fact in circumstances(result)]
     return "\n".join([f"## {result.experiment}", "", result.about, "", *rows, "", *facts, ""])
@@ -86,17 +95,16 @@ def as_markdown(result: Result) -> str:
 
 def as_csv(result: Result) -> str:
     """The rows, numbers in full."""
-    spaces = result.spaces_of_paper
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    paper = [f"paper_{space}" for space in spaces]
-    writer.writerow(["x", "y", "statistic", "n", "unscored", "value", "low", "high", *paper, "difference", "why"])
+    writer.writerow(
+        ["sample", "x", "y", "statistic", "n", "unscored", "value", "low", "high", "paper", "difference", "why"]
+    )
     for row in result.rows:
         found = row.found
-        ours = ["", "", "", ""] if found is None else [found.n, found.value, found.low, found.high]
-        printed = [row.paper.get(space, "") for space in spaces]
+        n, *ours = ["", "", "", ""] if found is None else [found.n, found.value, found.low, found.high]
         writer.writerow(
-            [row.x, row.y, row.statistic, ours[0], row.unscored, *ours[1:], *printed, row.difference, row.why]
+            [row.sample, row.x, row.y, row.statistic, n, row.unscored, *ours, row.paper, row.difference, row.why]
         )
     return text.getvalue()
 
@@ -107,22 +115,22 @@ def plot(result: Result, folder: Path) -> list[str]:
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
         return []
-    pairs: dict[tuple[str, str], list[Row]] = {}
+    pairs: dict[tuple[str, str, str], list[Row]] = {}
     for row in result.rows:
-        pairs.setdefault((row.x, row.y), []).append(row)
-    across = min(PER_LINE, len(pairs))
+        pairs.setdefault((row.sample, row.x, row.y), []).append(row)
+    across = min(PER_LINE if len(pairs) <= FEW else PER_LONG_LINE, len(pairs))
     down = math.ceil(len(pairs) / across)
     figure = figures.Figure(figsize=(PANEL * across, PANEL * down), layout="constrained")
-    for place, ((x, y), rows) in enumerate(pairs.items(), start=1):
+    for place, ((sample, x, y), rows) in enumerate(pairs.items(), start=1):
         axes = figure.add_subplot(down, across, place)
-        both = [
-            (a, b) for a, b in zip(result.values[x], result.values[y], strict=True) if a is not None and b is not None
-        ]
+        values = result.samples[sample].values
+        both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
         axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
-        found = (f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found is not None)
-        axes.set_title(", ".join(found), fontsize=7)
+        axes.set_xlabel(x, fontsize=8)
+        axes.set_ylabel(y, fontsize=8)
+        axes.tick_params(labelsize=6)
+        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found is not None]
+        axes.set_title(", ".join([sample, *found] if len(result.samples) > 1 else found), fontsize=7)
     names = ["result.png", "result.svg"]
     for name in names:
         figure.savefig(folder / name, dpi=150)

@@ -172,7 +172,7 @@ def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
     """The same, where the eigenvalues beyond the number of positions are zero and no singular values."""
     eigenvalues = torch.linalg.eigvalsh(gram)  # ascending
     first = (len(gram) - positions).clamp(min=0).long()
-    low, high = eigenvalues.take(first).clamp(min=0), eigenvalues[-1]
+    low, high = eigenvalues.gather(0, first[None])[0].clamp(min=0), eigenvalues[-1]
     return torch.where(high == 0, 0, low / high).sqrt()
 
 

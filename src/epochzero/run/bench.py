@@ -1,152 +1,127 @@
-"""How well proxies order the networks of a table whose accuracy is known."""
+"""How well proxies order the networks of tables whose accuracy is known.
+
+A case is a table with the columns to compare with. Its networks are scored in one or several repeats, each with its
+own weights and batch of data. All proxies of a case are measured on the same networks, so that they can be compared.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import Objective
-from epochzero.errors import DegenerateError, UserError
-from epochzero.run.executors.base import population
+from epochzero.errors import DataError, UserError
+from epochzero.run.bench_figures import Figures, Merits, Rules, figures_of, merits_of
+from epochzero.run.bench_sample import Sample, draw, notes_of
+from epochzero.run.bench_scores import Progress, Scores, score_all
 from epochzero.run.task import Task
-from epochzero.stats import Correlation, ProxyQuality, Unscored, paired_quality, proxy_quality
-from epochzero.store import JSON, Store, manifest
-from epochzero.types import Score
-
-CHUNK = 16
-"""networks for each worker that are scored and stored at a time"""
+from epochzero.store import JSON, Run, Store, manifest
 
 
 @dataclass(frozen=True)
-class BenchRow:
-    """One proxy against one column of the table."""
+class Case:
+    """A table, columns of it, and how its networks are scored."""
 
-    proxy: str
-    target: str
-    quality: ProxyQuality
+    name: str
+    table: AccuracyTable
+    targets: Sequence[str]
+    tasks: Sequence[Task]
+    """one for each repeat: the same space and proxies, other weights, another batch"""
 
 
 @dataclass(frozen=True)
-class BenchPair:
-    """By how much one proxy's Spearman exceeds that of another on the same networks."""
+class CaseOutcome:
+    """What was found on one table."""
 
-    proxy: str
-    versus: str
-    target: str
-    difference: Correlation | None
-    why: str = ""
-    """why there is no difference; empty where there is one"""
+    case: Case
+    sample: Sample
+    scores: list[Scores]
+    """of each repeat"""
+    merits: Merits
+    figures: Figures
 
 
 @dataclass(frozen=True)
 class BenchOutcome:
     """What a benchmark found."""
 
-    rows: list[BenchRow]
-    pairs: list[BenchPair]
-    """every other proxy against the one that was named to compare with"""
-    archs: list[str]
-    scores: dict[str, list[Score]]
-    """by proxy, in the order of `archs`"""
+    cases: list[CaseOutcome]
+    notes: list[str]
+    """what to know before one reads the figures"""
     seconds: float
 
 
 def run_bench(
-    task: Task,
-    table: AccuracyTable,
-    targets: Sequence[str],
+    cases: Sequence[Case],
+    objectives: Sequence[Objective],
     sample: int | None = None,
     *,
     seed: int = 0,
-    unscored: Unscored = "drop",
-    objectives: Sequence[Objective] | None = None,
+    rules: Rules = Rules(),
     versus: Objective | None = None,
+    share: bool = False,
     store: Store,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = lambda done, total, note: None,
 ) -> BenchOutcome:
-    """Score a random sample of the table's networks, all of it by default, and correlate with each target."""
+    """Score a random sample of each table's networks, all of it by default, and compare with each target.
+
+    The seed draws the sample. Where scores are shared, one network of each class of isomorphic ones is scored; counts
+    of parameters and FLOPs are never shared.
+    """
     start = time.perf_counter()
-    if not targets:
-        raise UserError(f"No target column is named; the table has {', '.join(table.columns)}.")
-    space = task.space
-    table = table.keyed_by(lambda text: space.text(space.parse(text)))
-    truths = {target: table.column(target) for target in targets}
-    chosen = table.sample(len(table) if sample is None else sample, seed)
-    archs = [table.archs[i] for i in chosen]
+    _check_targets(cases)
+    share = share and not all(proxy.free for one in objectives for proxy in one.proxies)
+    samples = [draw(case.table, case.targets, case.tasks[0], sample, seed, share) for case in cases]
+    runs = [_begin(case, drawn, seed, rules, store) for case, drawn in zip(cases, samples, strict=True)]
+    scores = score_all(samples, [case.tasks for case in cases], runs, store, progress)
+    merits = [{one.text: [merits_of(one, repeat) for repeat in repeats] for one in objectives} for repeats in scores]
+    figures = figures_of(samples, merits, None if versus is None else versus.text, rules, progress)
+    for run, of in zip(runs, figures, strict=True):
+        run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in of.rows})
+    found = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
+    notes = [note for outcome in found for note in notes_of(outcome.case.name, outcome.sample)]
+    return BenchOutcome(found, notes, time.perf_counter() - start)
+
+
+def _check_targets(cases: Sequence[Case]) -> None:
+    for case in cases:
+        if not case.targets:
+            raise UserError(f"No target column is named; the table has {', '.join(case.table.columns)}.")
+        for target in case.targets:
+            if target in case.table.columns:
+                continue
+            others = [other.name for other in cases if target in other.table.columns]
+            if not others:
+                case.table.column(target)  # which raises with a hint
+            raise DataError(
+                f"{case.name} has no column '{target}'; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} "
+                f"it. Give --target once for each --table, in their order. {case.name} has "
+                f"{', '.join(case.table.columns)}."
+            )
+
+
+def _begin(case: Case, sample: Sample, seed: int, rules: Rules, store: Store) -> Run:
+    """The run of this case in the store, begun or gone on with."""
+    first = case.tasks[0]
     settings: dict[str, JSON] = {
-        "space": space.name,
-        "proxies": [proxy.text for proxy in task.proxies],
-        "table": f"{Path(table.source).name}-{_digest(archs, [truths[t][chosen] for t in targets])}",
-        "targets": list(targets),
-        "sample": len(chosen),
+        "space": first.space.name,
+        "proxies": [proxy.text for proxy in first.proxies],
+        "table": f"{case.name}-{sample.digest}",
+        "targets": list(case.targets),
+        "sample": len(sample.archs),
         "seed": seed,
-        "unscored": unscored,
-        "batch": task.batch.id,
-        "origin": str(task.origin),
+        "unscored": rules.unscored,
+        "repeats": [{"origin": str(task.origin), "batch": task.batch.id} for task in case.tasks],
+        "shared": None
+        if sample.sharing is None
+        else {"networks": len(sample.archs), "classes": sample.sharing.classes},
     }
     about: dict[str, JSON] = {
-        "data": task.batch.about,
-        "device": task.device,
-        "executor": task.executor.about(),
-        "resolved": {proxy.text: dict(proxy.resolved) for proxy in task.proxies},
+        "data": [task.batch.about for task in case.tasks],
+        "device": first.device,
+        "executor": first.executor.about(),
+        "resolved": {proxy.text: dict(proxy.resolved) for proxy in first.proxies},
     }
-    run = store.begin_run("bench", settings, manifest(settings | about))
-    scores: dict[str, list[Score]] = {proxy.text: [] for proxy in task.proxies}
-    if progress is not None:
-        progress(0, len(archs))
-    size = max(CHUNK, population(task.device)) * task.executor.workers
-    for first in range(0, len(archs), size):
-        found, _ = task.evaluate([space.parse(text) for text in archs[first : first + size]], store, run, first)
-        for by_proxy in found:
-            for name, score in by_proxy.items():
-                scores[name].append(score)
-        if progress is not None:
-            progress(min(first + size, len(archs)), len(archs))
-    objectives = objectives or [Objective((proxy,)) for proxy in task.proxies]
-    merits = {objective.text: _as_scores(objective, scores) for objective in objectives}
-    known = {target: truths[target][chosen] for target in targets}
-    rows = [
-        BenchRow(name, target, proxy_quality(merit, known[target], True, unscored=unscored, seed=seed))
-        for name, merit in merits.items()
-        for target in targets
-    ]
-    pairs = [] if versus is None else _pairs(merits, versus.text, known, seed)
-    run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in rows})
-    return BenchOutcome(rows, pairs, archs, scores, time.perf_counter() - start)
-
-
-def _pairs(
-    merits: Mapping[str, Sequence[Score]], versus: str, known: Mapping[str, NDArray[np.float64]], seed: int
-) -> list[BenchPair]:
-    found = []
-    for name, target in itertools.product((name for name in merits if name != versus), known):
-        try:
-            difference = paired_quality(merits[name], merits[versus], known[target], seed=seed)
-            found.append(BenchPair(name, versus, target, difference))
-        except DegenerateError as error:
-            found.append(BenchPair(name, versus, target, None, str(error)))
-    return found
-
-
-def _as_scores(objective: Objective, scores: Mapping[str, Sequence[Score]]) -> list[Score]:
-    """Each network's merit, higher is better, or why it has none."""
-    networks = [dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True)]
-    merits = objective.merits(networks)
-    pairs = zip(networks, merits, strict=True)
-    return [Score.degenerate(objective.why_not(one)) if merit is None else Score(merit) for one, merit in pairs]
-
-
-def _digest(archs: Sequence[str], truths: Sequence[NDArray[np.float64]]) -> str:
-    """A name for what is compared with, whatever the table's file is called."""
-    sha = hashlib.sha256("\n".join(archs).encode())
-    for truth in truths:
-        sha.update(truth.tobytes())
-    return sha.hexdigest()[:12]
+    return store.begin_run("bench", settings, manifest(settings | about))

@@ -8,6 +8,9 @@ from epochzero.engine.proxy import split_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 
+FIRST = ("one batch", "four batches", "dextr", "synflow", "kernel")
+"""what is measured first, where time may run out"""
+
 
 def bundles() -> dict[str, str]:
     """Proxies that are measured together, by name."""
@@ -26,7 +29,8 @@ def bundles() -> dict[str, str]:
 def groups(only: str | None) -> dict[str, list[Proxy]]:
     """The rows asked for, by name: bundles or proxies; every one where nothing is said, but that with everything."""
     known = bundles()
-    names = [name for name in known if name != "all"] + list(proxies) if only is None else split_list(only)
+    every = [*FIRST, *(name for name in known if name != "all"), *proxies]
+    names = every if only is None else split_list(only)
     found = {}
     for name in names:
         try:

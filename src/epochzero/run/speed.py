@@ -301,6 +301,14 @@ def line(row: Row | str) -> str:
     )
 
 
+def left_out(report: dict[str, Any]) -> list[str]:
+    """What was not measured, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for one in report["left_out"]:
+        by_reason.setdefault(one["why"], []).append(f"{one['name']} ({one['way']})")
+    return [f"left out, {why}: {', '.join(rows)}" for why, rows in by_reason.items()]
+
+
 def saver(out: Path | None) -> Callable[[dict[str, Any]], None]:
     """What writes the report so far to a file; one that cannot be written says so now."""
     if out is None:
@@ -321,8 +329,8 @@ def main() -> None:
     print(json.dumps(report["machine"] | report["ceilings"]))
     for one in report["equality"]:
         print(json.dumps(one))
-    for one in report["left_out"]:
-        print(f"left out: {one['name']}, {one['way']}: {one['why']}")
+    for sentence in left_out(report):
+        print(sentence)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ Geometry = tuple[int, int, int, int]
 
 
 def available(x: Tensor) -> bool:
-    """Whether the kernels of this file can run on `x`."""
+    """Whether all kernels of this file can run on `x`."""
     return x.is_cuda and x.dtype == torch.float32 and _installed()
 
 
@@ -35,6 +35,11 @@ def fits(weight: Tensor, stride: object, padding: object) -> bool:
     """Whether `grouped_conv` is made for these weights: square windows, 2 to 64 channels in each group."""
     inputs, height, width = weight.shape[1:]
     return isinstance(stride, int) and isinstance(padding, int) and height == width and 1 < inputs <= 64
+
+
+def gathers(x: Tensor) -> bool:
+    """Whether `gather_sum` can run on `x`, which may be in double precision too."""
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and _installed()
 
 
 @cache

@@ -101,7 +101,7 @@ class GatherSum(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         table = self.table
-        if fused.available(x[0]):
+        if fused.gathers(x[0]):
             return fused.gather_sum(x, table)
         maps = [one.unflatten(1, (n, -1)) for one, n in zip(x, table.sizes, strict=True)]  # type: ignore[no-untyped-call]
         every = torch.cat(maps, 1)  # [B, M, C, ...]

@@ -281,7 +281,7 @@ def _gather(
     written = image < images
     begin, end = tl.load(indptr + m), tl.load(indptr + m + 1)
     to = out + (image * maps + m) * INNER + place
-    total = tl.zeros([BLOCK], tl.float32)
+    total = tl.zeros([BLOCK], out.dtype.element_ty)
     if ADD:
         total = tl.load(to, mask=written & (begin < end), other=0.0)
     for k in range(begin, end):
@@ -291,7 +291,7 @@ def _gather(
         high = tl.where(s < 6, tl.where(s == 4, p4, p5), tl.where(s == 6, p6, p7))
         few = tl.where(s < 2, tl.where(s == 0, n0, n1), tl.where(s == 2, n2, n3))
         many = tl.where(s < 6, tl.where(s == 4, n4, n5), tl.where(s == 6, n6, n7))
-        source = tl.where(s < 4, low, high).to(tl.pointer_type(tl.float32))
+        source = tl.where(s < 4, low, high).to(tl.pointer_type(out.dtype.element_ty))
         source = tl.multiple_of(source, 16)
         total += tl.load(source + (image * tl.where(s < 4, few, many) + slot) * INNER + place, mask=written, other=0.0)
     tl.store(to, total, mask=written if not ADD else written & (begin < end))

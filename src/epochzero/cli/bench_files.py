@@ -1,0 +1,196 @@
+"""A benchmark as data and as files: results.json, results.csv, scores.csv, ranking.md and plots."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from epochzero.cli.console import as_json
+from epochzero.errors import MachineError
+from epochzero.experiments.report import short
+from epochzero.run import plots
+from epochzero.run.bench import BenchOutcome, CaseOutcome
+from epochzero.run.bench_figures import Place
+from epochzero.stats import Estimate
+
+FIGURES = ["table", "space", "target", "unit", "proxy", "statistic", "n", "unscored", "repeats"]
+FIGURES += ["value", "low", "high", "spread", "why"]
+SCORES = ["table", "space", "arch", "origin", "batch", "proxy", "value", "status", "why", "shared_from"]
+
+
+def as_document(outcome: BenchOutcome) -> dict[str, Any]:
+    """Everything but the single scores."""
+    cases = outcome.cases
+    return {
+        "results": [
+            _where(found)
+            | {"proxy": row.proxy, "target": row.target, "unit": found.sample.units[row.target]}
+            | row.quality.to_json()
+            for found in cases
+            for row in found.figures.rows
+        ],
+        "pairs": [_where(found) | asdict(pair) for found in cases for pair in found.figures.pairs],
+        "ranking": [
+            _where(found) | {"target": target} | _place(place)
+            for found in cases
+            for target, places in found.figures.ranking.items()
+            for place in places
+        ],
+        "tables": [_table(found) for found in cases],
+        "notes": outcome.notes,
+        "seconds": outcome.seconds,
+    }
+
+
+def _where(found: CaseOutcome) -> dict[str, Any]:
+    return {"table": found.case.name, "space": found.case.tasks[0].space.name}
+
+
+def _place(place: Place) -> dict[str, Any]:
+    quality, behind = place.row.quality, place.behind
+    return {
+        "place": place.place,
+        "proxy": place.row.proxy,
+        "spearman": quality.spearman,
+        "spearman_ci": quality.spearman_ci,
+        "behind_first": None if behind is None or behind.difference is None else asdict(behind.difference),
+        "level_with_first": place.level,
+    }
+
+
+def _table(found: CaseOutcome) -> dict[str, Any]:
+    case, sample = found.case, found.sample
+    shared = None
+    if sample.sharing is not None:
+        shared = {"classes": sample.sharing.classes, "classes_of_different_size": sample.sharing.unlike}
+    return _where(found) | {
+        "rows": len(case.table),
+        "networks": len(sample.archs),
+        "targets": sample.units,
+        "repeats": [
+            {"origin": str(task.origin), "batch": task.batch.id, "data": task.batch.about} for task in case.tasks
+        ],
+        "device": case.tasks[0].device,
+        "shared": shared,
+    }
+
+
+def write(outcome: BenchOutcome, folder: Path) -> list[str]:
+    """Write everything but the plots into a folder that exists; the names of the files."""
+    with _writing(folder):
+        (folder / "results.json").write_text(as_json(as_document(outcome), indent=2) + "\n", encoding="utf-8")
+        _write_csv(folder / "results.csv", FIGURES, _figure_lines(outcome))
+        _write_csv(folder / "scores.csv", SCORES, _score_lines(outcome))
+        (folder / "ranking.md").write_text(as_markdown(outcome), encoding="utf-8")
+    return ["results.json", "results.csv", "scores.csv", "ranking.md"]
+
+
+def draw(outcome: BenchOutcome, folder: Path) -> list[str]:
+    """The ranking and a scatter plot for each row, as pictures; UserError without matplotlib."""
+    with _writing(folder):
+        names = plots.save(plots.ranking(outcome), folder, "ranking")
+        for found in outcome.cases:
+            for row in found.figures.rows:
+                name = file_name(found.case.name, row.target, row.proxy)
+                while f"{name}{plots.FORMATS[0]}" in names:
+                    name += "_"
+                names += plots.save(plots.scatter(found, row), folder, name)
+    return names
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"The results could not be written to '{folder}': {error.strerror}.") from error
+
+
+def file_name(*parts: str) -> str:
+    """`nb201.csv.gz`, `cifar10_test`, `zico(batches=4)` as `nb201-cifar10_test-zico_batches_4`."""
+    table, *others = parts
+    table = re.sub(r"\.(csv|csv\.gz|parquet|ezb)$", "", Path(table).name, flags=re.IGNORECASE)
+    return "-".join(re.sub(r"[^\w.]+", "_", part).strip("_.") for part in (table, *others))[:150]
+
+
+def _write_csv(path: Path, heads: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(heads)
+        writer.writerows(lines)
+
+
+def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
+    for found in outcome.cases:
+        for row in found.figures.rows:
+            quality = row.quality
+            where = (*_where(found).values(), row.target, found.sample.units[row.target], row.proxy)
+            for statistic, figure in quality.figures.items():
+                one = figure.found
+                values = ("", "", "", "") if one is None else (one.value, one.low, one.high, one.spread)
+                n = quality.n if one is None else one.n
+                yield (*where, statistic, n, quality.unscored, quality.repeats, *values, figure.why)
+
+
+def _score_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
+    for found in outcome.cases:
+        sample, where = found.sample, tuple(_where(found).values())
+        leaders = range(len(sample.archs)) if sample.sharing is None else sample.sharing.leaders
+        for task, by_proxy in zip(found.case.tasks, found.scores, strict=True):
+            for proxy in task.proxies:
+                for place, score in enumerate(by_proxy[proxy.text]):
+                    leader = place if proxy.free else leaders[place]
+                    shared_from = "" if leader == place else sample.archs[leader]
+                    value = score.value if score.ok else ""
+                    setting = (str(task.origin), task.batch.id, proxy.text)
+                    yield (*where, sample.archs[place], *setting, value, score.status, score.why, shared_from)
+
+
+def as_markdown(outcome: BenchOutcome) -> str:
+    """The proxies in order on each column, and how that was measured."""
+    heads = ("place", "proxy", "n", "Spearman [95 %]", "behind the first [95 %]", "told from the first")
+    lines = ["# Ranked comparison", ""]
+    for found in outcome.cases:
+        for target, places in found.figures.ranking.items():
+            lines += [f"## {found.case.name}, {target}", ""]
+            rows = (heads, ["---"] * len(heads), *(_ranked(place) for place in places))
+            lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
+            lines.append("")
+    return "\n".join([*lines, *(f"- {fact}" for fact in [*protocol(outcome), *outcome.notes]), ""])
+
+
+def _ranked(place: Place) -> list[str]:
+    quality, behind = place.row.quality, place.behind
+    rho = quality.figures["spearman"]
+    if rho.found is None:
+        return ["", place.row.proxy, str(quality.n), rho.why, "", ""]
+    gap, told = "", ""
+    if behind is not None:
+        gap = behind.why if behind.difference is None else interval(behind.difference)
+        told = "" if behind.difference is None else "yes" if behind.apart else "no"
+    return [str(place.place), place.row.proxy, str(quality.n), interval(rho.found), gap, told]
+
+
+def interval(found: Estimate) -> str:
+    """`.892 [.866, .915]`"""
+    return f"{short(found.value)} [{short(found.low)}, {short(found.high)}]"
+
+
+def protocol(outcome: BenchOutcome) -> list[str]:
+    """How each table was measured."""
+    facts = []
+    for found in outcome.cases:
+        case, tasks = found.case, found.case.tasks
+        weights = ", ".join(dict.fromkeys(str(task.origin) for task in tasks))
+        others = len({task.batch.id for task in tasks}) - 1
+        data = tasks[0].batch.about + (f" And {others} with other seeds." if others else "")
+        facts.append(
+            f"{case.name}: {len(found.sample.archs):,} of {len(case.table):,} networks of {tasks[0].space.name}; "
+            f"{len(tasks)} {'repeat' if len(tasks) == 1 else 'repeats'}, weights {weights}; data: {data}"
+        )
+    return facts

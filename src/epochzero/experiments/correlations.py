@@ -1,0 +1,208 @@
+"""Experiments that ask how well proxies order the networks of benchmarks: one runner for every such table.
+
+A recipe names the columns of the paper's table (`targets`) and, for each proxy, the figures in them. Networks are drawn
+at random from the benchmark's table, distinct, the same for all repeats; each repeat draws weights and images anew, and
+the figure is the mean over repeats. Correlations are signed so that a positive one means that the proxy points the
+right way as declared. Networks without a score are left out of their proxy's figures and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.benchmarks import AccuracyTable
+from epochzero.combine.objective import Objective, members, parse_objective
+from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero.experiments.connections import reasons
+from epochzero.experiments.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, NB101, NB201, File, missing
+from epochzero.experiments.scoring import Job, Scores, score_all
+from epochzero.registry import spaces
+from epochzero.run.network import batch_for
+from epochzero.run.task import Task
+from epochzero.stats import proxy_quality
+from epochzero.types import Origin, Score
+
+Figures = Mapping[str, Sequence[float | None]]
+"""by proxy, one figure for each target; None where the paper has none"""
+Merits = Mapping[str, Sequence[Sequence[Score]]]
+"""by proxy, of each repeat and network, higher being better"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One column of a paper's table: the accuracies, and the images that proxies see."""
+
+    label: str
+    space: str
+    table: File
+    column: str
+    images: tuple[File, ...] = (CIFAR10,)
+    """the first that is there"""
+    init: str = "default"
+
+    def source(self, work: Work) -> str | Path | None:
+        """The images at hand."""
+        found = (file.find(work.folder) for file in self.images)
+        return work.data if work.data is not None else next(filter(None, found), None)
+
+    def lacks(self, folder: str | Path) -> list[File]:
+        table = [] if self.table.find(folder) else [self.table]
+        return table + ([] if any(file.find(folder) for file in self.images) else [self.images[0]])
+
+
+NB101_C10 = Target("NB101", "nb101", NB101, "test_acc_108ep")
+NB201_C10 = Target("NB201-C10", "nb201", NB201, "cifar10_test")
+NB201_C100 = Target("NB201-C100", "nb201", NB201, "cifar100_test", (CIFAR100, CIFAR10))
+NB201_IN16 = Target("NB201-IN16", "nb201", NB201, "imagenet16_test", (IMAGENET16, CIFAR10))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Targets whose networks are scored together."""
+
+    name: str
+    targets: Sequence[Target]
+    images: str | Path
+    job: Job
+    truth: Mapping[str, NDArray[np.float64]]
+    """by label, in the order of the job's networks"""
+
+
+class Correlations(Recipe):
+    """An experiment whose rows are rank correlations of proxies with known accuracies."""
+
+    full: Settings = Settings(networks=1000, repeats=3)
+    quick: Settings = Settings(networks=16, batch_size=16)
+    targets: Sequence[Target]
+    spearman: ClassVar[Figures]
+    kendall: ClassVar[Figures] = {}
+    waiting: ClassVar[Mapping[str, Figures]] = {}
+    """by statistic, the paper's figures for what cannot be measured yet"""
+    later: Sequence[str] = ()
+    """why not, one sentence each"""
+
+    @property
+    def needs(self) -> Sequence[File]:  # type: ignore[override]
+        return list(dict.fromkeys(file for target in self.targets for file in (target.table, *target.images)))
+
+    @property
+    def quoted(self) -> Sequence[Quoted]:
+        printed = [*self._figures.items(), *self.waiting.items()]
+        return [
+            Quoted(proxy, target.label, statistic, value)
+            for statistic, figures in printed
+            for proxy, values in figures.items()
+            for target, value in zip(self.targets, values, strict=True)
+            if value is not None
+        ]
+
+    @property
+    def _figures(self) -> dict[str, Figures]:
+        return {"spearman": self.spearman, "kendall": self.kendall} if self.kendall else {"spearman": self.spearman}
+
+    def status(self, folder: str | Path = FOLDER) -> Status:
+        lacking = [bool(target.lacks(folder)) for target in self.targets]
+        return "needs data" if all(lacking) else "part" if any(lacking) else "ready"
+
+    def sampled(self, target: Target, table: AccuracyTable, networks: int, seed: int) -> tuple[list[Any], list[int]]:
+        """Networks of the space, and the row of the table of each."""
+        space = spaces[target.space]
+        rows = table.sample(min(networks, len(table)), seed)
+        return [space.parse(table.archs[row]) for row in rows], rows
+
+    @property
+    def objectives(self) -> Sequence[Objective]:
+        """What is scored."""
+        return [parse_objective(text) for text in self.spearman]
+
+    def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
+        """Of each group the scores of what is in `spearman`, in its order, and what to say of each repeat's data."""
+        for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
+            merits = {one.text: [as_scores(one, scores) for scores in found] for one in self.objectives}
+            yield merits, [task.batch.about for task in group.job.tasks]
+
+    def measure(self, work: Work) -> Found:
+        groups, left_out = self._groups(work)
+        rows, samples = [], {}
+        for group, (merits, abouts) in zip(groups, self.merits(work, groups), strict=True):
+            rows += self._rows(group, merits, work.seed)
+            samples[group.name] = _sample(group, merits, abouts)
+        return Found(rows, samples, [*left_out, *self.later])
+
+    def _groups(self, work: Work) -> tuple[list[Group], list[str]]:
+        """What can be measured with the data at hand, and sentences about the rest."""
+        together: dict[tuple[str, Path, str | Path, str], list[Target]] = {}
+        lacking: dict[str, list[File]] = {}
+        for target in self.targets:
+            table, images = target.table.find(work.folder), target.source(work)
+            if table is None or images is None:
+                files = target.lacks(work.folder) if work.data is None else [target.table]
+                lacking[target.label] = files
+            else:
+                together.setdefault((target.space, table, images, target.init), []).append(target)
+        if not together:
+            raise missing(self.name, [file for files in lacking.values() for file in files], work.folder)
+        groups = [self._group(work, targets, *key[1:3]) for key, targets in together.items()]
+        left_out = [
+            f"{label} is left out: it needs {' and '.join(file.request for file in files)} in '{work.folder}'."
+            for label, files in lacking.items()
+        ]
+        return groups, left_out
+
+    def _group(self, work: Work, targets: Sequence[Target], table: Path, images: str | Path) -> Group:
+        settings, first = work.settings, targets[0]
+        truths = AccuracyTable.read(table)
+        archs, rows = self.sampled(first, truths, settings.networks, work.seed)
+        tasks = []
+        for seed in range(work.seed, work.seed + settings.repeats):
+            batch = batch_for(spaces[first.space], images, size=settings.batch_size, seed=seed)
+            proxies = members(self.objectives)
+            tasks.append(Task(spaces[first.space], proxies, batch, Origin(first.init, seed), work.device))
+        start = "" if first.init == "default" else f", {first.init}"
+        name = f"{first.space} on {Path(images).name.split('.')[0]}{start}"
+        truth = {target.label: truths.column(target.column)[rows] for target in targets}
+        return Group(name, targets, images, Job(archs, tasks), truth)
+
+    def _rows(self, group: Group, merits: Merits, seed: int) -> list[Row]:
+        rows = []
+        place = {target.label: i for i, target in enumerate(self.targets)}
+        for given, (text, scores) in zip(self.spearman, merits.items(), strict=True):
+            for label, truth in group.truth.items():
+                quality = proxy_quality(scores, truth, True, seed=seed)
+                for statistic, figures in self._figures.items():
+                    printed = figures[given][place[label]] if given in figures else None
+                    figure = quality.figures[statistic]
+                    rows.append(
+                        Row(group.name, text, label, statistic, figure.found, quality.unscored, printed, figure.why)
+                    )
+        return rows
+
+
+def as_scores(objective: Objective, scores: Sequence[Scores]) -> list[Score]:
+    """Each network's merit, higher is better, or why it has none."""
+    merits = zip(scores, objective.merits(scores), strict=True)
+    return [Score.degenerate(objective.why_not(one)) if merit is None else Score(merit) for one, merit in merits]
+
+
+def _sample(group: Group, merits: Merits, abouts: Sequence[str]) -> Sample:
+    """Scores turned so that higher is better; those of later repeats with their number in the column's name."""
+    columns: dict[str, tuple[str, Sequence[Score], str]] = {}
+    for text, repeats in merits.items():
+        for repeat, (scores, about) in enumerate(zip(repeats, abouts, strict=True), start=1):
+            columns[text if repeat == 1 else f"{text}, repeat {repeat}"] = (text, scores, about)
+    known = {target.label: target.column for target in group.targets}
+    return Sample(
+        space=group.targets[0].space,
+        archs=group.job.texts,
+        columns={name: text for name, (text, _, _) in columns.items()} | known,
+        values={name: [one.value if one.ok else None for one in scores] for name, (_, scores, _) in columns.items()}
+        | {label: truth.tolist() for label, truth in group.truth.items()},
+        data={name: about for name, (_, _, about) in columns.items()},
+        unscored={name: reasons(scores) for name, (_, scores, _) in columns.items()},
+    )

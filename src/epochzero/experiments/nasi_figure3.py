@@ -1,0 +1,31 @@
+"""NASI, Figure 3: test accuracy against the approximate trace norm in NAS-Bench-1Shot1.
+
+The figure shows mean test errors in bins of the norm: they fall, then rise. No figure is printed; here each network is
+one point, with Spearman's and Kendall's correlation over all of them. Otherwise as Table 3.
+
+Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
+arXiv:2109.00817. Appendix C.1
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from epochzero.experiments.base import Settings
+from epochzero.experiments.correlations import Figures
+from epochzero.experiments.one_shot import OneShotCorrelations
+from epochzero.registry import experiments
+
+
+class NasiFigure3(OneShotCorrelations):
+    """The trace norm alone."""
+
+    name = "nasi-figure3"
+    source = "NASI (arXiv:2109.00817), Figure 3"
+    full = Settings(networks=500)
+    quick = Settings(networks=6, batch_size=8)
+    spearman: ClassVar[Figures] = {"nasi_trace": (None, None, None)}
+    kendall = spearman
+
+
+experiments.register(NasiFigure3.name, NasiFigure3(), origin=__name__)
