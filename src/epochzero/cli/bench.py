@@ -170,7 +170,8 @@ def bench(
 def _save(outcome: BenchOutcome, folder: Path) -> None:
     files = write(outcome, folder)
     try:
-        files.append(f"{len(draw(outcome, folder))} pictures")
+        with progress_bar("plots") as progress:
+            files.append(f"{len(draw(outcome, folder, progress))} pictures")
     except UserError as missing:
         err.print(str(missing), style="yellow")
     err.print(f"results  {folder}/{', '.join(files)}")

@@ -16,6 +16,7 @@ from epochzero.experiments.report import short
 from epochzero.run import plots
 from epochzero.run.bench import BenchOutcome, CaseOutcome
 from epochzero.run.bench_figures import Place
+from epochzero.run.bench_scores import Progress
 from epochzero.stats import Estimate
 
 FIGURES = ["table", "space", "target", "unit", "proxy", "statistic", "n", "unscored", "repeats"]
@@ -90,16 +91,17 @@ def write(outcome: BenchOutcome, folder: Path) -> list[str]:
     return ["results.json", "results.csv", "scores.csv", "ranking.md"]
 
 
-def draw(outcome: BenchOutcome, folder: Path) -> list[str]:
+def draw(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
     """The ranking and a scatter plot for each row, as pictures; UserError without matplotlib."""
     with _writing(folder):
         names = plots.save(plots.ranking(outcome), folder, "ranking")
-        for found in outcome.cases:
-            for row in found.figures.rows:
-                name = file_name(found.case.name, row.target, row.proxy)
-                while f"{name}{plots.FORMATS[0]}" in names:
-                    name += "_"
-                names += plots.save(plots.scatter(found, row), folder, name)
+        rows = [(found, row) for found in outcome.cases for row in found.figures.rows]
+        for done, (found, row) in enumerate(rows, 1):
+            name = file_name(found.case.name, row.target, row.proxy)
+            while f"{name}{plots.FORMATS[0]}" in names:
+                name += "_"
+            names += plots.save(plots.scatter(found, row), folder, name)
+            progress(done, len(rows), "")
     return names
 
 

@@ -11,6 +11,7 @@ to `epochzero.engine.run`, one network after the other.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -59,8 +60,9 @@ class Population:
 
     def prepare(self) -> None:
         """What takes time and no device, before it is needed."""
-        self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
-        self.merged.members  # noqa: B018
+        with _no_collection():
+            self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
+            self.merged.members  # noqa: B018
 
     @staticmethod
     def fits(networks: Sequence[Any]) -> bool:
@@ -345,6 +347,18 @@ def _rows_back(tape: Tape, starts: list[Tensor], names: list[str]) -> Iterator[d
         start.copy_(other)
         graph.replay()
         yield found
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Merging makes many small objects, and looking through them for garbage takes half as long again."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @contextmanager

@@ -35,6 +35,14 @@ Merits = Mapping[str, Sequence[Sequence[Score]]]
 
 
 @dataclass(frozen=True)
+class Extent(Settings):
+    """How much of a table is measured."""
+
+    spaces: tuple[str, ...] = ()
+    """the targets of these alone; all if empty"""
+
+
+@dataclass(frozen=True)
 class Target:
     """One column of a paper's table: the accuracies, and the images that proxies see."""
 
@@ -77,8 +85,8 @@ class Group:
 class Correlations(Recipe):
     """An experiment whose rows are rank correlations of proxies with known accuracies."""
 
-    full: Settings = Settings(networks=1000, repeats=3)
-    quick: Settings = Settings(networks=16, batch_size=16)
+    full: Extent = Extent(networks=1000, repeats=3)
+    quick: Extent = Extent(networks=16, batch_size=16, spaces=("nb201",))
     targets: Sequence[Target]
     spearman: ClassVar[Figures]
     kendall: ClassVar[Figures] = {}
@@ -139,7 +147,8 @@ class Correlations(Recipe):
         """What can be measured with the data at hand, and sentences about the rest."""
         together: dict[tuple[str, Path, str | Path, str], list[Target]] = {}
         lacking: dict[str, list[File]] = {}
-        for target in self.targets:
+        wanted = work.settings.spaces or [target.space for target in self.targets]
+        for target in (target for target in self.targets if target.space in wanted):
             table, images = target.table.find(work.folder), target.source(work)
             if table is None or images is None:
                 files = target.lacks(work.folder) if work.data is None else [target.table]
@@ -153,7 +162,8 @@ class Correlations(Recipe):
             f"{label} is left out: it needs {' and '.join(file.request for file in files)} in '{work.folder}'."
             for label, files in lacking.items()
         ]
-        return groups, left_out
+        unasked = [target.label for target in self.targets if target.space not in wanted]
+        return groups, left_out + ([f"{', '.join(unasked)}: left out of this small form."] if unasked else [])
 
     def _group(self, work: Work, targets: Sequence[Target], table: Path, images: str | Path) -> Group:
         settings, first = work.settings, targets[0]

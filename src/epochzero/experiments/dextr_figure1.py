@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from epochzero.experiments.base import Settings
-from epochzero.experiments.correlations import NB201_C10, Correlations, Figures
+from epochzero.experiments.correlations import NB201_C10, Correlations, Extent, Figures
 from epochzero.registry import experiments
 
 
@@ -21,7 +20,7 @@ class DextrFigure1(Correlations):
 
     name = "dextr-figure1"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Figure 1"
-    full = Settings(networks=1000)
+    full = Extent(networks=1000)
     targets = (replace(NB201_C10, label="NB201-C10 validation", column="cifar10_val"),)
     spearman: ClassVar[Figures] = {"fmi": (None,)}
     later = (

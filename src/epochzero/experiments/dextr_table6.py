@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.experiments.correlations import Correlations, Figures, Target
+from epochzero.experiments.correlations import Correlations, Extent, Figures, Target
 from epochzero.experiments.files import CIFAR10, CIFAR100, IMAGENET16, NATS_SSS
 from epochzero.registry import experiments
 
@@ -27,6 +27,7 @@ class DextrTable6(Correlations):
 
     name = "dextr-table6"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 6"
+    quick = Extent(networks=16, batch_size=16)
     targets = TARGETS
     spearman: ClassVar[Figures] = {
         "params": (0.72, 0.73, 0.84),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.experiments.correlations import Correlations, Figures
+from epochzero.experiments.correlations import Correlations, Extent, Figures
 from epochzero.experiments.dextr_table6 import TARGETS
 from epochzero.registry import experiments
 
@@ -20,6 +20,7 @@ class DextrTable7(Correlations):
 
     name = "dextr-table7"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 7"
+    quick = Extent(networks=16, batch_size=16)
     targets = TARGETS
     spearman: ClassVar[Figures] = {"dextr": (-0.63, -0.60, -0.67), "dextr_opt": (0.56, 0.66, 0.65)}
 

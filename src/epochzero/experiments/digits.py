@@ -1,9 +1,10 @@
 """Many two-layer perceptrons of one width trained at once on digits, and what is measured of them on the way.
 
-    loss      mean over four batches
-    FR        1/4 sum_i (theta . grad L(theta; D_i))^2, as in `sigeo`
-    sum |g|   mean over the batches of sum_j |g_j|, the quantity of SiGeo's Theorem 2
-    mean |g|  the same divided by the number of parameters
+    loss           mean over four batches
+    FR             1/4 sum_i (theta . grad L(theta; D_i))^2, Fisher-Rao norm from gradients of batches, as in `sigeo`
+    FR of samples  the mean over samples of (theta . grad l_n)^2, from the empirical Fisher matrix as the paper writes it
+    sum |g|        mean over the batches of sum_j |g_j|, the quantity of SiGeo's Theorem 2
+    mean |g|       the same divided by the number of parameters
 
 R perceptrons see the same batches, so that their first layers are one product of matrices; their losses are added up,
 which leaves each its own gradient.
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import jvp
 
 from epochzero.data import npz
 from epochzero.errors import DataError
@@ -27,7 +30,7 @@ from epochzero.types import Origin
 
 MEAN, STD = 0.4914, 0.2023
 """of CIFAR-10's first channel, which is what the paper normalises MNIST with"""
-STATISTICS = ("loss", "FR", "mean |g|", "sum |g|")
+STATISTICS = ("loss", "FR", "FR of samples", "mean |g|", "sum |g|")
 BATCHES = 4
 """that the statistics are measured on"""
 
@@ -83,12 +86,7 @@ class Perceptrons:
 
     def losses(self, x: Tensor, y: Tensor) -> Tensor:
         """The mean cross-entropy of each: [R]."""
-        first, first_bias, second, second_bias = self.weights
-        count, hidden = first_bias.shape
-        pre = (x @ first.flatten(0, 1).mT).view(len(x), count, hidden) + first_bias  # [B, R, h]
-        logits = torch.einsum("brh,rkh->brk", pre.relu(), second) + second_bias  # [B, R, K]
-        chosen = logits.log_softmax(2).gather(2, y[:, None, None].expand(-1, count, 1))  # [B, R, 1]
-        return -chosen.squeeze(2).mean(0)
+        return sample_losses(*self.weights, x=x, y=y).mean(0)
 
     def gradients(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
         losses = self.losses(x, y)
@@ -109,8 +107,26 @@ class Perceptrons:
             pairs = list(zip(self.weights, gradients, strict=True))
             along = torch.stack([(w.detach() * g).flatten(1).sum(1) for w, g in pairs]).sum(0)  # [R]
             size = torch.stack([g.flatten(1).abs().sum(1) for _, g in pairs]).sum(0)  # [R]
-            rows.append(torch.stack([losses, along.square(), size / self.params, size]))
+            fisher = self._along_samples(x, y).square().mean(0)  # [R]
+            rows.append(torch.stack([losses, along.square(), fisher, size / self.params, size]))
         return torch.stack(rows).mean(0)
+
+    def _along_samples(self, x: Tensor, y: Tensor) -> Tensor:
+        """The inner product of all weights with the gradient of each sample's loss: [B, R]."""
+        weights = tuple(weight.detach() for weight in self.weights)
+        found: Tensor = jvp(partial(sample_losses, x=x, y=y), weights, weights)[1]  # type: ignore[no-untyped-call]
+        return found
+
+
+def sample_losses(
+    first: Tensor, first_bias: Tensor, second: Tensor, second_bias: Tensor, *, x: Tensor, y: Tensor
+) -> Tensor:
+    """The cross-entropy of each sample under each of R perceptrons: [B, R]."""
+    count, hidden = first_bias.shape
+    pre = (x @ first.flatten(0, 1).mT).view(len(x), count, hidden) + first_bias  # [B, R, h]
+    logits = torch.einsum("brh,rkh->brk", pre.relu(), second) + second_bias  # [B, R, K]
+    chosen = logits.log_softmax(2).gather(2, y[:, None, None].expand(-1, count, 1))  # [B, R, 1]
+    return -chosen.squeeze(2)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.experiments.base import Settings
-from epochzero.experiments.correlations import Figures
+from epochzero.experiments.correlations import Extent, Figures
 from epochzero.experiments.one_shot import OneShotCorrelations
 from epochzero.registry import experiments
 
@@ -22,8 +21,8 @@ class NasiFigure3(OneShotCorrelations):
 
     name = "nasi-figure3"
     source = "NASI (arXiv:2109.00817), Figure 3"
-    full = Settings(networks=500)
-    quick = Settings(networks=6, batch_size=8)
+    full = Extent(networks=500)
+    quick = Extent(networks=6, batch_size=8)
     spearman: ClassVar[Figures] = {"nasi_trace": (None, None, None)}
     kendall = spearman
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.experiments.base import Settings
-from epochzero.experiments.correlations import Figures
+from epochzero.experiments.correlations import Extent, Figures
 from epochzero.experiments.one_shot import OneShotCorrelations
 from epochzero.registry import experiments
 
@@ -26,8 +25,8 @@ class NasiTable3(OneShotCorrelations):
 
     name = "nasi-table3"
     source = "NASI (arXiv:2109.00817), Table 3"
-    full = Settings(networks=500, repeats=1)
-    quick = Settings(networks=6, batch_size=8)
+    full = Extent(networks=500, repeats=1)
+    quick = Extent(networks=6, batch_size=8)
     spearman: ClassVar[Figures] = {
         "snip": (-0.49, -0.62, -0.79),
         "grasp": (0.41, 0.54, 0.17),

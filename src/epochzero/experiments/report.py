@@ -15,7 +15,7 @@ from epochzero.experiments.base import Result, Row
 
 PANEL = 2.6
 """inches along each side of one scatter plot"""
-PER_LINE, PER_LONG_LINE, FEW = 4, 8, 16
+PER_LINE, PER_LONG_LINE, FEW = 4, 10, 16
 """scatter plots side by side; where there are more than a few, more"""
 
 
@@ -69,15 +69,21 @@ def circumstances(result: Result) -> list[str]:
     ]
     for name, sample in result.samples.items():
         where = f" ({name})" if several else ""
-        facts += [f"Data of {', '.join(columns)}{where}: {about}" for about, columns in sample.batches.items()]
+        for about, columns in sample.batches.items():
+            of = f" of {', '.join(columns)}" if len(sample.batches) > 1 else ""
+            facts.append(f"Data{of}{where}: {about}")
     facts.append(
         f"Machine: {machine['cpu'] or machine['platform']}, {machine['cpu_count']} cores, device {result.device}; "
         f"torch {versions['torch']}, epochzero {versions['epochzero']}; {result.seconds:.0f} s; {result.date}."
     )
     for name, sample in result.samples.items():
         where = f" ({name})" if several else ""
+        alike: dict[tuple[str, int], list[str]] = {}
         for column, reasons in sample.unscored.items():
-            facts += [f"{column}{where}: {count} without a value: {why}." for why, count in reasons.items()]
+            for reason in reasons.items():
+                alike.setdefault(reason, []).append(column)
+        for (why, count), columns in alike.items():
+            facts.append(f"{', '.join(columns)}{where}: {count} without a value: {why}.")
     unmeasured = dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None)
     return [*facts, *unmeasured, *result.left_out]
 

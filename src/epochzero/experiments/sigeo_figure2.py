@@ -10,8 +10,8 @@ the first two do so more closely, while the third stays as it is.
 
 Where there are fewer digits, as in `mnist5k.npz`, training cycles through them, in a new order each time; one in five
 is held out and tested with. Pixels are normalised with .4914 and .2023, CIFAR-10's first channel, as the paper does.
-Which mean of absolute gradients the paper plots is left open: over the parameters, or their sum as in its Theorem 2;
-here are both.
+What the paper plots is left open in two places, and here are both: a Fisher-Rao norm from gradients of batches or of
+single samples, and the mean of absolute gradients over the parameters or their sum, as in its Theorem 2.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -133,7 +133,7 @@ def _sample(widths: Sequence[int], seeds: Sequence[int], columns: dict[str, np.n
         archs=[f"{hidden}, seed {seed}" for seed in seeds for hidden in widths],
         columns={name: name for name in columns},
         values={name: [float(v) if np.isfinite(v) else None for v in found.flat] for name, found in columns.items()},
-        data=dict.fromkeys(["all"], about),
+        data=dict.fromkeys(columns, about),
         unscored={},
     )
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from epochzero.combine.objective import Objective, parse_objective
-from epochzero.experiments.base import Settings, Work
-from epochzero.experiments.correlations import Correlations, Figures, Group, Merits, as_scores
+from epochzero.experiments.base import Work
+from epochzero.experiments.correlations import Correlations, Extent, Figures, Group, Merits, as_scores
 from epochzero.experiments.sigeo_table2 import SigeoTable2
 from epochzero.experiments.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
 from epochzero.registry import experiments
@@ -29,7 +29,7 @@ LEVELS = (0, 10, 20, 40)
 
 
 @dataclass(frozen=True)
-class Warmth(Settings):
+class Warmth(Extent):
     """How long an epoch is."""
 
     images: int = 50_000
@@ -44,7 +44,7 @@ class SigeoTable3(Correlations):
     name = "sigeo-table3"
     source = "SiGeo (arXiv:2311.13169), Table 3"
     full: Warmth = Warmth(networks=150)
-    quick: Warmth = Warmth(networks=4, batch_size=8, images=640)
+    quick: Warmth = Warmth(networks=4, batch_size=8, images=640, spaces=("nb201",))
     targets = SigeoTable2.targets
     spearman: ClassVar[Figures] = {
         "zico, 0 %": (0.63, 0.74, 0.78, 0.79, 0.50),

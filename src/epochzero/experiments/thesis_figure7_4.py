@@ -9,8 +9,7 @@ Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 
 from __future__ import annotations
 
-from epochzero.experiments.base import Settings
-from epochzero.experiments.correlations import NB201_C10, Correlations
+from epochzero.experiments.correlations import NB201_C10, Correlations, Extent
 from epochzero.registry import experiments
 
 
@@ -19,8 +18,8 @@ class ThesisFigure74(Correlations):
 
     name = "thesis-figure7.4"
     source = "Shu, thesis, Figure 7.4"
-    full = Settings(networks=1000)
-    quick = Settings(networks=16, batch_size=8)
+    full = Extent(networks=1000)
+    quick = Extent(networks=16, batch_size=8)
     targets = (NB201_C10,)
     spearman = dict.fromkeys(("grad_norm", "snip", "grasp", "ntk_trace", "ntk_cond"), (None,))
     kendall = spearman
