@@ -2,7 +2,7 @@
 
     loss           mean over four batches
     FR             1/4 sum_i (theta . grad L(theta; D_i))^2, Fisher-Rao norm from gradients of batches, as in `sigeo`
-    FR of samples  the mean over samples of (theta . grad l_n)^2, from the empirical Fisher matrix as the paper writes it
+    FR of samples  the mean over samples of (theta . grad l_n)^2, the empirical Fisher matrix as the paper writes it
     sum |g|        mean over the batches of sum_j |g_j|, the quantity of SiGeo's Theorem 2
     mean |g|       the same divided by the number of parameters
 
@@ -114,7 +114,7 @@ class Perceptrons:
     def _along_samples(self, x: Tensor, y: Tensor) -> Tensor:
         """The inner product of all weights with the gradient of each sample's loss: [B, R]."""
         weights = tuple(weight.detach() for weight in self.weights)
-        found: Tensor = jvp(partial(sample_losses, x=x, y=y), weights, weights)[1]  # type: ignore[no-untyped-call]
+        found: Tensor = jvp(partial(sample_losses, x=x, y=y), weights, weights)[1]
         return found
 
 
