@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DataError
-from epochzero.store.export import _whole_or_not_at_all as whole_or_not_at_all
+from epochzero.store.export import whole_or_not_at_all
 
 MAGIC = b"EZBENCH"
 VERSION = 1

@@ -116,7 +116,7 @@ def as_csv(result: Result) -> str:
 
 
 def plot(result: Result, folder: Path) -> list[str]:
-    """result.png and result.svg: a scatter plot for each pair, a point for each network; nothing without matplotlib."""
+    """result.png and result.svg: a scatter plot for each pair, a histogram of what stands alone."""
     try:
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
@@ -130,8 +130,11 @@ def plot(result: Result, folder: Path) -> list[str]:
     for place, ((sample, x, y), rows) in enumerate(pairs.items(), start=1):
         axes = figure.add_subplot(down, across, place)
         values = result.samples[sample].values
-        both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
-        axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
+        if y in values:
+            both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
+            axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
+        else:
+            axes.hist([value for value in values[x] if value is not None])
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)
         axes.tick_params(labelsize=6)

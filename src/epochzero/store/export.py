@@ -32,7 +32,7 @@ def export(store: Store, path: str | Path) -> None:
     if path.is_dir() or path.resolve() == Path(store.path).resolve():
         what = "a folder" if path.is_dir() else "the store itself"
         raise UserError(f"The scores cannot be written to '{path}', which is {what}: choose another file.")
-    with _whole_or_not_at_all(path) as file:
+    with whole_or_not_at_all(path) as file:
         _WRITERS[suffix](file, store.all_scores())
 
 
@@ -75,7 +75,7 @@ _WRITERS = {".csv": _write_csv, ".csv.gz": _write_csv_gz, ".parquet": _write_par
 
 
 @contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
+def whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as file:
