@@ -117,7 +117,7 @@ def test_the_winner_among_darts_networks_is_drawn_with_both_cells_and_trains_wit
     search = ["search", "--space", "darts_search", "--method", "random", "--proxy", "params", "--budget", 2, *FEW]
     assert epochzero(*search, "--out", tmp_path, "--auxiliary").code == 0
     titles = [e.text for e in ElementTree.parse(tmp_path / "cell.svg").iter() if e.get("class") == "title"]
-    assert titles == ["cell1", "cell2"]
+    assert titles == ["normal cell (cell1)", "reduction cell (cell2)"]
     program = (
         "import torch, model\n"
         "network, x = model.Network(), torch.zeros(2, 3, 32, 32)\n"
@@ -132,6 +132,19 @@ def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
     free = [name for name in proxies if parse(name).quick and parse(name).free]
     assert 0 < len(free) < 5
     assert f"by {len(free)} proxies" in ran.err and "dextr" not in ran.out
+
+
+def test_what_scores_the_winner_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = ["search", "--method", "random", "--proxy", "l2_norm", "--budget", 2, *FEW]
+    none = epochzero(*search, "--winner-scores", "none")
+    assert "by 1 proxies" in none.err and "dextr" not in none.out and "params  " in none.out
+    assert re.search(r"2 networks in .*; the winner's table took \d+\.\d s", " ".join(none.err.split()))
+    monkeypatch.setattr("epochzero.cli.search.LARGE", 0)
+    free, every = (epochzero(*search, "--winner-scores", which, "--json").json for which in ("auto", "all"))
+    assert "dextr" not in free["best"]["scores"] and "params" in free["best"]["scores"]
+    assert {"dextr", "l2_norm", "zico"} <= set(every["best"]["scores"])
+    assert 0 < free["winner_seconds"] < every["winner_seconds"]
+    assert "--winner-scores takes auto, all or none, not 'some'." in refusal("search", "--winner-scores", "some")
 
 
 @pytest.mark.parametrize(

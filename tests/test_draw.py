@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from itertools import combinations
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -16,8 +18,9 @@ from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.ops.wiring import Add, Zero
+from epochzero.plan.ops.wiring import Add, Concat, Zero
 from epochzero.plan.sketch import clean, short, sketch
+from epochzero.registry import spaces
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import GENOTYPES
 from epochzero.spaces.nb201 import NB201, OPS
@@ -42,6 +45,12 @@ class Picture:
     def said(self, *classes: str) -> list[str]:
         texts = (item.findall(f"{NAMESPACE}text") for item in self.marked(*classes))
         return [" ".join(each.text or "" for each in lines) for lines in texts]
+
+    def tops(self, stem: str) -> list[tuple[float, str]]:
+        """Boxes whose first line begins so, from the top down."""
+        found = zip(self.marked("box"), self.said("box"), strict=True)
+        shapes = ((box.find(f"{NAMESPACE}rect"), said) for box, said in found if said.startswith(stem))
+        return sorted((float(shape.get("y", 0)), said) for shape, said in shapes if shape is not None)
 
 
 def chain(*names: str) -> Plan:
@@ -144,6 +153,78 @@ def test_a_normal_and_a_reduction_cell_are_drawn(space: Darts) -> None:
         assert all("input 2" in cell for cell in drawn)
 
 
+@pytest.mark.parametrize("space", [Darts("any", 4, 6), Darts("any", 4, 6, search_edges=True)])
+def test_every_operation_of_a_darts_cell_has_a_name(space: Darts) -> None:
+    plans = [space.plan(space.sample(Random(seed))) for seed in range(20)]
+    drawn = [text(plan, space.cell_block) for plan in plans]
+    assert not any(re.search(r"edge\d_\d", each) for each in drawn)
+    assert any("dw conv 5×5 /2, conv 1×1, ×2" in each for each in drawn)
+    assert any("2 × conv 1×1 /2" in each for each in drawn)
+
+
+def test_strided_operations_by_name() -> None:
+    space, other = Darts("any", 4, 6), spaces["transnas_micro"]
+    _, reduction = text(space.plan(GENOTYPES["NASNet"]), space.cell_block).split("\n\n")
+    assert [reduction.count(f"dw conv {k}×{k} /2, conv 1×1, ×2") for k in (3, 5, 7)] == [0, 2, 2]
+    assert "2 × conv 1×1 /2" in text(other.plan(("skip_connect",) * 6), "cell0")
+
+
+def test_cells_are_called_normal_and_reduction_and_inputs_stand_in_order() -> None:
+    space = Darts("any", 4, 6)
+    for seed in range(20):
+        plan = space.plan(space.sample(Random(seed)))
+        for block, called in zip(space.cell_block, ("normal cell (cell1)", "reduction cell (cell2)"), strict=True):
+            picture = Picture(svg(plan, block))
+            assert [title.text for title in picture.marked("title")] == [called]
+            assert [said for _, said in picture.tops("input")] == ["input 1", "input 2"]
+
+
+@pytest.mark.parametrize("squeeze", [False, True])
+def test_a_block_of_a_string_says_its_kernels_widths_and_repetitions(squeeze: bool) -> None:
+    space = spaces["mobilenet"]
+    arch = space.parse(
+        "SuperConvK3BNRELU(3,16,2,1)SuperResIDWE6K3(16,24,2,8,2)SuperResIDWE1K7(24,32,2,40,1)"
+        "SuperResIDWE2K5(32,48,2,48,3)SuperResIDWE4K3(48,64,2,16,1)SuperConvK1BNRELU(64,2048,1,1)"
+    )
+    plan = space.plan(arch, 10, (3, 64, 64), squeeze=squeeze)
+    assert {item.name: ", ".join(item.inside) for item in sketch(plan, "").items if item.inside} == {
+        "block1": "conv 1×1 → 48, dw conv 3×3 /2, conv 1×1 → 8, conv 1×1 → 144, dw conv 3×3, conv 1×1 → 24, ×2",
+        "block2": "conv 1×1 → 40, dw conv 7×7 /2, conv 1×1, conv 1×1 → 32, dw conv 7×7, conv 1×1",
+        "block3": "conv 1×1 → 96, dw conv 5×5 /2, conv 1×1 → 48, ×6",
+        "block4": "conv 1×1 → 64, dw conv 3×3 /2, conv 1×1 → 16, conv 1×1 → 256, dw conv 3×3, conv 1×1 → 64",
+    }
+    assert "block3 conv 1×1 → 96 dw conv 5×5 /2 conv 1×1 → 48 ×6 48×" in " ".join(Picture(svg(plan)).said("box"))
+    assert "block3 ─ conv 1×1 → 96 ─ dw conv 5×5 /2 ─ conv 1×1 → 48 ─ ×6 ─" in text(plan, space.cell_block)
+
+
+def test_tiles_of_a_jigsaw_stand_in_order_and_share_their_weights() -> None:
+    space = spaces["transnas_micro_jigsaw"]
+    plan = space.plan(space.smallest(), 5, (9, 3, 16, 16))
+    picture = Picture(svg(plan))
+    assert [said.split(" 3×")[0] for _, said in picture.tops("no.")] == [f"no. {k}" for k in range(9)]
+    first, *others = [said for _, said in picture.tops("backbone")]
+    assert first.startswith("backbone ") and first.endswith(" params")
+    assert [said.split()[0] for said in others] == [f"backbone{k}" for k in range(1, 9)]
+    assert all(said.endswith(" shared weights") for said in others)
+
+
+def test_paths_that_could_change_places_stand_in_order() -> None:
+    paths = [(1, 2), (3, 4), (5, 6), (7, 8)]
+    edges = [edge for a, b in paths for edge in ((0, a), (a, b), (b, 9))]
+    centres = arrange([Box(40, 20 + 10 * k) for k in range(10)], edges).centres
+    assert [centres[a].y for a, _ in paths] == sorted({centres[b].y for _, b in paths})
+
+
+def test_what_is_summed_or_of_several_kinds_is_not_told_as_a_path() -> None:
+    net = Builder()
+    x = net.input((4, 8, 8))
+    for name, join, kernel in (("sum", Add(), 1), ("two", Concat(), 3), ("one", Concat(), 1)):
+        a = net.add(Conv(4, 1), x, name=f"c.{name}.a")
+        b = net.add(Conv(4, kernel, padding=kernel // 2), x, name=f"c.{name}.b")
+        x = net.add(join, a, b, name=f"c.{name}.join")
+    assert [item.lines for item in sketch(net.plan(), "c").items[1:4]] == [("sum",), ("two",), ("2 × conv 1×1",)]
+
+
 def test_an_unknown_block_gets_a_hint() -> None:
     for drawing in (svg, text):
         with pytest.raises(UserError, match=r"no block called 'cel0'\. Did you mean 'cell0'\?"):
@@ -241,6 +322,13 @@ def test_the_longest_path_is_straight_and_a_shortcut_goes_around() -> None:
     assert placed.arrows[3].path.count("C") == 2
 
 
+def test_a_box_stands_in_the_middle_unless_an_arrow_would_run_behind_it() -> None:
+    edges = [(0, 1), (0, 2), (0, 4), (1, 4), (2, 3), (3, 4), (4, 5)]
+    alone, crossed = (arrange([Box(100, 40)] * 6, each).centres for each in (edges, [*edges, (2, 5)]))
+    assert alone[1].x == (alone[0].x + alone[4].x) / 2
+    assert crossed[1].x == crossed[2].x
+
+
 def test_units_are_the_direct_parts_in_running_order() -> None:
     plan = SPACE.plan(MIXED)
     cell = units(plan, "cell3")
@@ -274,6 +362,20 @@ def test_repeated_ops_are_counted() -> None:
         x = net.add(Conv(4, 1), x, name=f"c.same.conv{i}")
     items = sketch(net.plan(), "c").items
     assert [item.lines for item in items[1:3]] == [("conv 3×3", "conv 1×1", "×2"), ("3 × conv 1×1",)]
+
+
+def test_only_the_first_repetition_may_have_another_stride() -> None:
+    net = Builder()
+    x = net.input((4, 64, 64))
+    for name, strides in (("first", (2, 1)), ("each", (2, 2)), ("last", (1, 2))):
+        for i, stride in enumerate(strides):
+            x = net.add(Conv(4, 3, stride, padding=1), x, name=f"c.{name}.deep{i}")
+            x = net.add(Conv(4, 1), x, name=f"c.{name}.point{i}")
+    for i in range(4):
+        x = net.add(Conv(4, 3, 1 if i else 2, padding=1), x, name=f"c.same.conv{i}")
+    items = sketch(net.plan(), "c").items[1:5]
+    twice = ("conv 3×3 /2", "conv 1×1", "×2")
+    assert [item.lines for item in items] == [twice, twice, ("last",), ("conv 3×3 /2", "3 × conv 3×3")]
 
 
 @pytest.mark.parametrize(

@@ -31,30 +31,6 @@ cells = st.tuples(*[st.sampled_from(OPS)] * 6)
 # Sizes
 
 
-@pytest.mark.parametrize(
-    ("text", "params", "megaflops"),
-    [
-        (SPACE.text(ALL_3X3), 1_531_546, 220.12),
-        (
-            "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|",
-            1_288_506,
-            184.73,
-        ),
-        (SPACE.text(("nor_conv_1x1",) * 6), 241_306, 7.783 + 6 * 5 * 3 * 0.262144),
-        (SPACE.text(("none",) * 6), 73_306, 7.78),
-    ],
-)
-def test_sizes_of_the_benchmark(text: str, params: int, megaflops: float) -> None:
-    plan = SPACE.plan(SPACE.parse(text))
-    assert plan.params == params
-    assert plan.flops / 1e6 == pytest.approx(megaflops, abs=0.005)
-
-
-@pytest.mark.parametrize(("classes", "params"), [(10, 1_531_546), (100, 1_537_396), (120, 1_538_696)])
-def test_the_classifier_grows_by_65_parameters_for_each_class(classes: int, params: int) -> None:
-    assert SPACE.plan(ALL_3X3, num_classes=classes).params == params == 1_531_546 + 65 * (classes - 10)
-
-
 @pytest.mark.parametrize("edge", range(6))
 def test_what_an_edge_costs(edge: int) -> None:
     """Five cells of each width w: 9 w^2 weights and a norm of 2 w for a 3x3 convolution, w^2 and 2 w for a 1x1."""
@@ -143,9 +119,9 @@ def test_text_and_cell_are_one_to_one(cell: Cell) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("|none~0|", "has 1 nodes joined by '.'; an nb201 string has 3"),
-        ("|none~0|+|none~0|none~1|+|none~0|none~1|", "Node 3 of .* should hold 3 edges"),
-        ("none~0+|none~0|none~1|+|none~0|none~1|none~2|", "Node 1 of .* should hold 1 edges"),
+        ("|none~0|", "An nb201 string is 3 nodes joined by '.', not 1: '.none~0.'"),
+        ("|none~0|+|none~0|none~1|+|none~0|none~1|", "Node 3 of .* should be written as .op~0.op~1.op~2.\\."),
+        ("none~0+|none~0|none~1|+|none~0|none~1|none~2|", "Node 1 of .* should be written as .op~0.\\."),
         ("|none~0|+|none~0|none~0|+|none~0|none~1|none~2|", "Edge 'none~0' of node 2 should be written as op~1"),
         ("|none~0|+|none~0|none~²|+|none~0|none~1|none~2|", "Edge 'none~²' of node 2 should be written as op~1"),
         ("|none~0|+|none~0|none|+|none~0|none~1|none~2|", "Edge 'none' of node 2 should be written as op~1"),

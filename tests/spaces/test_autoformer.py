@@ -22,6 +22,7 @@ from epochzero.registry import spaces
 from epochzero.spaces.autoformer import Autoformer, Former
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.testing.spaces import check_moves, check_text
+from tests.spaces.test_check_values import AUTOFORMER_B, AUTOFORMER_S, AUTOFORMER_T, largest
 from tests.test_codegen import assert_same, network
 
 TINY, SMALL, BASE = (spaces[f"autoformer_{size}"] for size in ("tiny", "small", "base"))
@@ -29,43 +30,12 @@ TOY = Autoformer("toy", (64, 80), (1, 2), (1, 2), (1.0, 2.5))
 """40 architectures: 2 widths, 4 kinds of layers, 1 or 2 layers"""
 
 
-def largest(space: Autoformer) -> Former:
-    return Former(max(space.widths), ((max(space.heads), max(space.ratios)),) * max(space.depths))
-
-
-def former(width: int, heads: str, ratios: list[float]) -> Former:
-    return Former(width, tuple(zip(map(int, heads.split()), ratios, strict=True)))
-
-
-AUTOFORMER_T = former(192, "3 3 3 3 3 3 3 3 3 3 4 3 3", [3.5, 3.5, 3, 3.5, 3, 3, 4, 4, 3.5, 4, 3.5, 4, 3.5])
-AUTOFORMER_S = former(384, "6 6 5 7 5 5 5 6 6 7 7 6 7", [3, 3.5, 3, 3.5, 4, 4, 4, 4, 4, 4, 4, 3.5, 4])
-AUTOFORMER_B = former(576, "9 9 9 9 9 10 9 9 10 9 10 9 9 10", [3.5, 3.5, 4, 3.5, 4, 3.5, 3.5, 3, 4, 4, 3, 4, 3, 3.5])
-PUBLISHED = [
-    (TINY, TINY.smallest(), 5_366_056),
-    (TINY, largest(TINY), 10_517_272),
-    (TINY, AUTOFORMER_T, 5_867_944),
-    (SMALL, SMALL.smallest(), 13_057_320),
-    (SMALL, largest(SMALL), 34_790_440),
-    (SMALL, AUTOFORMER_S, 22_891_432),
-    (BASE, BASE.smallest(), 41_687_896),
-    (BASE, largest(BASE), 76_882_264),
-    (BASE, AUTOFORMER_B, 53_691_688),
-]
 formers = st.builds(
     lambda space, seed: (space, space.sample(Random(seed))), st.sampled_from([TINY, SMALL, BASE]), st.integers(0)
 )
 
 
 # Sizes
-
-
-@pytest.mark.parametrize(("space", "arch", "params"), PUBLISHED)
-def test_published_sizes(space: Autoformer, arch: Former, params: int) -> None:
-    """By the plan, and by the printed network, built without memory for its numbers."""
-    plan = space.plan(arch)
-    with torch.device("meta"):
-        built = network(plan.code())
-    assert plan.params == sum(p.numel() for p in built.parameters()) == params
 
 
 @pytest.mark.parametrize(("space", "arch"), [(SMALL, AUTOFORMER_S), (BASE, AUTOFORMER_B)])
@@ -76,10 +46,6 @@ def test_torch_counts_as_many_multiply_accumulates(space: Autoformer, arch: Form
     with torch.device("meta"), torch.no_grad(), counter:
         assert network(plan.code())(torch.empty(2, 3, 224, 224)).shape == (2, 1000)
     assert counter.get_total_flops() == 2 * 2 * plan.flops
-
-
-def test_a_module_has_as_many_numbers() -> None:
-    assert sum(p.numel() for p in TINY.plan(AUTOFORMER_T).module().parameters()) == 5_867_944
 
 
 def test_multiply_accumulates_by_hand() -> None:
@@ -229,8 +195,8 @@ CONFIG: dict[str, Any] = {"layer_num": 12, "mlp_ratio": [4] * 12, "num_heads": [
         (f"192:{LAYERS},3×4", "layer 12 is '3×4'"),
         (f"192:{LAYERS},³x4", "layer 12 is '³x4'"),
         (f"192:{LAYERS},3x{'9' * 5000}", "layer 12 is "),
-        ("192:3x4", "There cannot be 1 layers: autoformer_tiny has 12, 13, 14"),
-        (f"192:{LAYERS},{LAYERS}", "There cannot be 24 layers"),
+        ("192:3x4", "^autoformer_tiny has 12 to 14 layers, not 1\\.$"),
+        (f"192:{LAYERS},{LAYERS}", "12 to 14 layers, not 24"),
         (f"320:{LAYERS}", "width of all layers cannot be 320: autoformer_tiny has 192, 216, 240"),
         (f"192:5x4,{LAYERS}", "heads of layer 0 cannot be 5: autoformer_tiny has 3, 4"),
         (TINY.text(AUTOFORMER_T), "MLP ratio of layer 2 cannot be 3.0: autoformer_tiny has 3.5, 4"),
@@ -242,7 +208,7 @@ CONFIG: dict[str, Any] = {"layer_num": 12, "mlp_ratio": [4] * 12, "num_heads": [
         (json.dumps(CONFIG | {"num_heads": 3}), "wants layer_num, and lists"),
         (json.dumps(CONFIG | {"embed_dim": [192] * 11 + [216]}), "width of all layers cannot be .192, "),
         (json.dumps(CONFIG | {"embed_dim": None}), "width of all layers cannot be None"),
-        (json.dumps({"layer_num": 0, "mlp_ratio": [], "num_heads": [], "embed_dim": []}), "There cannot be 0 layers"),
+        (json.dumps({"layer_num": 0, "mlp_ratio": [], "num_heads": [], "embed_dim": []}), "12 to 14 layers, not 0"),
         (json.dumps(CONFIG | {"num_heads": [[3]] * 12}), r"heads of layer 0 cannot be \[3\]"),
     ],
 )

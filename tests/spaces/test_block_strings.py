@@ -86,8 +86,11 @@ def test_a_string_block_by_block() -> None:
         (MOBILE.start.replace("(8,32,2,8,1)", "(8, 32,2,8,1)"), "with whole numbers"),
         (MOBILE.start.replace("(8,32,2,8,1)", "(8,32,2,٨,1)"), "with whole numbers"),
         (MOBILE.start.replace("(8,32,2,8,1)", f"(8,{'9' * 5000},2,8,1)"), "with whole numbers"),
-        (MOBILE.start.replace("(32,48,", "(40,48,"), r"SuperResIDWE6K3\(40,48,2,32,1\) takes 40 channels, but gets 32"),
-        (MOBILE.start.replace("(3,8,2,1)", "(1,8,2,1)"), "takes 1 channels, but gets 3"),
+        (
+            MOBILE.start.replace("(32,48,", "(40,48,"),
+            r"SuperResIDWE6K3\(40,48,2,32,1\) should take the 32",
+        ),
+        (MOBILE.start.replace("(3,8,2,1)", "(1,8,2,1)"), "should take the 3 channels that arrive, not 1"),
         (MOBILE.start.replace("(8,32,2,8,1)", "(8,32,2,12,1)"), "multiples of 8 up to 2,048; a SuperResIDWE6K3 has 12"),
         (MOBILE.start.replace("8,32,2", "8,2056,2").replace("32,48", "2056,48"), "up to 2,048; .* has 2,056"),
         (MOBILE.start.replace("2048", "1024"), "last convolution of mobilenet has 2,048 channels, not 1,024"),
@@ -261,3 +264,30 @@ def test_zennas_walks_from_its_first_structure() -> None:
     assert MOBILE.walk(Random(0), 50) == MOBILE.walk(Random(0), 50) != MOBILE.walk(Random(2), 50)
     assert MOBILE.walk(Random(0), 30, fits=lambda arch: layers_of(arch) == 6) != MOBILE.initial
     assert layers_of(MOBILE.walk(Random(0), 30, fits=lambda arch: layers_of(arch) == 6)) == 6
+
+
+def test_a_size_is_refused_where_a_plan_is() -> None:
+    arch = MOBILE.smallest()
+    for shape in ((3, 0, 0), (3, 32), (3, 32, -1)):
+        for measured in (MOBILE.size, MOBILE.plan):
+            with pytest.raises(UserError, match="mobilenet takes images CxHxW, such as 3x224x224, not 3x"):
+                measured(arch, 10, shape)
+
+
+def test_how_many_there_are() -> None:
+    """Every string of a space cut down to 8 sub-layers, so 2 body blocks at most, counted one skeleton at a time."""
+    start = "SuperConvK3BNRELU(3,8,1,1)SuperResK3K3(8,16,1,8,1)SuperResK3K3(16,32,2,16,1)SuperConvK1BNRELU(32,128,1,1)"
+    small = BlockStrings("small", RESNET.kinds, RESNET.sub_layer, start, 8, True, 10, 32)
+    skeletons = 0
+    for blocks in (1, 2, 3):
+        for strides in itertools.product((1, 2), repeat=blocks):
+            for layers in itertools.product(range(1, 8), repeat=blocks):
+                body = "".join(f"SuperResK3K3(8,8,{s},8,{n})" for s, n in zip(strides, layers, strict=True))
+                try:
+                    small.parse(f"SuperConvK3BNRELU(3,8,1,1){body}SuperConvK1BNRELU(8,8,1,1)")
+                except UserError:
+                    continue
+                skeletons += 1
+                assert blocks == 2
+    assert skeletons == 5 * 5 - 10, "two blocks of 1 to 5 sub-layers, at most 6 in all"
+    assert small.count() == skeletons * (6 * 256 * 256) ** 2 * 256**2

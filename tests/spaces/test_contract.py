@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from epochzero.data import white
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
+from epochzero.run.network import budgeted, size_of
+from epochzero.spaces.budget import Budget
 from epochzero.spaces.mlp import MLP
 from epochzero.testing import check_space
+from epochzero.testing.spaces import check_architecture
 from epochzero.types import Shape
 
 SHAPES: dict[str, Shape] = {
@@ -30,6 +36,8 @@ SHAPES: dict[str, Shape] = {
     "transnas_micro_jigsaw": (9, 3, 8, 8),
 }
 """by the beginning of the name"""
+SLOW = ("autoformer_base", "darts", "darts_imagenet", "transnas_macro_jigsaw", "transnas_micro_jigsaw")
+"""whose smaller relatives are drawn twice"""
 
 
 def small(name: str) -> Shape:
@@ -39,6 +47,41 @@ def small(name: str) -> Shape:
 @pytest.mark.parametrize("name", sorted(spaces))
 def test_contract(name: str) -> None:
     check_space(name, samples=1, input_shape=small(name))
+
+
+@pytest.mark.parametrize("name", sorted(spaces))
+def test_any_network(name: str) -> None:
+    """Drawn from any seed, it keeps the contract too, and a mutation of it fits into its own size."""
+    space, batch = spaces[name], white(small(name), 10, size=4, parts=1)
+
+    @settings(max_examples=1 if name in SLOW else 2, derandomize=True, database=None, deadline=None)
+    @given(st.integers(1, 2**32))
+    def keeps_its_promises(seed: int) -> None:
+        rng = Random(seed)
+        arch = space.sample(rng)
+        check_architecture(space, arch, batch, rng)
+        size = size_of(space, arch, batch)
+        budget = Budget(size.params, size.flops)
+        assert budget.fits(size_of(space, budgeted(space, budget, batch).mutate(arch, rng), batch))
+
+    keeps_its_promises()
+
+
+@pytest.mark.parametrize("name", sorted(spaces))
+@pytest.mark.parametrize("classes", [0, -1])
+def test_a_network_without_classes_is_refused(name: str, classes: int) -> None:
+    space = spaces[name]
+    for measured in (space.plan, getattr(space, "size", space.plan)):
+        with pytest.raises(UserError, match=f"tells at least 1 class from the others, not {classes}"):
+            measured(space.smallest(), classes, small(name))
+
+
+def test_the_seed_decides_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    monkeypatch.setattr("epochzero.testing.spaces.check_smallest", lambda space, archs, batch: seen.append(archs))
+    for seed in (1, 1, 2):
+        check_space(MLP(), samples=3, input_shape=(6,), seed=seed)
+    assert seen[0] == seen[1] != seen[2]
 
 
 # A space that keeps every promise, and what breaks each

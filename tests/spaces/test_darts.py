@@ -44,34 +44,11 @@ archs = st.integers(0, 2**32).map(lambda seed: SPACE.sample(Random(seed)))
 
 
 @pytest.mark.parametrize(
-    ("space", "name", "settings", "params"),
-    [
-        ("darts", "DARTS_V2", {}, 3_349_342),
-        ("darts", "DARTS_V2", {"auxiliary": True}, 3_825_768),
-        ("darts", "DARTS_V2", {"num_classes": 100}, 3_401_272),
-        ("darts_search", "DARTS_V2", {}, 246_106),
-        ("nb301", "DARTS_V2", {}, 919_722),
-        ("darts_imagenet", "DARTS_V2", {}, 4_718_752),
-        ("darts_imagenet", "DARTS_V2", {"auxiliary": True}, 5_979_528),
-        ("darts", "DARTS_V1", {}, 3_169_414),
-        ("darts_imagenet", "DARTS_V1", {}, 4_510_432),
-        ("darts", "NASNet", {}, 3_830_950),
-        ("darts", "AmoebaNet", {}, 3_145_078),
-    ],
+    ("space", "settings"), [("darts", {}), ("darts", {"num_classes": 100}), ("darts_imagenet", {})]
 )
-def test_sizes_of_the_official_networks(space: str, name: str, settings: dict[str, int], params: int) -> None:
-    plan = spaces[space].plan(GENOTYPES[name], **settings)
-    assert plan.params == params
-    assert sum(p.numel() for p in plan.module().parameters()) == params
-    assert plan.trunk.params == spaces[space].plan(GENOTYPES[name], settings.get("num_classes")).params
-
-
-@pytest.mark.parametrize(
-    ("name", "millions"), [("DARTS_V2", 3.35), ("ENAS", 3.86), ("AmoebaNet", 3.15), ("NASNet", 3.83)]
-)
-def test_sizes_of_the_thesis(name: str, millions: float) -> None:
-    """Its table 4.3, column C_0."""
-    assert SPACE.plan(GENOTYPES[name]).params / 1e6 == pytest.approx(millions, abs=0.005)
+def test_the_trunk_is_the_network_without_its_tower(space: str, settings: dict[str, int]) -> None:
+    plan = spaces[space].plan(GENOTYPES["DARTS_V2"], **settings, auxiliary=True)
+    assert plan.trunk.params == spaces[space].plan(GENOTYPES["DARTS_V2"], **settings).params < plan.params
 
 
 def test_what_an_edge_costs() -> None:

@@ -106,11 +106,12 @@ def _facts(member: Any) -> dict[str, Any]:
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}
     about = _first_line(inspect.getmodule(type(member)))
     if hasattr(member, "source"):
-        return {"source": member.source, "about": about}
+        return {"source": member.source, "about": getattr(member, "about", about)}
     size = f"{member.count():,}" if hasattr(member, "count") else ""
     native = member.plan(member.smallest()) if isinstance(member, Space) else None
     made_for = {} if native is None else {"input": shape_text(native.input_shape), "classes": native.output_shape[0]}
-    return {"networks": size, "input": "", "classes": "", **made_for, "about": getattr(member, "about", about)}
+    told = getattr(member, "about", about).rstrip(".")
+    return {"networks": size, "input": "", "classes": "", **made_for, "about": told}
 
 
 def _short(value: Any) -> str:
@@ -121,4 +122,4 @@ def _short(value: Any) -> str:
 
 
 def _first_line(thing: Any) -> str:
-    return (inspect.getdoc(thing) or "").split("\n", 1)[0]
+    return (inspect.getdoc(thing) or "").split("\n", 1)[0].rstrip(".")

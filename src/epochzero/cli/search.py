@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -51,8 +52,9 @@ from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
 
-LARGE = 2 * 10**10
-"""multiply-accumulates of a batch beyond which the winner is not scored by every proxy"""
+LARGE = 4 * 10**9
+"""multiply-accumulates of a batch beyond which the winner is not scored by every quick proxy, unless that is asked for:
+on one core they took 22 to 27 s at 1.2 to 1.8e10"""
 
 
 def search(
@@ -80,6 +82,14 @@ def search(
     auxiliary: Annotated[
         bool, typer.Option("--auxiliary", help="Give model.py the auxiliary tower of a DARTS network, for training.")
     ] = False,
+    winner_scores: Annotated[
+        str,
+        typer.Option(
+            "--winner-scores",
+            help="What scores the winner beside --proxy: none, all quick proxies, or auto: all, but of a large winner "
+            "those alone that need no run.",
+        ),
+    ] = "auto",
     executor: ExecutorName = "local",
     workers: Workers = None,
     threads: Threads = None,
@@ -93,9 +103,11 @@ def search(
     epochzero search --space nb201 --proxy dextr --budget 300 --max-params 1M --store run.db --out winner
 
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
-    The winner is scored by every quick proxy; a large one by those alone that need no run.
+    The winner is scored by every quick proxy; a large one by those alone that need no run, unless --winner-scores all.
     """
     load_plugins(plugin)
+    if winner_scores not in ("auto", "all", "none"):
+        raise UserError(f"--winner-scores takes auto, all or none, not {winner_scores!r}.")
     batch = batch_for(
         spaces[space], data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed
     )
@@ -127,9 +139,10 @@ def search(
         if outcome.best is None:
             reason = max(outcome.unscored, key=lambda why: outcome.unscored[why])
             raise MachineError(f"None of the {outcome.evaluated} networks has a {proxy} score; most often: {reason}")
-        scores = _all_scores(outcome, opened)
+        asked = _winner_proxies(outcome, winner_scores)
+        scores, winner_seconds = _scored_winner(outcome, asked, opened)
     everything = [found for found in map(parse, scores) if scores[found.text].ok or found in objective.proxies]
-    report = _report(outcome, everything, scores)
+    report = _report(outcome, everything, scores) | {"winner_seconds": winner_seconds}
     files = _files(outcome, report, auxiliary)
     if folder is not None:
         _write_winner(folder, files)
@@ -145,20 +158,26 @@ def search(
             err.print(f"        {space} gives modules: no drawing, no printed code")
 
 
-def _all_scores(outcome: Outcome, store: Store) -> dict[str, Score]:
-    """What every quick proxy says of the winner, or of a large one those alone that need no run; kept in the store."""
-    assert outcome.best is not None
-    size = counts(outcome.task.size(outcome.best.arch))["flops"]
+def _winner_proxies(outcome: Outcome, which: str) -> list[Proxy]:
+    """Those of the search, then every quick one that is wanted."""
+    size = counts(outcome.task.size(outcome.winner.arch))["flops"]
     large = size is None or size * outcome.task.batch.size > LARGE
-    quick = [found for found in map(parse, proxies) if found.quick and (found.free or not large)]
-    asked = list({found.text: found for found in (*outcome.objective.proxies, *quick)}.values())
+    free_alone = which == "auto" and large
+    quick = (found for found in map(parse, proxies) if found.quick and (found.free or not free_alone))
+    more = () if which == "none" else quick
+    return list({found.text: found for found in (*outcome.objective.proxies, *more)}.values())
+
+
+def _scored_winner(outcome: Outcome, asked: list[Proxy], store: Store) -> tuple[dict[str, Score], float]:
+    """What these proxies say of the winner, kept in the store, and how many seconds that took."""
+    start = time.perf_counter()
     task = replace(outcome.task, proxies=asked)
     run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})
     with progress_bar("winner") as show:
         show(0, 1, f"by {len(asked)} proxies")
-        scores = task.evaluate([outcome.best.arch], store, run, 0)[0][0]
+        scores = task.evaluate([outcome.winner.arch], store, run, 0)[0][0]
         show(1, 1, f"by {len(asked)} proxies")
-    return scores
+    return scores, time.perf_counter() - start
 
 
 def _check_tower(task: Task, out_dir: Path | None) -> None:
@@ -210,7 +229,8 @@ def _show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
     rest = outcome.seconds - outcome.scoring_seconds
     err.print(
         f"\n{outcome.evaluated} networks in {outcome.seconds:.1f} s ({outcome.scoring_seconds:.1f} s scoring, "
-        f"{rest:.1f} s everything else), {missing} without a score"
+        f"{rest:.1f} s everything else), {missing} without a score; the winner's table took "
+        f"{report['winner_seconds']:.1f} s"
     )
     for why, times in outcome.unscored.items():
         err.print(f"  {times} × {why}")

@@ -86,7 +86,7 @@ class Correlations(Recipe):
     """An experiment whose rows are rank correlations of proxies with known accuracies."""
 
     full: Extent = Extent(networks=1000, repeats=3)
-    quick: Extent = Extent(networks=16, batch_size=16, spaces=("nb201",))
+    quick: Extent = Extent(networks=8, batch_size=16, spaces=("nb201",))
     targets: Sequence[Target]
     spearman: ClassVar[Figures]
     kendall: ClassVar[Figures] = {}

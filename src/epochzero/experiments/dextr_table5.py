@@ -6,7 +6,7 @@ The mean over 1,000 random networks of each space, one image of CIFAR-10, the la
 an output of zeros, which is not.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
-and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh. Appendix A.2
+and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh. Appendix
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class NasiFigure1(Connections[Settings]):
     source = "NASI (arXiv:2109.00817), Figure 1"
     spaces = ONE_SHOT
     full = Settings(networks=1000, batch_size=64)
-    quick = Settings(networks=10, batch_size=16)
+    quick = Settings(networks=5, batch_size=8)
     noise = False
 
     def columns(self, settings: Settings, load: Load, seed: int) -> Sequence[Column]:

@@ -22,7 +22,7 @@ class NasiFigure3(OneShotCorrelations):
     name = "nasi-figure3"
     source = "NASI (arXiv:2109.00817), Figure 3"
     full = Extent(networks=500)
-    quick = Extent(networks=6, batch_size=8)
+    quick = Extent(networks=5, batch_size=8, spaces=("nb1shot1_s1",))
     spearman: ClassVar[Figures] = {"nasi_trace": (None, None, None)}
     kendall = spearman
 

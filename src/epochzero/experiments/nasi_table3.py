@@ -26,7 +26,7 @@ class NasiTable3(OneShotCorrelations):
     name = "nasi-table3"
     source = "NASI (arXiv:2109.00817), Table 3"
     full = Extent(networks=500, repeats=1)
-    quick = Extent(networks=6, batch_size=8)
+    quick = Extent(networks=5, batch_size=8, spaces=("nb1shot1_s1",))
     spearman: ClassVar[Figures] = {
         "snip": (-0.49, -0.62, -0.79),
         "grasp": (0.41, 0.54, 0.17),

@@ -55,7 +55,7 @@ class NasiTable7(Connections[Sizes]):
     source = "NASI (arXiv:2109.00817), Table 7"
     spaces = ONE_SHOT
     full = Sizes(networks=100, batch_size=128, samples=64)
-    quick = Sizes(networks=6, batch_size=8, samples=2)
+    quick = Sizes(networks=4, batch_size=8, samples=2)
 
     def columns(self, settings: Sizes, load: Load, seed: int) -> Sequence[Column]:
         all_samples = load(settings.samples)

@@ -1,11 +1,12 @@
 """The three spaces of NAS-Bench-1Shot1, whose accuracies are those of the same cells in NAS-Bench-101.
 
-Cells are drawn uniformly, and those whose cell (`key`) the table of NAS-Bench-101 holds are kept, one for each cell.
-With a table of 15,000 of the 423,624 cells that is one in thirty: the three spaces then have about 90, 270 and 1,900.
+Architectures are drawn uniformly, and those whose cell (`key`) the table of NAS-Bench-101 holds are kept, one for each
+cell. Of a table with 15,000 of the 423,624 cells, 30,000 draws with seed 0 find 91, 219 and 240.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -27,8 +28,7 @@ class OneShotCorrelations(Correlations):
     targets = TARGETS
 
     def sampled(self, target: Target, table: AccuracyTable, networks: int, seed: int) -> tuple[list[Any], list[int]]:
-        space, nb101 = spaces[target.space], spaces["nb101"]
-        row_of = {nb101.key(nb101.parse(text)): row for row, text in enumerate(table.archs)}
+        space, row_of = spaces[target.space], _rows_by_key(tuple(table.archs))
         rng = Random(seed)
         chosen: dict[int, Any] = {}
         for _ in range(DRAWS):
@@ -44,3 +44,10 @@ class OneShotCorrelations(Correlations):
                 "give a table with more of NAS-Bench-101."
             )
         return list(chosen.values()), list(chosen)
+
+
+@lru_cache(maxsize=1)
+def _rows_by_key(archs: tuple[str, ...]) -> dict[str, int]:
+    """Where each cell of NAS-Bench-101 stands."""
+    nb101 = spaces["nb101"]
+    return {nb101.key(nb101.parse(text)): row for row, text in enumerate(archs)}

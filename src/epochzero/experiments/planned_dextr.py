@@ -18,7 +18,7 @@ plan(
         f"{DEXTR}, Table 2",
         "Dextr, Table 2: networks found in the DARTS space by Zero-Cost-PT, trained on ImageNet.",
         8,
-        "Search on CIFAR-10 with Zero-Cost-PT at batch 1, train the found cell on ImageNet for 250 epochs as is usual.",
+        "Search on CIFAR-10 with Zero-Cost-PT at batch 1, then the usual training of the found cells on ImageNet.",
         "as named",
         grid(
             ("top-1 error %", "top-5 error %", "params M", "GPU days"),
@@ -36,7 +36,7 @@ plan(
         f"{DEXTR}, Table 3",
         "Dextr, Table 3: vision transformers found in the AutoFormer spaces under 6 M and 24 M parameters.",
         8,
-        "Random search within the limit as in TF-TAS, then training on ImageNet.",
+        "Search within the limit in the framework of TF-TAS and AZ-NAS, then training on ImageNet.",
         "as named",
         grid(
             ("top-1 error %", "params M", "FLOPs G", "GPU days"),

@@ -37,7 +37,7 @@ plan(
         f"{CHAPTER}, Table 6.2",
         "NASI in the DARTS space: test errors of the networks that it selects, trained on CIFAR.",
         8,
-        "Search with fixed and adaptive constraint, then DARTS's own training.",
+        "Search with a fixed (FIX) and an adaptive constraint (ADA), then training on CIFAR.",
         "as named",
         grid(
             ("C10 error %", "C100 error %", "params M", "GPU hours"),
@@ -98,7 +98,7 @@ plan(
         f"{CHAPTER}, Figure 6.6",
         "What NASI's constraint and penalty do to the networks that it selects.",
         6,
-        "Searches over a grid of nu and mu in NAS-Bench-1Shot1. No figure is printed.",
+        "Searches with several nu and mu, together and one at a time. No figure is printed.",
         "test error %",
         {},
         (CIFAR10, NB101),

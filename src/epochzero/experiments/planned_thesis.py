@@ -48,7 +48,7 @@ TOPOLOGY = (
         f"{THESIS}, Table 7.2",
         "Thesis, Table 7.2: topology, trace metric and condition number of popular cells.",
         9,
-        "Mean over draws of weights and batches of CIFAR-10; width and depth as in Table 4.2.",
+        "Metric and condition number at initialisation; width and depth as in Table 4.2.",
         "as named",
         grid(
             ("width", "depth", "M_trace", "kappa"),
@@ -71,7 +71,7 @@ ENSEMBLES = (
         f"{THESIS}, Table 5.1",
         "Thesis, Table 5.1: ensembles of three networks of NAS-Bench-201.",
         8,
-        "NESBS samples from a supernet's posterior; the members are trained as in the benchmark; three trials.",
+        "NESBS samples three networks from the posterior of a supernet; three trials.",
         "test error %",
         grid(
             ACCURACIES,
@@ -88,7 +88,7 @@ ENSEMBLES = (
         f"{THESIS}, Table 5.2",
         "Thesis, Table 5.2: ensembles of three networks of the DARTS space on CIFAR.",
         8,
-        "As Table 5.1 with DARTS's own training.",
+        "As Table 5.1, in the DARTS space.",
         "test error %",
         grid(
             ("C10", "C100"),
@@ -202,7 +202,7 @@ HNAS = (
         f"{THESIS}, Table 7.7",
         "Thesis, Table 7.7: HNAS in the DARTS space, trained on CIFAR.",
         8,
-        "Five evaluations with DARTS's own training.",
+        "Five independent evaluations of each network.",
         "test error %",
         grid(("C10", "C100"), {"HNAS (C10)": (2.62, 17.10), "HNAS (C100)": (2.78, 16.29)}),
     ),

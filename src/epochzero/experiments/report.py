@@ -39,7 +39,7 @@ def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
         n, ours = "", "none"
         if (found := row.found) is not None:
             n, ours = str(found.n), f"{short(found.value)} [{short(found.low)}, {short(found.high)}]"
-        paper = "" if row.paper is None else short(row.paper, 2)
+        paper = "" if row.paper is None else short(row.paper, 2 if round(row.paper, 2) == row.paper else 3)
         lines.append([row.name, row.statistic, n, ours, paper, _signed(row.difference)])
     return heads, lines
 
@@ -65,7 +65,8 @@ def circumstances(result: Result) -> list[str]:
     facts = [
         f"Source: {result.source}.",
         f"Networks of {', '.join(dict.fromkeys(sample.space for sample in result.samples.values()))}; {settings}; "
-        f"seed {result.seed}; intervals: 95 %, bootstrap over networks.",
+        f"seed {result.seed}; intervals: 95 %, bootstrap over networks"
+        f"{' and repeats' if result.settings['repeats'] > 1 else ''}.",
     ]
     for name, sample in result.samples.items():
         where = f" ({name})" if several else ""
@@ -94,7 +95,8 @@ def as_markdown(result: Result) -> str:
     if len(result.samples) > 1:
         heads = ["sample", *heads]
         lines = [[row.sample, *line] for row, line in zip(result.rows, lines, strict=True)]
-    rows = [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *lines)]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in (heads, ["---"] * len(heads), *lines)]
+    rows = [f"| {' | '.join(line)} |" for line in cells]
     facts = [f"- {fact}" for fact in circumstances(result)]
     return "\n".join([f"## {result.experiment}", "", result.about, "", *rows, "", *facts, ""])
 

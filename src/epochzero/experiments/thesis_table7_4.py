@@ -74,7 +74,7 @@ class ThesisTable74(Connections[Settings]):
     source = "Shu, thesis, Table 7.4"
     spaces: ClassVar[Mapping[str, str]] = {"nb101": "nb101", "nb201": "nb201"}
     full = Settings(networks=1000, batch_size=64)
-    quick = Settings(networks=8, batch_size=8)
+    quick = Settings(networks=5, batch_size=8)
 
     def columns(self, settings: Settings, load: Load, seed: int) -> Sequence[Column]:
         batch = load(settings.batch_size)

@@ -18,6 +18,17 @@ MINOR = ("norm", "activation", "")
 """kinds of op that go without saying in the label of a block that has others"""
 
 
+class Called(str):
+    """The name of a block, with words for the title of its drawing."""
+
+    words: str
+
+    def __new__(cls, block: str, words: str) -> Called:
+        called = super().__new__(cls, block)
+        called.words = words
+        return called
+
+
 class Unit(NamedTuple):
     """A direct part of a block: one node, or a block within it."""
 

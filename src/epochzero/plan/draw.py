@@ -16,6 +16,8 @@ MARGIN = 28.0
 HEADER = 80.0
 ASIDE = 8.0
 """between a circle and its caption"""
+APART = 5.0
+"""between what a block holds and its shape"""
 CIRCLE = 40.0
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', Arial, sans-serif"
 
@@ -81,7 +83,7 @@ class _Panel:
     def __init__(self, seen: Sketch) -> None:
         self.seen, self.facts = seen, " · ".join(seen.facts)
         wide = max((_text_width(line) for item in seen.items if not item.round for line in item.lines), default=0)
-        noted = max((_text_width(note, 11) for item in seen.items for note in item.notes), default=0)
+        noted = max((_text_width(note, 11) for item in seen.items for note in (*item.inside, *item.notes)), default=0)
         self.boxes = [_box(item, max(wide, noted) + 30) for item in seen.items]
         self.placed = arrange(self.boxes, [(link.start, link.end) for link in seen.links])
         ends = seen.items[0], seen.items[-1]
@@ -137,10 +139,14 @@ def _text_width(text: str, size: float = 13) -> float:
     return size * sum(widths.get(c, 0.68 if c.isupper() or ord(c) > 0x2E7F else 0.585) for c in text)
 
 
+def _text_height(item: Item) -> float:
+    return 17 * len(item.lines) + 15 * len(item.inside) + APART * bool(item.inside) + 15 * len(item.notes)
+
+
 def _box(item: Item, width: float) -> Box:
     if item.round:
         return Box(CIRCLE, CIRCLE, True)
-    height = 18 + 17 * len(item.lines) + 15 * len(item.notes)
+    height = 18 + _text_height(item)
     if item.look == "end":
         width = max(_text_width(item.lines[0]), *(_text_width(note, 11) for note in item.notes), 30) + 26
     return Box(width, height)
@@ -167,13 +173,15 @@ def _drawn(item: Item, box: Box, centre: Point) -> str:
         extent = f'width="{box.width:.1f}" height="{box.height:.1f}" rx="{radius:g}"'
         stack = range(4 * min(item.times - 1, 2), -1, -4)
         parts += [f'<rect class="shape" x="{x + d:.1f}" y="{y - d:.1f}" {extent}/>' for d in stack]
-    y = centre.y - (17 * len(item.lines) + 15 * len(item.notes)) / 2 + 13
+    y = centre.y - _text_height(item) / 2 + 13
     for line in item.lines:
         parts.append(f'<text x="{centre.x:.1f}" y="{y:.1f}">{escape(line)}</text>')
         y += 17
-    for note in item.notes:
-        parts.append(f'<text class="note" x="{centre.x:.1f}" y="{y - 1:.1f}">{escape(note)}</text>')
-        y += 15
+    for notes in (item.inside, item.notes):
+        for note in notes:
+            parts.append(f'<text class="note" x="{centre.x:.1f}" y="{y - 1:.1f}">{escape(note)}</text>')
+            y += 15
+        y += APART * bool(notes)
     if item.caption:
         side, where = (-1, "left") if item.look == "end" else (1, "right")
         beside = centre.x + side * (box.width / 2 + ASIDE)
@@ -214,6 +222,11 @@ def _paths(seen: Sketch) -> list[str]:
                 dead = dead or into[start][0].dead
                 start = into[start][0].start
             rows.append((_place(seen.items[start]), over, _place(item), dead))
+    inner = [(item.name, list(item.inside), item.notes[0], item.dead) for item in seen.items if item.inside]
+    return [*_aligned(rows), *_aligned(inner)]
+
+
+def _aligned(rows: Sequence[tuple[str, list[str], str, bool]]) -> list[str]:
     first = max((len(row[0]) for row in rows), default=0)
     middle = max((len(_joined(row[1], "─")) for row in rows), default=0)
     longest = max((len(row[2]) for row in rows), default=0)

@@ -87,6 +87,7 @@ def arrange(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
     graph = _Graph(len(boxes), edges)
     lanes = graph.lanes()
     _give_rows(lanes, graph.layers)
+    _keep_order(lanes, graph)
     if len(lanes) == 1 and len(boxes) > LONGEST_ROW:
         return _broken(boxes, lanes[0].path, edges)
     columns = [0.0] * (max(graph.layers) + 1)
@@ -98,9 +99,9 @@ def arrange(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
     row_of = {v: lane.row for lane in lanes for v in lane.path}
     ys, height = _heights(range(min(rows), max(rows) + 1), boxes, row_of)
     centres = [Point(starts[layer] + columns[layer] / 2, ys[row_of[v]]) for v, layer in enumerate(graph.layers)]
-    for lane in lanes[1:]:
-        _centre(lane, boxes, centres, graph)
     levels = {edge: ys[lane.row] for lane in lanes for edge in lane.edges}
+    for lane in lanes[1:]:
+        _centre(lane, boxes, centres, graph, levels, gap)
     arrows = _Arrows(boxes, centres, edges, levels, gap).drawn()
     return Layout(centres, arrows, starts[-1] + columns[-1], height)
 
@@ -135,6 +136,10 @@ class _Graph:
             before = max((best[s] for s in self.into[v] if s in best), key=len, default=[])
             best[v] = [*before, v]
         return best[end] if end is not None else max(best.values(), key=len)
+
+    def is_simple(self, path: Sequence[int]) -> bool:
+        """Nothing joins or leaves it on its way."""
+        return all(len(self.into[v]) == len(self.out[v]) == 1 for v in path)
 
     def lanes(self) -> list[Lane]:
         """The spine, the paths beside it, and the edges that pass over a layer or more."""
@@ -195,18 +200,71 @@ def _give_rows(lanes: list[Lane], layers: Sequence[int]) -> None:
         placed.append(lane)
 
 
-def _centre(lane: Lane, boxes: Sequence[Box], centres: list[Point], graph: _Graph) -> None:
-    """Spread the boxes of a simple lane evenly between its ends."""
-    simple = all(len(graph.into[v]) == len(graph.out[v]) == 1 for v in lane.path)
-    if not simple or lane.start is None or lane.end is None:
+def _keep_order(lanes: list[Lane], graph: _Graph) -> None:
+    """The first input stands above the last; paths that could change places stand in the order of their boxes."""
+    row_of = {v: lane.row for lane in lanes for v in lane.path}
+    inputs = [row_of[v] for v, sources in enumerate(graph.into) if not sources]
+    if inputs[0] > inputs[-1]:
+        for lane in lanes:
+            lane.row = -lane.row
+    spine = lanes[0].path
+    alike: dict[tuple[int, int, int], list[Lane]] = {}
+    for lane in lanes[1:]:
+        if lane.path and lane.start is not None and lane.end is not None and graph.is_simple(lane.path):
+            alike.setdefault((lane.start, lane.end, len(lane.path)), []).append(lane)
+    for (start, end, length), group in alike.items():
+        places = {lane.row: tuple(lane.path) for lane in group}
+        if start in spine and end in spine:
+            middle = tuple(spine[spine.index(start) + 1 : spine.index(end)])
+            if len(middle) == length and graph.is_simple(middle):
+                places[0] = middle
+        for row, path in zip(sorted(places), sorted(places.values()), strict=True):
+            lane = next((lane for lane in group if lane.row == row), lanes[0])
+            at = lane.path.index(places[row][0])
+            lane.path[at : at + length] = path
+            ends = [] if lane is lanes[0] else [start, end]
+            lane.edges = list(pairwise([*ends[:1], *lane.path, *ends[1:]]))
+
+
+def _centre(
+    lane: Lane,
+    boxes: Sequence[Box],
+    centres: list[Point],
+    graph: _Graph,
+    levels: dict[Edge, float],
+    gap: float,
+) -> None:
+    """Spread the boxes of a simple lane evenly between its ends, unless an arrow would run behind one of them."""
+    if not graph.is_simple(lane.path) or lane.start is None or lane.end is None:
         return
     left = centres[lane.start].x + boxes[lane.start].width / 2
     right = centres[lane.end].x - boxes[lane.end].width / 2
     space = (right - left - sum(boxes[v].width for v in lane.path)) / (len(lane.path) + 1)
+    moved: dict[int, Point] = {}
     for v in lane.path:
         left += space
-        centres[v] = Point(left + boxes[v].width / 2, centres[v].y)
+        moved[v] = Point(left + boxes[v].width / 2, centres[v].y)
         left += boxes[v].width
+    slopes = [slope for edge in graph.edges for slope in _slopes(edge, boxes, centres, levels.get(edge), gap)]
+    if not any(
+        a.x < centre.x + boxes[v].width / 2
+        and centre.x - boxes[v].width / 2 < b.x
+        and min(a.y, b.y) < centre.y < max(a.y, b.y)
+        for v, centre in moved.items()
+        for a, b in slopes
+    ):
+        for v, centre in moved.items():
+            centres[v] = centre
+
+
+def _slopes(
+    edge: Edge, boxes: Sequence[Box], centres: Sequence[Point], level: float | None, gap: float
+) -> list[tuple[Point, Point]]:
+    """Where an arrow goes up or down: from box to box, or to the row that it follows and from there."""
+    a, b = (centres[v].moved(RIGHT, side * boxes[v].width / 2) for v, side in zip(edge, (1, -1), strict=True))
+    if level is None:
+        return [(a, b)]
+    return [(a, Point(min(a.x + gap, b.x), level)), (Point(max(b.x - gap, a.x), level), b)]
 
 
 class _Arrows:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from epochzero.plan.blocks import (
+    MINOR,
     TIMES,
+    Called,
     Size,
     Unit,
     alive,
@@ -21,6 +23,7 @@ from epochzero.plan.blocks import (
     units,
 )
 from epochzero.plan.plan import Plan
+from epochzero.types import Shape
 
 LOOKS = ("zero", "attention", "conv", "linear", "pool", "identity", "activation", "norm")
 """a chain looks like the first of these kinds that it holds"""
@@ -48,6 +51,8 @@ class Item:
     times: int = 1
     dead: bool = False
     caption: str = ""
+    inside: tuple[str, ...] = ()
+    """the ops of a block that is a row of blocks"""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def sketch(plan: Plan, block: str) -> Sketch:
     items = [_input(plan, block, source, sources, numbered) for source in sources]
     home = {source: k for k, source in enumerate(sources)}
     links: dict[tuple[int, int], bool] = {}
+    used: set[str] = set()
     for run in runs:
         for source in run[0].sources:
             readers = [i for i in run[0].nodes if source in plan.nodes[i].inputs]
@@ -86,7 +92,10 @@ def sketch(plan: Plan, block: str) -> Sketch:
             link = home[source], len(items)
             links[link] = links.get(link, True) and dead
         home.update(dict.fromkeys(run[-1].nodes, len(items)))
-        items.append(_item(plan, run, live, numbered, whole=not block))
+        weights = {name for unit in run for i in unit.nodes for name in plan.nodes[i].params}
+        shared = bool(weights) and weights <= used
+        used |= weights
+        items.append(_item(plan, run, live, numbered, shared, whole=not block))
     if len(outputs) == 1 and items[-1].round and home[outputs[0]] == len(items) - 1 > 0:
         items[-1] = replace(items[-1], caption="output")
     else:
@@ -97,9 +106,8 @@ def sketch(plan: Plan, block: str) -> Sketch:
     cost = size(plan, nodes) if block else Size(plan.params, plan.flops)
     flow = " → ".join(", ".join(shape_text(plan.nodes[i].shape) for i in ends) for ends in (sources, outputs))
     facts = (flow, f"{short(cost.params)} parameters", f"{short(cost.macs)} multiply-accumulates")
-    return Sketch(
-        clean(block) or "network", facts, tuple(items), tuple(Link(a, b, dead) for (a, b), dead in links.items())
-    )
+    title = f"{clean(block.words)} ({clean(block)})" if isinstance(block, Called) else clean(block) or "network"
+    return Sketch(title, facts, tuple(items), tuple(Link(a, b, dead) for (a, b), dead in links.items()))
 
 
 def _runs(plan: Plan, parts: Sequence[Unit], outputs: Sequence[int]) -> list[Run]:
@@ -154,12 +162,13 @@ def _end(plan: Plan, block: str, name: str, node: int) -> Item:
     return Item("end", name, (name,), () if block else (shape,), f"{name}: {shape}")
 
 
-def _item(plan: Plan, run: Run, live: set[int], numbered: bool, whole: bool) -> Item:
+def _item(plan: Plan, run: Run, live: set[int], numbered: bool, shared: bool, whole: bool) -> Item:
     first = run[0]
     name = clean(first.path) if len(run) == 1 else _range(run)
     shape = shape_text(plan.nodes[run[-1].outputs[0]].shape)
     params = size(plan, first.nodes).params
     sized = f"{short(params)} params" if len(run) == 1 else f"{len(run)} {TIMES} {short(params)} params"
+    sized = "shared weights" if shared else sized
     dead = all(not live.intersection(unit.nodes) for unit in run)
     ops = [plan.nodes[i].op for i in first.nodes]
     about = f"{name}: {', '.join(clean(op.label()) for op in ops[:12])}{', ...' if len(ops) > 12 else ''}"
@@ -167,20 +176,60 @@ def _item(plan: Plan, run: Run, live: set[int], numbered: bool, whole: bool) -> 
     if _is_sum(plan, first):
         text = _number(first.path) if numbered else clean(ops[0].label())
         return replace(item, look="sum", lines=(text,), notes=(), round=True)
-    chain = is_chain(plan, first) or not first.block
-    if chain:
+    told = _told(labels(plan, first.nodes))
+    plain = is_chain(plan, first) or not first.block or (len(told) == 1 and _splits(plan, first))
+    if plain:
         kinds = {op.kind for op in ops}
         item = replace(item, look=next((look for look in LOOKS if look in kinds), "other"))
-    told = _told(labels(plan, first.nodes))
-    if (whole and first.block) or not chain or len(told) > MOST_LABELS:
+    if whole and first.block:
+        return replace(item, inside=tuple(clean(said) for said in _told(_row(plan, first.path))))
+    if not plain or len(told) > MOST_LABELS:
         return item
     return replace(item, lines=tuple(clean(label) for label in told), notes=item.notes if whole else ())
 
 
+def _splits(plan: Plan, unit: Unit) -> bool:
+    """Its one input goes several ways, which are laid side by side and not summed."""
+    sums = any(len(plan.nodes[i].op.label()) == 1 for i in unit.nodes)
+    return len(unit.sources) == 1 == len(unit.outputs) and not sums
+
+
+def _row(plan: Plan, block: str) -> list[str]:
+    """What a row of blocks does: the path of the ops that are each one's own, and how many channels they give.
+
+    Nothing for a block of another kind. A shortcut or a gate, a block within a block of the row, is left out.
+    """
+    parts, said = units(plan, block), []
+    if not all(part.block for part in parts) or any(b.sources != a.outputs for a, b in pairwise(parts)):
+        return []
+    for part in parts:
+        prefix, reached, width = f"{block}.{part.path}.", set(part.sources), 0
+        for i in part.nodes:
+            node = plan.nodes[i]
+            layer = node.op.kind not in MINOR and "." not in node.name.removeprefix(prefix)
+            if reached.isdisjoint(node.inputs):
+                if layer:
+                    return []
+            elif layer:
+                before, width, reached = width, _channels(node.shape), {i}
+                said.append(node.op.label() + (f" → {width}" if width != before else ""))
+            else:
+                reached.add(i)
+        if not width:
+            return []
+    return said
+
+
+def _channels(shape: Shape) -> int:
+    """The first side of a map or a vector, the second of a row of tokens."""
+    return (*shape, 1)[len(shape) == 2]
+
+
 def _told(said: list[str]) -> list[str]:
-    """Labels with repetitions counted instead of repeated."""
-    period = next(p for p in range(1, len(said) + 1) if said == said[:p] * (len(said) // p))
-    if 1 < period < len(said):
+    """Labels with repetitions counted instead of repeated; the first one may have a stride that the others lack."""
+    bare = [label.replace(" /2", "") for label in said]
+    period = next((p for p in range(1, len(said) + 1) if bare == bare[:p] * (len(said) // p)), 0)
+    if 1 < period < len(said) and said[period:] in (bare[period:], said[:-period]):
         return [*said[:period], f"{TIMES}{len(said) // period}"]
     runs = ((label, len(list(same))) for label, same in groupby(said))
     return [label if count == 1 else f"{count} {TIMES} {label}" for label, count in runs]

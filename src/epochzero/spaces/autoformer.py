@@ -25,6 +25,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -41,6 +42,7 @@ from epochzero.plan.ops.pool import TokenMean
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
 from epochzero.plan.ops.wiring import Add
 from epochzero.registry import spaces
+from epochzero.spaces.base import check_classes, quoted
 from epochzero.types import Shape
 
 PATCH = 16
@@ -78,8 +80,8 @@ class Autoformer:
     @property
     def about(self) -> str:
         """One line for lists."""
-        spans = [f"{min(of)} to {max(of)}" for of in (self.widths, self.depths, self.heads, self.ratios)]
-        return "AutoFormer: width {}, {} layers, each with {} heads and MLP ratio {}".format(*spans)
+        width, depth, heads, ratio = map(_span, (self.widths, self.depths, self.heads, self.ratios))
+        return f"AutoFormer: width {width}, {depth} layers, each with {heads} heads and MLP ratio {ratio}"
 
     def parse(self, text: str) -> Former:
         """The architecture that `192:3x3.5,4x4,...` stands for, or AutoFormer's own dictionary written as JSON.
@@ -99,7 +101,7 @@ class Autoformer:
         for i, layer_text in enumerate(match[2].split(",")):
             pair = LAYER.fullmatch(layer_text)
             if pair is None:
-                self._refuse(text, f"writes heads x ratio for each layer, and layer {i} is {_quoted(layer_text)}")
+                self._refuse(text, f"writes heads x ratio for each layer, and layer {i} is {quoted(layer_text)}")
             pairs.append((int(pair[1]), float(pair[2])))
         return self._checked(int(match[1]), pairs)
 
@@ -119,8 +121,7 @@ class Autoformer:
     def _checked(self, width: Any, layers: list[tuple[Any, Any]]) -> Former:
         """The values as members of the space, which each of them has to be."""
         if len(layers) not in self.depths:
-            listed = ", ".join(map(str, self.depths))
-            raise UserError(f"There cannot be {len(layers)} layers: {self.name} has {listed}.")
+            raise UserError(f"{self.name} has {_span(self.depths)} layers, not {len(layers)}.")
         kept = [
             (self._member(heads, self.heads, "heads", i), self._member(ratio, self.ratios, "MLP ratio", i))
             for i, (heads, ratio) in enumerate(layers)
@@ -133,10 +134,10 @@ class Autoformer:
                 return choice
         where = "all layers" if layer is None else f"layer {layer}"
         listed = ", ".join(f"{choice:g}" for choice in choices)
-        raise UserError(f"The {words} of {where} cannot be {_quoted(value)}: {self.name} has {listed}.")
+        raise UserError(f"The {words} of {where} cannot be {quoted(value)}: {self.name} has {listed}.")
 
     def _refuse(self, text: str, why: str) -> NoReturn:
-        raise UserError(f"{_quoted(text)} cannot be read: {self.name} {why}.")
+        raise UserError(f"{quoted(text)} cannot be read: {self.name} {why}.")
 
     def text(self, arch: Former) -> str:
         """The architecture in one line; `parse` inverts it."""
@@ -163,7 +164,7 @@ class Autoformer:
             case "autoformer":
                 depth = rng.choice(self.depths)
             case _:
-                raise UserError(f"{self.name} samples by uniform or autoformer, not by {_quoted(distribution)}.")
+                raise UserError(f"{self.name} samples by uniform or autoformer, not by {quoted(distribution)}.")
         return Former(rng.choice(self.widths), tuple(rng.choices(layers, k=depth)))
 
     def mutate(self, arch: Former, rng: Random) -> Former:
@@ -193,6 +194,7 @@ class Autoformer:
 
     def plan(self, arch: Former, num_classes: int = 1000, input_shape: Shape = (3, 224, 224)) -> Plan:
         """The whole network, of any width, heads and ratios, on square images of whole patches."""
+        check_classes(self.name, num_classes)
         if len(input_shape) != 3 or input_shape[1] != input_shape[2] or input_shape[1] % PATCH or not input_shape[1]:
             given = "x".join(map(str, input_shape))
             raise UserError(
@@ -207,16 +209,15 @@ class Autoformer:
         return net.plan()
 
 
+def _span(choices: Sequence[float]) -> str:
+    """3 or 4; 12 to 14."""
+    return f"{choices[0]:g} {'or' if len(choices) == 2 else 'to'} {choices[-1]:g}"
+
+
 def _written(layer: Layer) -> str:
     """3x3.5, and 3x4 for a ratio of 4.0."""
     heads, ratio = layer
     return f"{heads}x{ratio:g}"
-
-
-def _quoted(value: Any) -> str:
-    """What was given, shortened for a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @lru_cache(maxsize=256)

@@ -93,6 +93,14 @@ def check_complete(space: object) -> None:
         raise UserError(f"The space '{called}' lacks {', '.join(lacks)}: see epochzero.spaces.base for what it is.")
 
 
-def quoted(text: str) -> str:
-    """Text as it was given, shortened for a message."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
+def check_classes(space: str, num_classes: int) -> None:
+    """UserError for a classifier without outputs."""
+    if num_classes < 1:
+        raise UserError(f"{space} tells at least 1 class from the others, not {num_classes}: give a larger number.")
+
+
+def quoted(given: object) -> str:
+    """What was given, shortened for a message; text in quotes."""
+    text = given if isinstance(given, str) else repr(given)
+    short = text if len(text) <= 80 else text[:77] + "..."
+    return repr(short) if isinstance(given, str) else short

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU, Sigmoid
 from epochzero.plan.ops.base import pair
 from epochzero.plan.ops.conv import Conv
@@ -62,17 +62,12 @@ def _end_conv(block: Block, kernel: int) -> Conv:
 
 @lru_cache(maxsize=1024)
 def _end(block: Block, kernel: int, shape: Shape) -> Plan:
-    net = Builder()
-    x = net.add(NORM, net.add(_end_conv(block, kernel), net.input(shape), name="conv"), name="norm")
-    net.add(RELU, x, name="relu")
-    return net.plan()
+    return chain(shape, conv=_end_conv(block, kernel), norm=NORM, relu=RELU)
 
 
 @lru_cache(maxsize=1024)
 def _head(num_classes: int, shape: Shape) -> Plan:
-    net = Builder()
-    net.add(Linear(num_classes), net.add(GlobalAvgPool(), net.input(shape), name="pool"), name="linear")
-    return net.plan()
+    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 @lru_cache(maxsize=4096)

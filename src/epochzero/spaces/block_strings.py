@@ -38,6 +38,7 @@ from random import Random
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import near_miss
+from epochzero.spaces.base import check_classes, quoted
 from epochzero.spaces.block_networks import Arch, Block, SubLayer, network, size, zennas_flops, zennas_params
 from epochzero.spaces.budget import Size
 from epochzero.types import Shape
@@ -76,7 +77,8 @@ class BlockStrings:
     about: str = "a space of block strings"
     """one line for lists"""
 
-    cell_block = "block1.layer0unit0"
+    cell_block = ""
+    """all of it, since no two blocks need be alike"""
 
     # Text
 
@@ -97,7 +99,7 @@ class BlockStrings:
         if strides[0] != begins or strides.count(2) != self._halvings or not {1, 2}.issuperset(strides):
             raise UserError(
                 f"Body strides of {self.name} begin with {begins}, and {self._halvings} of them are 2 and the rest "
-                f"1, not {_short(str(strides))}."
+                f"1, not {quoted(str(strides))}."
             )
         if layers_of(arch) > self.max_layers or len(body) > self.max_blocks:
             raise UserError(
@@ -115,24 +117,24 @@ class BlockStrings:
             match = WRITTEN.match(text, at)
             if match is None:
                 raise UserError(
-                    f"A {self.name} string is a row of blocks such as {FIRST}(3,8,2,1); {_short(text[at:])} is none."
+                    f"A {self.name} string is a row of blocks such as {FIRST}(3,8,2,1); {quoted(text[at:])} is none."
                 )
             kind, written = match[1], match[2].split(",")
             if kind not in known:
                 hint = near_miss(kind, known)
-                raise UserError(f"{self.name} has no block {_short(kind)}.{hint} It has {', '.join(known)}.")
+                raise UserError(f"{self.name} has no block {quoted(kind)}.{hint} It has {', '.join(known)}.")
             body = kind in self.kinds
             if len(written) != (5 if body else 4) or not all(NUMBER.fullmatch(number) for number in written):
                 wanted = "(in,out,stride,bottleneck,sub-layers)" if body else "(in,out,stride,1)"
-                raise UserError(f"{_short(match[0])} should be written as {kind}{wanted} with whole numbers.")
+                raise UserError(f"{quoted(match[0])} should be written as {kind}{wanted} with whole numbers.")
             taken, width, stride, *bottleneck, layers = map(int, written)
             if taken != channels:
-                raise UserError(f"{match[0]} takes {taken} channels, but gets {channels}.")
+                raise UserError(f"{match[0]} should take the {channels} channels that arrive, not {taken}.")
             arch.append(Block(kind, width, stride, bottleneck[0] if body else 0, layers))
             channels, at = width, match.end()
         kinds = [block.kind in self.kinds for block in arch]
         if len(arch) < 3 or (arch[0].kind, arch[-1].kind) != (FIRST, LAST) or not all(kinds[1:-1]):
-            raise UserError(f"A {self.name} string is {FIRST}, then body blocks, then {LAST}, not {_short(text)}.")
+            raise UserError(f"A {self.name} string is {FIRST}, then body blocks, then {LAST}, not {quoted(text)}.")
         return tuple(arch)
 
     def _check(self, block: Block) -> None:
@@ -169,15 +171,26 @@ class BlockStrings:
         """How many body blocks have stride 2."""
         return sum(block.stride == 2 for block in self.initial[1:-1])
 
+    def count(self) -> int:
+        """How many there are: widths and bottlenecks at all multiples of 8 up to 2,048."""
+        widths = WIDEST // STEP
+        block, ends = len(self.kinds) * widths**2, widths**2 if self.free_last else widths
+        return ends * sum(many * math.prod([block] * n) for n, many in self._skeletons.items())
+
+    @cached_property
+    def _skeletons(self) -> dict[int, int]:
+        """How many there are of each number of body blocks."""
+        later = self._halvings - (self.initial[1].stride == 2)
+        blocks = range(1, self.max_blocks + 1)
+        return {n: math.comb(n - 1, later) * ways(n, self.max_layers - 2) for n in blocks}
+
     # Draws
 
     def sample(self, rng: Random) -> Arch:
         """A skeleton uniformly; kinds uniformly; widths uniformly on a log scale."""
         begin, second, *_, end = self.initial
         later = self._halvings - (second.stride == 2)
-        numbers = range(1, self.max_blocks + 1)
-        skeletons = [math.comb(n - 1, later) * ways(n, self.max_layers - 2) for n in numbers]
-        n = rng.choices(numbers, skeletons)[0]
+        n = rng.choices(tuple(self._skeletons), tuple(self._skeletons.values()))[0]
         halving = set(rng.sample(range(1, n), later))
         left, body = self.max_layers - 2, []
         for i in range(n):
@@ -241,7 +254,7 @@ class BlockStrings:
                 return child
 
     def neighbours(self, arch: Arch) -> list[Arch]:
-        """Every architecture one changed block away: tens of thousands."""
+        """Every architecture one changed block away: thousands."""
         spare = self.max_layers - layers_of(arch)
         found = dict.fromkeys(
             _put(arch, at, other)
@@ -276,14 +289,20 @@ class BlockStrings:
     ) -> Plan:
         """The whole network, for images of any size; `squeeze` adds the gates that ZenNAS trains with on ImageNet."""
         input_shape = (3, self.side, self.side) if input_shape is None else input_shape
-        if len(input_shape) != 3 or min(input_shape) < 1:
-            shape = "x".join(map(str, input_shape))
-            raise UserError(f"{self.name} takes images CxHxW, such as 3x{self.side}x{self.side}, not {shape}.")
-        return network(arch, self.sub_layer, num_classes or self.classes, input_shape, squeeze)
+        num_classes = self.classes if num_classes is None else num_classes
+        self._check_task(num_classes, input_shape)
+        return network(arch, self.sub_layer, num_classes, input_shape, squeeze)
 
     def size(self, arch: Arch, num_classes: int, input_shape: Shape) -> Size:
         """The plan's parameters and multiply-accumulates, without the plan."""
+        self._check_task(num_classes, input_shape)
         return size(arch, self.sub_layer, num_classes, input_shape)
+
+    def _check_task(self, num_classes: int, shape: Shape) -> None:
+        check_classes(self.name, num_classes)
+        if len(shape) != 3 or min(shape) < 1:
+            given = "x".join(map(str, shape))
+            raise UserError(f"{self.name} takes images CxHxW, such as 3x{self.side}x{self.side}, not {given}.")
 
     def zennas_flops(self, arch: Arch, num_classes: int | None = None) -> int:
         """What ZenNAS counts for its budgets of multiply-accumulates, at the papers' image size."""
@@ -321,8 +340,3 @@ def ways(n: int, most: int) -> int:
     if most < n:
         return 0
     return sum(ways(n - 1, most - layers) for layers in range(1, SPLIT)) if n else 1
-
-
-def _short(text: str) -> str:
-    """Text as it was given, shortened for a message."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -70,8 +70,13 @@ class Listing(Protocol):
 class Extremes(Protocol):
     """A space in which no one network has the least of everything."""
 
-    def least(self, cost: Cost) -> Any:
+    def least(self, cost: Cost, num_classes: int, input_shape: Shape) -> Any:
         """The architecture with the fewest parameters, or with the fewest multiply-accumulates."""
+
+
+def least_of(space: AnySpace, cost: Cost, num_classes: int, input_shape: Shape) -> Any:
+    """The architecture with the least of one cost."""
+    return space.least(cost, num_classes, input_shape) if isinstance(space, Extremes) else space.smallest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ class BudgetedSpace:
             return
         measured = size or self._counted()
         for cost, words, limit in self.limits:
-            least = getattr(measured(space.least(cost) if isinstance(space, Extremes) else space.smallest()), cost)
+            least = getattr(measured(least_of(space, cost, num_classes, input_shape)), cost)
             if least > limit:
                 raise UserError(f"No {space.name} network has at most {limit:,} {words}: the smallest has {least:,}.")
         self.fits = lru_cache(maxsize=100_000)(lambda arch: budget.fits(measured(arch)))
@@ -160,7 +165,7 @@ class BudgetedSpace:
     @cached_property
     def start(self) -> Any:
         """A small network that fits."""
-        ends = [self.space.least(c) for c, _, _ in self.limits] if isinstance(self.space, Extremes) else []
+        ends = (least_of(self.space, cost, self.num_classes, self.input_shape) for cost, _, _ in self.limits)
         for arch in itertools.chain(ends, [self.space.smallest()], self.everything):
             if self.fits(arch):
                 return arch

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
+from epochzero.plan.blocks import Called
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
@@ -38,6 +39,7 @@ from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool, MaxPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import spaces
 from epochzero.spaces import genotypes
+from epochzero.spaces.base import check_classes
 from epochzero.spaces.budget import Size
 from epochzero.spaces.genotypes import OPS, SEARCHED, Cell, Edge, Genotype, canonical, in_order
 from epochzero.types import Shape
@@ -67,7 +69,8 @@ class Darts:
     def cell_block(self) -> tuple[str, ...]:
         """A normal cell, the second where there are two since the first reads the stem twice, and a reduction cell."""
         normal = [i for i in range(self.cells) if i not in self._reductions][:2]
-        return tuple(f"cell{i}" for i in (*normal[-1:], self._reductions[0]))
+        reduction = Called(f"cell{self._reductions[0]}", "reduction cell")
+        return (*(Called(f"cell{i}", "normal cell") for i in normal[-1:]), reduction)
 
     @property
     def about(self) -> str:
@@ -137,6 +140,7 @@ class Darts:
         """The whole network, for images of any size; by default that of CIFAR-10 or ImageNet."""
         if num_classes is None:
             num_classes = 1000 if self.imagenet else 10
+        check_classes(self.name, num_classes)
         if input_shape is None:
             input_shape = (3, 224, 224) if self.imagenet else (3, 32, 32)
         if len(input_shape) != 3 or min(input_shape) < 1:

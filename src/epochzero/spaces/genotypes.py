@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from epochzero.errors import UserError
 from epochzero.registry import near_miss
+from epochzero.spaces.base import quoted
 
 SEARCHED = (
     "max_pool_3x3",
@@ -69,7 +70,7 @@ def _span(concat: tuple[int, ...]) -> str:
 
 def parse(text: str) -> Genotype:
     """The genotype of a text: `Genotype(...)`, NASLib's compact form, or the name of a published one."""
-    shown = repr(text if len(text) <= 80 else text[:77] + "...")
+    shown = quoted(text)
     match tree := _tree(text):
         case ast.Name(name):
             if name not in GENOTYPES:
@@ -133,7 +134,7 @@ def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
                 raise UserError(f"Edge {i} of the {name} cell should be written as ('operation', source).")
         if op not in OPS:
             hint = near_miss(op, list(OPS))
-            raise UserError(f"A {name} cell has no operation {op[:80]!r}.{hint} It may have {', '.join(OPS)}.")
+            raise UserError(f"A {name} cell has no operation {quoted(op)}.{hint} It may have {', '.join(OPS)}.")
         if not 0 <= source < node:
             raise UserError(f"Node {node} of the {name} cell reads node {source}; it may read 0 to {node - 1}.")
     last = len(cell) // 2 + 1

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from random import Random
 
 from epochzero.errors import UserError
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Plan, chain
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.wiring import Flatten
 from epochzero.registry import spaces
+from epochzero.spaces.base import check_classes, quoted
 from epochzero.types import Shape
 
 STEP = 2
@@ -38,8 +39,9 @@ class MLP:
         for hidden in HIDDEN:
             if text.strip() == str(hidden):
                 return hidden
-        given = repr(text if len(text) <= 80 else f"{text[:77]}...")
-        raise UserError(f"{given} is no mlp: write its hidden units, an even number from {HIDDEN[0]} to {HIDDEN[-1]}.")
+        raise UserError(
+            f"{quoted(text)} is no mlp: write its hidden units, an even number from {HIDDEN[0]} to {HIDDEN[-1]}."
+        )
 
     def text(self, arch: int) -> str:
         return str(arch)
@@ -68,14 +70,11 @@ class MLP:
 
     def plan(self, arch: int, num_classes: int = 10, input_shape: Shape = (1, 28, 28)) -> Plan:
         """The network for inputs of any shape."""
+        check_classes(self.name, num_classes)
         if not math.prod(input_shape):
             raise UserError(f"mlp takes inputs such as 1x28x28, and {'x'.join(map(str, input_shape))} has no numbers.")
-        net = Builder()
-        x = net.add(Flatten(), net.input(input_shape), name="flatten")
-        x = net.add(Linear(arch), x, name="hidden")
-        x = net.add(ReLU(), x, name="relu")
-        net.add(Linear(num_classes), x, name="classifier")
-        return net.plan()
+        hidden, classifier = Linear(arch), Linear(num_classes)
+        return chain(input_shape, flatten=Flatten(), hidden=hidden, relu=ReLU(), classifier=classifier)
 
 
 spaces.register("mlp", MLP())

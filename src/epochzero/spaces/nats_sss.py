@@ -17,7 +17,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.registry import near_miss, spaces
 from epochzero.spaces.base import quoted
-from epochzero.spaces.nb201 import cell, check_image, head, reduction, stem
+from epochzero.spaces.nb201 import cell, check_task, head, reduction, stem
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
@@ -40,7 +40,7 @@ class NatsSSS(Product[int]):
         """The architecture that a string such as `16:32:32:64:64` stands for."""
         widths = text.strip().split(":")
         if len(widths) != self.places:
-            raise UserError(f"{quoted(text)} has {len(widths)} widths joined by ':'; a nats_sss string has 5.")
+            raise UserError(f"A nats_sss string is 5 widths joined by ':', not {len(widths)}: {quoted(text)}.")
         known = {str(width): width for width in self.choices}
         for width in widths:
             if width not in known:
@@ -56,7 +56,7 @@ class NatsSSS(Product[int]):
 
     def plan(self, arch: Widths, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network; its two halvings want images whose sides are multiples of four."""
-        check_image(self.name, input_shape)
+        check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(stem(arch[0], input_shape), net.input(input_shape), name="stem")
         for layer, width in enumerate(arch):

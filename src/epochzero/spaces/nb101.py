@@ -11,7 +11,8 @@ three cells with 128, 256 and 512 channels, max pooling between stages; global p
 
 Vertices on no path from input to output do nothing and are cut off: an architecture is what is left. There are
 1,293,208 such cells whose vertices stand in some order; 423,624 once cells that differ in that order alone are joined
-(`key`). Such twins are the same network, but for the few cases where the extra channel goes to another vertex.
+(`key`). Such twins are the same network, unless the extra channel goes to another vertex: of 3,000 random cells, 12 %
+have twins of other sizes, up to 1.1 % apart. So a key may join a cell that fits a budget with one that does not.
 
 Being a neighbour is not mutual here, since a lost edge may take vertices with it, so that a walk from neighbour to
 neighbour would favour small cells. Where a budget leaves few cells, they are listed and drawn from (`within`).
@@ -30,7 +31,7 @@ from functools import lru_cache
 from random import Random
 from typing import Literal, TypeVar
 
-from epochzero.plan import Builder, Plan
+from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
@@ -58,7 +59,7 @@ from epochzero.spaces.nb101_cell import (
     widths,
     written,
 )
-from epochzero.spaces.nb201 import check_image
+from epochzero.spaces.nb201 import check_task
 from epochzero.types import Shape
 
 T = TypeVar("T")
@@ -195,7 +196,7 @@ class NB101:
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
-        check_image(self.name, input_shape)
+        check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(_conv(self.stem, 3, input_shape), net.input(input_shape), name="stem")
         for stage in range(STAGES):
@@ -210,7 +211,7 @@ class NB101:
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
         """The plan's parameters and multiply-accumulates, without the plan."""
-        check_image(self.name, input_shape)
+        check_task(self.name, num_classes, input_shape)
         return nb101_size.size(arch, self.stem, num_classes, input_shape)
 
     def within(self, budget: Budget, num_classes: int, input_shape: Shape) -> Callable[[Random], Cell]:
@@ -218,7 +219,7 @@ class NB101:
 
         So it is uniform over the cells that fit; one of which some orders alone fit comes as much less often.
         """
-        check_image(self.name, input_shape)
+        check_task(self.name, num_classes, input_shape)
         found = list(nb101_size.fitting(budget, self.stem, num_classes, input_shape))
 
         def drawn(rng: Random) -> Cell:
@@ -248,10 +249,7 @@ def _with_vertex(cell: Cell, op: str, source: int, target: int) -> Cell:
 
 @lru_cache(maxsize=4096)
 def _conv(width: int, kernel: int, shape: Shape) -> Plan:
-    net = Builder()
-    x = net.add(Conv(width, kernel, padding=kernel // 2), net.input(shape), name="conv")
-    net.add(RELU, net.add(NORM, x, name="norm"), name="relu")
-    return net.plan()
+    return chain(shape, conv=Conv(width, kernel, padding=kernel // 2), norm=NORM, relu=RELU)
 
 
 @lru_cache(maxsize=256)

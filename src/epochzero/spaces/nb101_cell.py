@@ -60,8 +60,8 @@ def read(text: str, space: str) -> Cell:
         match = VERTEX.fullmatch(part)
         if match is None:
             raise UserError(
-                f"{quoted(part)} in the {space} text {quoted(text)} should be written as operation:sources, such as "
-                f"conv3x3:01; the last is output:sources."
+                f"{quoted(part)} should be written as operation:sources, such as conv3x3:01, the last as "
+                f"output:sources: {space} joins these by '/'."
             )
         digits = tuple(int(digit) for digit in match[2])
         if any(a >= b for a, b in itertools.pairwise((*digits, vertex))):

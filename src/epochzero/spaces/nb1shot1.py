@@ -29,6 +29,8 @@ from random import Random
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
+from epochzero.spaces.base import quoted
+from epochzero.spaces.budget import Size
 from epochzero.spaces.nb101 import NB101
 from epochzero.spaces.nb101_cell import OPS, VERTICES, Cell, Sources, pruned, read, written
 from epochzero.types import Shape
@@ -47,6 +49,11 @@ class NB1Shot1:
     """the text of an architecture with the fewest parameters and multiply-accumulates"""
     cell_block: str = "cell0"
 
+    @property
+    def about(self) -> str:
+        """One line for lists."""
+        return f"NAS-Bench-1Shot1: cells of NAS-Bench-101 whose vertices have {_listed(self.degrees)} sources"
+
     def parse(self, text: str) -> Cell:
         """The architecture that a text stands for, in any form of `nb101_cell.read`; a spare vertex 5 is dropped."""
         cell = read(text, self.name)
@@ -57,7 +64,7 @@ class NB1Shot1:
         if degrees != self.degrees:
             raise UserError(
                 f"The vertices of {self.name} have {_listed(self.degrees)} sources, the output last; "
-                f"those of {text[:80]!r} have {_listed(degrees)}."
+                f"those of {quoted(text)} have {_listed(degrees)}."
             )
         return cell
 
@@ -131,6 +138,10 @@ class NB1Shot1:
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The network of NAS-Bench-101 with this cell."""
         return BENCHMARK.plan(self.network(arch), num_classes, input_shape)
+
+    def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
+        """The plan's parameters and multiply-accumulates, without the plan."""
+        return BENCHMARK.size(self.network(arch), num_classes, input_shape)
 
     def _wirings(self) -> Iterator[Sources]:
         return itertools.product(*_choices(self.degrees))

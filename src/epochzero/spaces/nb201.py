@@ -25,7 +25,7 @@ from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import near_miss, spaces
-from epochzero.spaces.base import quoted
+from epochzero.spaces.base import check_classes, quoted
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
@@ -55,12 +55,13 @@ class NB201(Product[str]):
         """The architecture that a string such as `|nor_conv_3x3~0|+...` stands for."""
         nodes = text.strip().split("+")
         if len(nodes) != 3:
-            raise UserError(f"{quoted(text)} has {len(nodes)} nodes joined by '+'; an nb201 string has 3.")
+            raise UserError(f"An nb201 string is 3 nodes joined by '+', not {len(nodes)}: {quoted(text)}.")
         cell = []
         for to, node in enumerate(nodes, start=1):
             edges = node.split("|")[1:-1] if node.startswith("|") and node.endswith("|") else []
             if len(edges) != to:
-                raise UserError(f"Node {to} of {quoted(text)} should hold {to} edges, each as |op~source|.")
+                wanted = "".join(f"|op~{source}" for source in range(to))
+                raise UserError(f"Node {to} of {quoted(text)} should be written as {wanted}|.")
             for source, edge in enumerate(edges):
                 match = EDGE.fullmatch(edge)
                 if match is None or match[2] != str(source):
@@ -95,7 +96,7 @@ class NB201(Product[str]):
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
-        check_image(self.name, input_shape)
+        check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(stem(WIDTHS[0], input_shape), net.input(input_shape), name="stem")
         for stage, width in enumerate(WIDTHS):
@@ -111,9 +112,10 @@ class NB201(Product[str]):
 # Parts that the relatives of this space share
 
 
-def check_image(space: str, shape: Shape) -> None:
-    """UserError for an input that cannot be halved twice."""
-    if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+def check_task(space: str, num_classes: int, shape: Shape) -> None:
+    """UserError for an input that cannot be halved twice, or no classes."""
+    check_classes(space, num_classes)
+    if len(shape) != 3 or min(shape) < 1 or shape[1] % 4 or shape[2] % 4:
         given = "x".join(map(str, shape))
         raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {given}.")
 

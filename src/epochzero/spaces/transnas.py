@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
@@ -37,7 +37,8 @@ from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Concat, Pick, Tiles
 from epochzero.registry import spaces
-from epochzero.spaces.base import quoted
+from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.budget import Cost
 from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, conv
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
@@ -84,6 +85,7 @@ class TransNAS:
         usual = TASKS[self.task]
         shape = usual.input_shape if shape is None else shape
         classes = usual.num_classes if classes is None else classes
+        check_classes(self.name, classes)
         net = Builder()
         x = net.input(shape)
         if self.task == "jigsaw":
@@ -212,15 +214,15 @@ class TransNASMacro(TransNAS):
         return [other for other in found if other != arch and _valid(other)]
 
     def smallest(self) -> Modules:
-        """The architecture with the fewest multiply-accumulates, and nearly the fewest parameters."""
-        return self.least("flops")
+        """The architecture with the fewest multiply-accumulates at usual sizes, and nearly the fewest parameters."""
+        return (3, 3, 3, 4)
 
-    def least(self, cost: Literal["params", "flops"]) -> Modules:
-        """The architecture with the fewest parameters, or multiply-accumulates at usual sizes: no one has both.
+    def least(self, cost: Cost, num_classes: int | None = None, input_shape: Shape | None = None) -> Modules:
+        """The architecture with the fewest parameters, or multiply-accumulates: at usual sizes no one has both.
 
-        Halving early saves work, and each halving costs the weights of a projection.
+        Each halving costs the weights of a projection; early ones save work, until there is nothing left to halve.
         """
-        return (1, 1, 1, 4) if cost == "params" else (3, 3, 3, 4)
+        return (1, 1, 1, 4) if cost == "params" else _lightest(self, num_classes, input_shape)
 
     @property
     def cell_block(self) -> str:
@@ -265,6 +267,13 @@ def _valid(modules: Modules) -> bool:
 def _skeletons() -> tuple[Modules, ...]:
     products = (itertools.product(range(1, 5), repeat=length) for length in (4, 5, 6))
     return tuple(filter(_valid, itertools.chain.from_iterable(products)))
+
+
+@lru_cache(maxsize=64)
+def _lightest(space: TransNASMacro, num_classes: int | None, shape: Shape | None) -> Modules:
+    """Of four modules, since each longer skeleton can lose or join two of them and do less."""
+    short = (modules for modules in _skeletons() if len(modules) == 4)
+    return min(short, key=lambda modules: space.plan(modules, num_classes, shape).flops)
 
 
 @lru_cache(maxsize=1024)

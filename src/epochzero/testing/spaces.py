@@ -26,7 +26,7 @@ from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.run.network import budgeted, built, network_of, size_of
 from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, check_complete
-from epochzero.spaces.budget import Budget
+from epochzero.spaces.budget import Budget, Cost, least_of
 from epochzero.types import Origin, Shape
 
 ENUMERABLE = 50_000
@@ -39,7 +39,7 @@ TOLERANCE = 1e-3
 
 
 def check_space(
-    space: str | AnySpace, samples: int = 5, *, input_shape: Shape = (3, 32, 32), num_classes: int = 10
+    space: str | AnySpace, samples: int = 5, *, input_shape: Shape = (3, 32, 32), num_classes: int = 10, seed: int = 0
 ) -> None:
     """Run every check of this file on the smallest and on a few random architectures of one space."""
     found: AnySpace = spaces[space] if isinstance(space, str) else space
@@ -47,15 +47,10 @@ def check_space(
     if isinstance(space, str):
         assert found.name == space, f"the space '{space}' calls itself '{found.name}'"
     batch = data.white(input_shape, num_classes, size=4, parts=1)
-    rng = Random(0)
+    rng = Random(seed)
     archs = [found.smallest(), *(found.sample(rng) for _ in range(samples))]
     for arch in archs:
-        check_text(found, arch)
-        check_moves(found, arch, rng)
-        if isinstance(found, GivesPlans):
-            check_plan(found.plan(arch, num_classes, input_shape))
-        else:
-            check_build(found, arch, batch)
+        check_architecture(found, arch, batch, rng)
     check_sampling(found)
     check_enumeration(found, archs)
     check_smallest(found, archs, batch)
@@ -64,6 +59,16 @@ def check_space(
 
 
 # Architectures
+
+
+def check_architecture(space: AnySpace, arch: Any, batch: Batch, rng: Random) -> None:
+    """Its text, its neighbours and its network."""
+    check_text(space, arch)
+    check_moves(space, arch, rng)
+    if isinstance(space, GivesPlans):
+        check_plan(space.plan(arch, batch.num_classes, batch.input_shape))
+    else:
+        check_build(space, arch, batch)
 
 
 def check_text(space: AnySpace, arch: Any) -> None:
@@ -127,11 +132,13 @@ def check_refuses_nonsense(space: AnySpace) -> None:
 
 
 def check_smallest(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
-    least = size_of(space, space.smallest(), batch)
-    for arch in archs:
-        size = size_of(space, arch, batch)
-        assert least.params <= size.params, f"{space.text(arch)!r} has fewer parameters than the smallest"
-        assert least.flops <= size.flops, f"{space.text(arch)!r} has fewer multiply-accumulates than the smallest"
+    costs: tuple[tuple[Cost, str], ...] = (("params", "parameters"), ("flops", "multiply-accumulates"))
+    for cost, words in costs:
+        smallest = least_of(space, cost, batch.num_classes, batch.input_shape)
+        least = getattr(size_of(space, smallest, batch), cost)
+        for arch in archs:
+            size = getattr(size_of(space, arch, batch), cost)
+            assert least <= size, f"{space.text(arch)!r} has fewer {words} than the smallest"
 
 
 def check_budget(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
