@@ -323,7 +323,7 @@ def test_scores_become_figures(correlations: ModuleType, tmp_path: Path, capsys:
 
 
 def test_other_files_are_refused(correlations: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="has no column status, why"):
+    with pytest.raises(DataError, match="has no column reasons"):
         correlations.read_scores([write(tmp_path / "x.csv", [], "arch", "proxy", "value")])
     with pytest.raises(DataError, match="no scores of zico"):
         correlations.merits(parse_objective("zico"), {"snip": {}})

@@ -52,9 +52,9 @@ from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.types import Origin, Score
 
-LARGE = 4 * 10**9
+LARGE = 2 * 10**10
 """multiply-accumulates of a batch beyond which the winner is not scored by every quick proxy, unless that is asked for:
-on one core they took 22 to 27 s at 1.2 to 1.8e10"""
+on one busy core they took 22 to 27 s at 1.2 to 1.8e10"""
 
 
 def search(
