@@ -202,7 +202,7 @@ def test_rows_are_read_only_where_they_are_drawn(tmp_path: Path, monkeypatch: py
 def test_a_row_of_no_network_is_named_by_its_place_in_the_table(tmp_path: Path) -> None:
     table = written(tmp_path / "odd.csv", {"arch": [*CELLS, "resnet"], "truth": range(8)})
     said = refusal("bench", "--table", table, "--target", "truth", "--proxy", "params", *FEW)
-    assert said.startswith(f"Row 8 of {table} does not fit: 'resnet'")
+    assert said.startswith(f"Row 8 of {table} does not fit: An nb201 string is 3 nodes") and "'resnet'" in said
 
 
 def test_one_network_under_two_names_is_refused(tmp_path: Path) -> None:

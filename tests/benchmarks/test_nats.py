@@ -86,7 +86,7 @@ def test_the_size_space(tmp_path: Path) -> None:
     made = epochzero("data", "import", folder, "--space", "nats_sss", "--out", tmp_path / "sss.ezb", "--json").json
     assert (made["space"], made["architectures"]) == ("nats_sss", 2)
     said = refusal("data", "import", folder, "--space", "nb201", "--out", tmp_path / "wrong.ezb")
-    assert "does not fit nb201: '8:8:8:8:8' has 1 nodes" in said
+    assert "does not fit nb201: An nb201 string is 3 nodes joined by '+', not 1: '8:8:8:8:8'" in said
     assert not (tmp_path / "wrong.ezb").exists()
 
 
