@@ -173,7 +173,7 @@ def test_tables_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "No target column is named; the table has accuracy, note." in bench("good.csv", " , ")
     assert "has 1 to 1 architectures; asked for 7" in bench("good.csv", "accuracy", "--sample", 7)
     assert "--unscored takes drop or worst, not 'best'" in bench("good.csv", "accuracy", "--unscored", "best")
-    assert "Row 1 of other.csv does not fit: An nb201 string is 3 nodes joined by '+', not 1: 'resnet'" in bench("other.csv")
+    assert "Row 1 of other.csv does not fit: An nb201 string is 3 nodes joined by '+', not 1" in bench("other.csv")
     assert "no column 'arch_str' or 'arch'" in bench("nameless.csv")
     assert "is listed twice in twice.csv (rows 1 and 2)" in bench("twice.csv")
     assert "empty.csv is empty" in bench("empty.csv")
