@@ -9,17 +9,27 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.engine import score as scoring
+from epochzero.engine.failure import PassFailedError
 from epochzero.engine.lockstep import Population, run_together
-from epochzero.engine.passes import Need
+from epochzero.engine.passes import Need, Pass, Summed
+from epochzero.engine.run import run_pass
+from epochzero.engine.watch import Item
 from epochzero.errors import MachineError
-from epochzero.plan import Plan, execute
+from epochzero.plan import Builder, Plan, execute
 from epochzero.plan.init import draw
 from epochzero.plan.merge import merge, mergeable
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.pool import GlobalAvgPool
+from epochzero.plan.ops.wiring import Zero
 from epochzero.plan.plan import Inlined
 from epochzero.registry import proxies, spaces
 from epochzero.types import Origin, Score
@@ -68,7 +78,8 @@ def test_every_proxy_scores_a_population_as_it_scores_each_network() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 64])
 def test_neighbours_and_their_order_have_no_say(size: int) -> None:
-    asked = [precise(name) for name in (("synflow", "snip") if size > 7 else ("dextr", "synflow", "snip", "jacov"))]
+    names = ("synflow", "snip", "zen", "az_trainability", *(("dextr", "jacov", "swap") if size <= 7 else ()))
+    asked = [precise(name) for name in names]
     plans = some_plans("nb201", size, seed=1)
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=2)
     first = scored(plans, asked, batch, "always")
@@ -77,7 +88,93 @@ def test_neighbours_and_their_order_have_no_say(size: int) -> None:
     shuffled = scored([plans[i] for i in order], asked, batch, "always")
     for place, i in enumerate(order):
         assert_equal(shuffled[place], first[i])
-    assert_equal(first[0], scored(plans[:1], asked, batch, "never")[0])
+    for i in range(0, size, 21):
+        assert_equal(first[i], scored(plans[i : i + 1], asked, batch, "never")[0])
+
+
+@pytest.mark.parametrize("space", ["nats_sss", "nb101", "darts_search", "transnas_macro", "autoformer_tiny"])
+def test_last_maps_and_gradients_between_blocks_in_other_spaces(space: str) -> None:
+    """Maps of several widths, networks of several depths, cells that read two others, tokens."""
+    shape = {"autoformer_tiny": (3, 32, 32), "darts_search": (3, 16, 16)}.get(space, SHAPE)
+    plans = some_plans(space, 2, shape, seed=3)
+    asked = [precise(name) for name in ("zen", "az_trainability", "az_expressivity")]
+    batch = data.load("pink", input_shape=shape, num_classes=3, size=2)
+    alone, together = (scored(plans, asked, batch, how) for how in ("never", "always"))
+    for one, other in zip(together, alone, strict=True):
+        assert_equal(one, other)
+    assert all(found.ok for found in alone[0].values())
+
+
+def test_no_network_runs_alone_for_zen_trainability_or_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("run alone")
+
+    monkeypatch.setattr(scoring, "run_pass", refuse)
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    asked = [parse(FEW.get(name, name)) for name in ("zen", "az_trainability", "az_expressivity", "swap", "swap_reg")]
+    assert all(score.ok for own in scored(some_plans("nb201", 3), asked, batch, "always") for score in own.values())
+
+
+def in_blocks(first: Op) -> Plan:
+    """An op, a convolution and a head, each in a block that was put in as one."""
+
+    def block(*ops: Op, shape: tuple[int, ...]) -> Plan:
+        net = Builder()
+        x = net.input(shape)
+        for i, op in enumerate(ops):
+            x = net.add(op, x, name=f"op{i}")
+        return net.plan()
+
+    net = Builder()
+    x = net.input(SHAPE)
+    x = net.inline(block(first, Conv(3, 1), shape=SHAPE), x, name="stem")
+    x = net.inline(block(Conv(3, 3, padding=1), shape=SHAPE), x, name="body")
+    net.inline(block(GlobalAvgPool(), Linear(3), shape=SHAPE), x, name="head")
+    return net.plan()
+
+
+def test_a_network_that_is_cut_at_its_stem_has_no_gradients_among_others_either() -> None:
+    plans = [in_blocks(Zero()), in_blocks(ReLU())]
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    cut, whole = (own["az_trainability"] for own in scored(plans, [precise("az_trainability")], batch, "always"))
+    assert whole.ok and "no gradient passes" in cut.why
+
+
+def test_blocks_that_are_known_by_their_names_alone() -> None:
+    """`conv_net` has its blocks side by side, and dotted names in place of blocks."""
+    plans = [conv_net().plan, conv_net().plan]
+    batch = data.load("pink", input_shape=plans[0].input_shapes[0], num_classes=3, size=4)
+    asked = [precise(name) for name in ("az_trainability", "az_expressivity", "zen")]
+    alone, together = (scored(plans, asked, batch, how) for how in ("never", "always"))
+    assert_equal(together[0], alone[0])
+    assert together[0]["az_expressivity"].ok
+
+
+def test_values_that_are_added_up_in_passing() -> None:
+    """The sum over layers where they have one shape, and a list to be added up where they do not."""
+    plans = some_plans("nb201", 3)
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+
+    def total(output: Tensor) -> Tensor | None:
+        return output.sum((0, *range(2, output.dim()))) if output.dim() > 2 else None
+
+    networks = [PlanNetwork(plan) for plan in plans]
+    for function in (torch.sum, total):
+        items: list[Item] = [("layers", function), ("layers", Summed(function))]
+        run = Pass(dtype="float64")
+        crowd = run_together(run, items, Population(networks), batch, 0)
+        for p, network in enumerate(networks):
+            each, summed = run_pass(run, items, network, batch, 0).values()
+            found = crowd.read(items[1], p)
+            if function is torch.sum:
+                assert len(summed) == len(found) == 1
+                assert torch.allclose(summed[0], torch.stack(each).sum(0))
+                assert torch.allclose(found[0], summed[0])
+            else:
+                assert isinstance(summed, PassFailedError) and "The size of tensor" in str(summed)
+                assert sum(one.sum() for one in found if one is not None).item() == pytest.approx(
+                    sum(one.sum() for one in each if one is not None).item()
+                )
 
 
 FAMILIES = [

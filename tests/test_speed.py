@@ -31,7 +31,7 @@ BATCH = data.pink((3, 8, 8), size=4)
 NB201 = spaces["nb201"]
 RNG = Random(3)
 ARCHS = tuple(NB201.text(NB201.sample(RNG)) for _ in range(4))
-JOB = Job("alone", "nb201", ARCHS[:3], ARCHS[3:], "grad_norm,synflow", BATCH, 0, "cpu", 1, 1, False, 60.0)
+JOB = Job("alone", "nb201", ARCHS[:3], ARCHS[3:], "grad_norm,synflow", BATCH, 0, "cpu", 1, 8, 1, False, 60.0)
 TINY = Settings(only="grad_norm,one batch", networks=3, alone_networks=3, batch_size=4, input_shape="3,8,8")
 
 

@@ -13,19 +13,21 @@ BACKWARD = {
     "hessian_gradients": "",
     "log_gradients": "",
     "input_gradients": "",
+    "block_gradients": "L",
     "kernel_loss": "B",
     "kernel_label": "B",
     "kernel_sum": "B",
     "kernel_outputs": "BK",
 }
-"""reads that take backward passes beyond that of the loss: one, or one for each sample, or for each logit of each"""
+"""reads that take backward passes beyond that of the loss: see `COUNTS`"""
 
 COUNTS = {"B": "one for each sample", "BK": "one for each logit of each sample", "L": "one between each two blocks"}
 
 LAYERS = {
     "every layer": {"layers"},
     "ReLU": {"relus"},
-    "blocks": {"blocks"},
+    "batch norm": {"norms"},
+    "blocks": {"blocks", "block_gradients"},
     "conv, linear": {"weights", "gradients", "layer_gradients", "hessian_gradients", "log_gradients"},
     "all trainable": {"parameters", "parameter_gradients", *KERNELS},
 }
@@ -109,7 +111,7 @@ def _data(runs: list[Pass]) -> str:
 
 
 def _weights(runs: list[Pass]) -> str:
-    drawn = Counter(run.init for run in runs if run.init)
+    drawn = Counter(init for init, _ in {(run.init, run.draw) for run in runs if run.init})
     found = [f"drawn anew ({scheme}{f', {times} times' * (times > 1)})" for scheme, times in drawn.items()]
     if any(run.weights == "absolute" for run in runs):
         found.append("absolute values of the network's own")

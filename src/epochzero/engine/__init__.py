@@ -3,7 +3,7 @@
 from epochzero.engine.failure import check_samples
 from epochzero.engine.loss import label_loss
 from epochzero.engine.network import Handle, Network, PlanNetwork
-from epochzero.engine.passes import Layer, Need, Pass, need
+from epochzero.engine.passes import Layer, Need, Pass, Summed, need, together
 from epochzero.engine.proxy import Proxy, parse, parse_list, proxy
 from epochzero.engine.score import Scored, score_network, score_population
 from epochzero.engine.trace import Trace, each_layer, of_network
@@ -17,6 +17,7 @@ __all__ = [
     "PlanNetwork",
     "Proxy",
     "Scored",
+    "Summed",
     "Trace",
     "check_samples",
     "each_layer",
@@ -28,4 +29,5 @@ __all__ = [
     "proxy",
     "score_network",
     "score_population",
+    "together",
 ]

@@ -47,6 +47,15 @@ def like(weights: Mapping[str, Tensor], run: Pass) -> Tensor:
 
 def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """The pass's inputs and labels."""
+    x, y = _unmoved(run, batch, seed, like)
+    if run.nudge:
+        step = torch.randn(x.shape, generator=generator(seed, "zen", run.draw))
+        real = movable(batch)
+        x = x + run.nudge * (step if real is None else step * real).to(like)
+    return x, y
+
+
+def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
     if run.inputs in ("ones", "noise"):
         real = movable(batch)
         if run.inputs == "ones":

@@ -14,29 +14,32 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from epochzero.data import Batch
+from epochzero.data.batch import Batch, Part
 from epochzero.engine.crowd import Crowd, Numbers, Piece, Rows
 from epochzero.engine.gradients import gradients, product
 from epochzero.engine.inputs import in_form, like, pass_curve, pass_inputs, pass_origin
-from epochzero.engine.kernels import ROWS_BYTES, rows_of
+from epochzero.engine.kernels_many import beside, tangent_kernels
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
-from epochzero.engine.passes import KERNELS, NEED_LABELS, Pass
+from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
+from epochzero.engine.replay import Replay
 from epochzero.engine.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
 from epochzero.engine.watch import Item
-from epochzero.engine.watch_many import WatcherOfMany
+from epochzero.engine.watch_many import Places, WatcherOfMany
 from epochzero.errors import DegenerateError
 from epochzero.plan import execute, execute_jet
 from epochzero.plan.init import draw_many
 from epochzero.plan.merge import Merged, merge, mergeable
-from epochzero.plan.plan import Plan
+from epochzero.plan.ops.wiring import Zero
+from epochzero.plan.plan import Inlined, Plan
 from epochzero.plan.tape import INPUT, BackSums, Seen, Tape
 from epochzero.types import Origin
 
@@ -52,7 +55,13 @@ class Population:
         self.size = len(networks)
         self.device = networks[0].device
         self.back_sums: BackSums = {}
+        self.places: Places = {}
+        self.replays: dict[tuple[Pass, tuple[Item, ...]], Replay] = {}
+        """of passes that differ only in their draw"""
         self._packed: dict[Origin | None, dict[str, Tensor]] = {}
+        self._data: dict[Any, Part] = {}
+        self._constant: dict[str, Tensor] = {}
+        """packed weights that are not drawn: ones and zeros"""
 
     @cached_property
     def merged(self) -> Merged:
@@ -73,6 +82,13 @@ class Population:
         shapes = {(plan.input_shapes, plan.output_shape) for plan in plans}
         return len(shapes) == 1 and len(plans[0].output_shape) == 1 and all(map(mergeable, plans))
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether the networks have the same blocks, and all of them are known: they were put in as such."""
+        pieces = self.networks[0].plan.pieces
+        known = all(isinstance(piece, Inlined) or "." not in piece.name for piece in pieces)
+        return self.merged.blocks is not None and known
+
     def variant(self, run: Pass) -> Plan:
         plan = self.merged.plan
         if run.norm == "off":
@@ -83,6 +99,7 @@ class Population:
         """The networks' weights for a pass, joined as the merged plan has them."""
         origin = pass_origin(run, seed)
         if origin not in self._packed:
+            self._packed = {None: self._packed[None]} if None in self._packed else {}  # others are seldom asked again
             self._packed[origin] = self._joined(origin)
         joined = self._packed[origin]
         return in_form({name: joined[name] for name in plan.weights}, run)
@@ -95,10 +112,25 @@ class Population:
             return {name: torch.cat([weights[p][own] for p, own in parts]) for name, parts in packs.items()}
         (drawn_from,) = origins
         assert drawn_from is not None
-        return {
+        drawn = {
             name: draw_many([own for _, own in parts], params[name], drawn_from, self.device)
             for name, parts in packs.items()
+            if name not in self._constant
         }
+        self._constant |= {name: tensor for name, tensor in drawn.items() if params[name].role in ("one", "zero")}
+        return drawn | self._constant
+
+    def inputs(self, run: Pass, batch: Batch, seed: int, like: Tensor) -> Part:
+        """The pass's inputs and labels; data is brought to the device once, since that waits for what runs there."""
+        if run.inputs != "batch" or run.nudge:
+            return pass_inputs(run, batch, seed, like)
+        key = run.part, run.only, run.dtype
+        if key not in self._data:
+            self._data[key] = pass_inputs(run, batch, seed, like)
+        return self._data[key]
+
+    def watcher(self, plan: Plan, items: list[Item], seed: int = 0) -> WatcherOfMany:
+        return WatcherOfMany(self.merged, self.size, plan, items, self.places, seed)
 
     def rows(self, packed: Mapping[str, Tensor], kind: Literal["layers", "trainable"]) -> Rows:
         """Packed tensors as values of the networks' layers or parameters."""
@@ -141,12 +173,25 @@ class Population:
 def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Batch) -> bool:
     """Whether the pass can be run in lockstep and nothing stands in its way that each network would have to say."""
     wanted = {name for name, _ in items}
-    if "network" in wanted or ("blocks" in wanted and population.merged.blocks is None):
+    if "network" in wanted or (wanted & {"blocks", "block_gradients"} and not population.has_blocks):
+        return False
+    if "block_gradients" in wanted and any(map(_cut_at_once, population.networks)):
         return False
     if wanted & OF_LAYERS and not all(network.plan.has_layers for network in population.networks):
         return False
     labelled = run.inputs == "batch" and batch.part(0)[1] is not None
     return batch.layout is None and (labelled or not wanted & NEED_LABELS)
+
+
+def _cut_at_once(network: PlanNetwork) -> bool:
+    """Whether something is cut up to the end of the first block: gradients of later blocks may not count then."""
+    for piece in network.plan.pieces:
+        nodes = piece.block.nodes if isinstance(piece, Inlined) else (piece,)
+        if any(isinstance(node.op, Zero) for node in nodes):
+            return True
+        if isinstance(piece, Inlined):
+            return False
+    return False
 
 
 def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> Crowd:
@@ -168,17 +213,47 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     if run.inputs == "circle":
         _curve(run, population, plan, packed, batch, seed, like(packed, run), found)
     elif wanted & (NEED_FORWARD | {"labels"}):
-        x, y = pass_inputs(run, batch, seed, like(packed, run))
+        x, y = population.inputs(run, batch, seed, like(packed, run))
         found.facts["labels"] = [y] * population.size
         streams = [item for item in items if item[1] is not None]
-        watcher = WatcherOfMany(population.merged, population.size, plan, streams)
+        if "block_gradients" in wanted:
+            passing = [item for item in streams if item[0] != "layer_gradients"]
+            streams = [item for item in streams if item[0] == "layer_gradients"]
+            wanted = wanted - {name for name, _ in passing}
+            found.rows |= _between_blocks(population, plan, packed, x, passing, seed)
+        if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - IN_PASSING:
+            replay = population.replays.setdefault((replace(run, draw=0), tuple(streams)), Replay())
+            pieces = replay(partial(_in_passing, population, plan, streams), packed, x)
+            found.rows |= {item: Rows(population.size, own) for item, own in pieces.items()}
+            return found
+        watcher = population.watcher(plan, streams)
         if wanted & KERNELS:
-            with _beside(population.device):
+            with beside(population.device):
                 _forward(population, plan, packed, x, y, wanted, watcher, found)
         elif wanted & NEED_FORWARD:
             _forward(population, plan, packed, x, y, wanted, watcher, found)
         found.rows |= watcher.collected()
     return found
+
+
+def _between_blocks(
+    population: Population, plan: Plan, packed: Mapping[str, Tensor], x: Tensor, items: list[Item], seed: int
+) -> dict[Item, Rows]:
+    """A run that sends random signs back from block to block as it goes, and feeds other streams in passing."""
+    watcher = population.watcher(plan, items, seed)
+    with torch.enable_grad():
+        execute(plan, packed, (_side_by_side(x, population.size).requires_grad_(),), watcher)
+    return watcher.collected()
+
+
+def _in_passing(
+    population: Population, plan: Plan, items: list[Item], packed: Mapping[str, Tensor], x: Tensor
+) -> WatcherOfMany:
+    """A run of which nothing is wanted but streams."""
+    watcher = population.watcher(plan, items)
+    with torch.no_grad():
+        execute(plan, packed, (_side_by_side(x, population.size),), watcher)
+    return watcher
 
 
 def _side_by_side(x: Tensor, count: int) -> Tensor:
@@ -241,7 +316,7 @@ def _forward(
         by_name = back(lambda joint: population.by_network(joint).sum((1, 2)).log().sum(), layers)
         found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
     for kind in wanted & KERNELS:
-        found.tensors[kind] = _kernels(kind, y, tape, packed, trainable, population)
+        found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
     if of_inputs:
         gradient = back(torch.sum, [INPUT]).get(INPUT, torch.zeros_like(inputs))
         found.tensors["input_gradients"] = population.by_network(gradient)
@@ -312,43 +387,6 @@ def _absolute_sum(gradient: Tensor) -> Tensor:
     return gradient.abs().sum()
 
 
-def _kernels(
-    kind: str, y: Tensor | None, tape: Tape, packed: Mapping[str, Tensor], names: list[str], population: Population
-) -> Tensor:
-    """The tangent kernel of each network: the backward pass of a row serves all of them."""
-    with torch.enable_grad():
-        joint = tape.output.detach().requires_grad_()
-        rows = torch.stack([rows_of(kind, own, y) for own in population.by_network(joint)]).sum(0)  # [rows]
-    count = len(rows)
-    starts = [torch.autograd.grad(row, [joint], retain_graph=True)[0] for row in rows]
-    kernels = torch.zeros(population.size, count, count, dtype=torch.float64, device=joint.device)
-    room = ROWS_BYTES if not joint.is_cuda else max(ROWS_BYTES, torch.cuda.mem_get_info(joint.device)[0] // 3)
-    for block in _blocks(names, packed, count, room):
-        jacobians = {name: packed[name].new_zeros(count, *packed[name].shape) for name in block}
-        for i, found in enumerate(_rows_back(tape, starts, block)):
-            torch._foreach_copy_([jacobians[name][i] for name in found], list(found.values()))
-        for name, jacobian in jacobians.items():
-            networks = torch.tensor([network for network, _ in population.merged.packs[name]], device=joint.device)
-            own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]
-            kernels.index_add_(0, networks, (own @ own.mT).double())
-    return kernels
-
-
-def _rows_back(tape: Tape, starts: list[Tensor], names: list[str]) -> Iterator[dict[str, Tensor]]:
-    """The gradients of one row after the other; those of a row may be written over by the next."""
-    if not starts[0].is_cuda:
-        yield from (tape.gradients(start, names) for start in starts)
-        return
-    yield tape.gradients(starts[0], names)
-    start, graph = starts[0].clone(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):  # launching a row costs more than running it
-        found = tape.gradients(start, names)
-    for other in starts[1:]:
-        start.copy_(other)
-        graph.replay()
-        yield found
-
-
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Merging makes many small objects, and looking through them for garbage takes half as long again."""
@@ -359,31 +397,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-@contextmanager
-def _beside(device: torch.device) -> Iterator[None]:
-    """On a stream of its own, which can be recorded."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)
-
-
-def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int) -> Iterator[list[str]]:
-    """The packed parameters in groups whose gradients fit into memory."""
-    block: list[str] = []
-    size = 0
-    for name in names:
-        needed = rows * packed[name].nbytes
-        if block and size + needed > room:
-            yield block
-            block, size = [], 0
-        block.append(name)
-        size += needed
-    if block:
-        yield block

@@ -6,7 +6,11 @@ kind of gradient is computed once.
     layers              each layer's output, as the network runs: a function maps it to something small
     blocks              the output of each top-level block of the network, likewise
     relus               the input of each ReLU, likewise
+    norms               the input of each batch norm, likewise
+    features            the last feature map: the last output of a layer that has channels and positions, likewise
     layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
+    block_gradients     for each two blocks in a row that give feature maps, what arrives at the output of the first of
+                        random signs at that of the second, and those signs, likewise
     logits, loss        the output, and its mean cross-entropy with the labels (binary where there is a single logit)
     labels              of the pass's samples
     weights             of conv and linear layers, in the network's order
@@ -32,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -42,7 +46,9 @@ from epochzero.types import Shape
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
 
-STREAMS = frozenset({"layers", "blocks", "relus", "layer_gradients"})
+IN_PASSING = frozenset({"layers", "blocks", "relus", "norms", "features"})
+"""streams that the forward run feeds"""
+STREAMS = IN_PASSING | {"layer_gradients", "block_gradients"}
 KERNELS = frozenset({"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs"})
 READS = (
     STREAMS
@@ -88,6 +94,8 @@ class Pass:
     """the circle's radius is sqrt(N * radius) with N the number of inputs of a sample"""
     draw: int = 0
     """which of the random circles, noises and initialisations"""
+    nudge: float = 0.0
+    """the inputs are moved by N(0, 1) times this"""
     init: str = ""
     """weights drawn anew by this scheme, in place of the network's own"""
     weights: Literal["as_is", "absolute"] = "as_is"
@@ -112,6 +120,38 @@ class Layer(NamedTuple):
 Watch = Callable[[Layer], None]
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def together(many: Callable[..., Any]) -> Callable[[F], F]:
+    """Marks a stream's function with one that does the same for many networks at once, where `vmap` would be slow.
+
+    It takes tensors [B, M, ...], those of M networks side by side, and gives a tensor [M, ...].
+    """
+
+    def mark(function: F) -> F:
+        function.of_many = many  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def of_many(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """What `together` says of a stream's function."""
+    inner = function.function if isinstance(function, Summed) else function
+    return getattr(inner, "of_many", None)
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A stream's function whose values are added up over the layers as they come: one value is kept, not one each."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *given: Any) -> Any:
+        return self.function(*given)
+
+
 class Need(NamedTuple):
     """A pass, and what is read of it; streams come with the function that is applied to each item."""
 
@@ -120,7 +160,10 @@ class Need(NamedTuple):
 
 
 def need(run: Pass = Pass(), *reads: str, **streams: Callable[..., Any]) -> Need:
-    """`need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer."""
+    """`need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer.
+
+    With `layers=Summed(gram)` it reads a list of their sum alone.
+    """
     wanted: dict[str, Callable[..., Any] | None] = {**dict.fromkeys(reads), **streams}
     for name, function in wanted.items():
         if name not in READS or (name in STREAMS) != (function is not None):

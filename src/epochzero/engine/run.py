@@ -17,7 +17,8 @@ from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, p
 from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import Handle, Network
-from epochzero.engine.passes import KERNELS, NEED_LABELS, Need, Pass
+from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Need, Pass
+from epochzero.engine.spill import spilling
 from epochzero.engine.trace import Trace, TraceInCrowd
 from epochzero.engine.watch import Item, Streams, Watcher
 from epochzero.errors import DegenerateError
@@ -26,9 +27,9 @@ OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "l
 OF_LOSS_AND_LAYERS = OF_LOSS - {"parameter_gradients"}
 DEAD = "no gradient of the loss reaches a conv or linear layer"
 OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
-NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients"}
+NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients", "block_gradients"}
 READ_APART = KERNELS | {"hessian_gradients"}
-NEED_FORWARD = NEED_GRAPH | {"layers", "blocks", "relus", "logits", "loss"}
+NEED_FORWARD = NEED_GRAPH | IN_PASSING | {"logits", "loss"}
 
 
 def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
@@ -94,7 +95,7 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         results["network"] = Handle(network, weights, x, y, seed, run.norm)
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
-        results |= _run_samples(run, network, weights, x, y, wanted, streams) | streams
+        results |= _run_samples(run, network, weights, x, y, wanted, Watcher(streams, seed)) | streams
     if "input_gradients" in results:
         results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results
@@ -128,17 +129,33 @@ def _run_samples(
     x: Tensor,
     y: Tensor | None,
     wanted: set[str],
-    streams: Streams,
+    watcher: Watcher,
 ) -> dict[str, Any]:
     """The whole batch; then, where no layer mixes its samples, a few of them at a time for what takes much memory."""
     apart = wanted & READ_APART
     if not apart or network.mixes_samples(run.norm):
-        return _run_forward(run, network, weights, x, y, wanted, streams)
+        return _run_whole(run, network, weights, x, y, wanted, watcher)
     needed = {"logits", "gradients"} if "hessian_gradients" in apart else {"logits"}
-    results = _run_forward(run, network, weights, x, y, wanted - apart | needed, streams)
+    results = _run_whole(run, network, weights, x, y, wanted - apart | needed, watcher)
     for read in apart:
         results[read] = or_why(partial(_read_apart, read, run, network, weights, x, y, results))
     return results
+
+
+def _run_whole(
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    watcher: Watcher,
+) -> dict[str, Any]:
+    """The whole batch; the maps that its graph keeps lie in a file where they are too large for memory."""
+    with spilling(network, weights.values(), x) as spill:
+        if spill is not None:
+            watcher.remember = spill.remember
+        return _run_forward(run, network, weights, x, y, wanted, watcher)
 
 
 def _run_forward(
@@ -148,20 +165,20 @@ def _run_forward(
     x: Tensor,
     y: Tensor | None,
     wanted: set[str],
-    streams: Streams,
+    watcher: Watcher,
 ) -> dict[str, Any]:
     """The forward run, and every gradient that is wanted of it, each once."""
     graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
-    if graph:
+    if wanted & (NEED_GRAPH - {"block_gradients"}):
         followed = (*network.trainable, *network.layer_weights) if everything else network.layer_weights
         weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
-    if "input_gradients" in wanted:
+    if wanted & {"input_gradients", "block_gradients"}:
         x = x.detach().requires_grad_()
-    watcher = Watcher(streams)
     try:
         with torch.set_grad_enabled(graph):
-            logits = network.forward(x, weights, run.norm, watcher if streams else None, watcher.blocks)
+            logits = network.forward(x, weights, run.norm, watcher if watcher.streams else None, watcher.blocks)
+        watcher.ran()
         _check(logits, len(x))
         results: dict[str, Any] = {"logits": logits.detach()}
         if y is not None and wanted & NEED_LABELS:
@@ -172,6 +189,7 @@ def _run_forward(
             results |= found
     finally:
         watcher.release()
+    watcher.between_blocks()
     leaves = [weights[name] for name in network.layer_weights]
     if "log_gradients" in wanted:
         results["log_gradients"] = or_why(lambda: gradients(logits.sum().log(), leaves, retain_graph=True))
@@ -229,7 +247,7 @@ def _of_loss(
         return results
     twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
     names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
-    between = bool(wanted & (KERNELS | {"log_gradients", "input_gradients"}))
+    between = bool(wanted & (KERNELS | {"log_gradients", "input_gradients", "block_gradients"}))
     of_names = [weights[name] for name in names]
     found = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
     watcher.release()

@@ -44,6 +44,8 @@ POPULATION = 256
 """networks that run side by side at most"""
 KEPT = 0.8
 """of the numbers that a network's nodes give, those that a backward pass needs, roughly"""
+KEPT_TWICE = 1.6
+"""the same where the backward pass is to be differentiated too"""
 ROOM = 0.75
 """of a GPU's free memory, what a population may be expected to take; it halves where that is not enough"""
 Lockstep = Literal["auto", "always", "never"]
@@ -55,28 +57,37 @@ def score_population(
 ) -> list[Scored]:
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
     found: list[Scored] = []
-    for prepared in _ahead(_in_groups(iter(networks), batch, lockstep), lockstep):
+    twice = any("hessian_gradients" in need.reads for proxy in proxies for need in proxy.needs)
+    for prepared in _ahead(_in_groups(iter(networks), batch, lockstep, twice), lockstep):
         found += _score(prepared, proxies, batch, seed, lockstep)
     return found
 
 
-def _in_groups(waiting: Iterator[Network], batch: Batch, lockstep: Lockstep) -> Iterator[list[Network]]:
+def _in_groups(waiting: Iterator[Network], batch: Batch, lockstep: Lockstep, twice: bool) -> Iterator[list[Network]]:
     for first in waiting:
-        yield [first, *itertools.islice(waiting, population_size(first, batch, lockstep) - 1)]
+        yield [first, *itertools.islice(waiting, population_size(first, batch, lockstep, twice) - 1)]
 
 
-def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto") -> int:
-    """How many networks like this one may run side by side."""
+def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto", twice: bool = False) -> int:
+    """How many networks like this one may run side by side; fewer where they are differentiated twice."""
     if lockstep == "never" or not isinstance(network, PlanNetwork):
         return 1
     if network.device.type != "cuda":
         return POPULATION if lockstep == "always" else 1
-    device = network.device
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, but free
-    free = torch.cuda.mem_get_info(device)[0] + unused
-    each = KEPT * network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
-    fit = max(1, int(ROOM * free / each))
+    each = (
+        (KEPT_TWICE if twice else KEPT) * network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
+    )
+    fit = max(1, int(ROOM * _free(network.device) / each))
     return min(POPULATION, 1 << fit.bit_length() - 1)
+
+
+def _free(device: torch.device) -> int:
+    """Bytes of a GPU that this process can have: what nobody has, up to its share, and torch's own that it lets lie."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    held = torch.cuda.memory_reserved(index)
+    nobodys, total = torch.cuda.mem_get_info(index)
+    share = int(torch.cuda.get_per_process_memory_fraction(index) * total) - held
+    return min(nobodys, share) + held - torch.cuda.memory_allocated(index)
 
 
 def _ahead(groups: Iterable[list[Network]], lockstep: Lockstep) -> Iterator[Prepared]:

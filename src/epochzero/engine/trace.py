@@ -44,7 +44,10 @@ class Trace:
     layers: list[Any]
     blocks: list[Any]
     relus: list[Any]
+    norms: list[Any]
+    features: list[Any]
     layer_gradients: list[Any]
+    block_gradients: list[Any]
     network: Handle
 
     def __init__(self, reads: dict[str, Any]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from epochzero.engine.failure import REASONS, PassFailedError, blaming
-from epochzero.engine.passes import Layer
+from epochzero.engine.failure import REASONS, PassFailedError, blaming, or_why
+from epochzero.engine.passes import Layer, Summed
+from epochzero.plan import generator
 
 Item = tuple[str, Callable[..., Any] | None]
 """A read, and for a stream the function that is mapped over it."""
@@ -18,32 +22,78 @@ Streams = dict[Item, list[Any] | Exception]
 """What each stream has given so far, or why it gives nothing."""
 
 
+OF_INPUTS = {"relus": ("relu",), "norms": ("batchnorm", "batch_norm")}
+"""streams of layers' inputs, and the ops that they are of"""
+
+
 class Watcher:
     """Collects the streams of one pass; what fails, fails its own stream alone."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, seed: int = 0) -> None:
         self.streams = streams
-        self.blocks = any(stream == "blocks" for stream, _ in streams)
+        self.seed = seed
+        self.remember: Callable[[Layer], Callable[[], Layer]] = in_memory
+        """how a layer is kept until its gradient arrives"""
+        self.wanted = {stream for stream, _ in streams}
+        self.blocks = bool(self.wanted & {"blocks", "block_gradients"})
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._last: Tensor | None = None
+        """the last feature map so far"""
+        self._maps: list[Tensor] = []
+        """the blocks' feature maps, where gradients are wanted between them, with the graph"""
 
     def __call__(self, layer: Layer) -> None:
+        if layer.kind == "block":
+            if layer.name and "." not in layer.name:
+                self._see_block(layer.output)
+            return
+        if "features" in self.wanted and has_positions(layer.output.shape):
+            self._last = layer.output.detach()
         for item in self.streams:
             stream = item[0]
-            if layer.kind == "block":
-                if stream == "blocks" and layer.name and "." not in layer.name:
-                    self._feed(item, self._place(item), layer.output)
-            elif stream == "layers":
+            if stream == "layers":
                 self._feed(item, self._place(item), layer.output)
-            elif stream == "relus" and layer.op == "relu":
+            elif layer.op in OF_INPUTS.get(stream, ()):
                 self._feed(item, self._place(item), layer.inputs[0])
             elif stream == "layer_gradients" and layer.weight is not None and layer.output.requires_grad:
                 self._await_gradient(item, self._place(item), layer)
+
+    def _see_block(self, output: Tensor) -> None:
+        if "block_gradients" in self.wanted and output.dim() > 2:
+            self._maps.append(output)
+        for item in self._asked("blocks"):
+            self._feed(item, self._place(item), output)
+
+    def _asked(self, stream: str) -> list[Item]:
+        return [item for item in self.streams if item[0] == stream]
+
+    def ran(self) -> None:
+        """The forward run is over: the last feature map is known."""
+        if self._last is not None:
+            for item in self._asked("features"):
+                self._feed(item, self._place(item), self._last)
+        self._last = None
+
+    def between_blocks(self) -> None:
+        """Send random signs back from each block to the one before it; the graph stays."""
+        for i, (before, after) in enumerate(pairwise(self._maps)):
+            signs = random_signs(after, self.seed, i)
+            arrived = or_why(partial(sent_back, signs, after, before, retain_graph=True))
+            for item in self._asked("block_gradients"):
+                if isinstance(arrived, Exception):
+                    self.streams[item] = arrived
+                else:
+                    self._feed(item, self._place(item), arrived, signs)
+        self._maps.clear()
 
     def _place(self, item: Item) -> int:
         """Where in its stream the next value goes."""
         collected = self.streams[item]
         if isinstance(collected, Exception):
             return -1
+        if isinstance(item[1], Summed):
+            collected[:] = collected or [None]
+            return 0
         collected.append(None)
         return len(collected) - 1
 
@@ -55,18 +105,20 @@ class Watcher:
             return
         try:
             with torch.no_grad(), blaming("the proxy"):
-                collected[place] = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
+                found = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
+                before = collected[place] if isinstance(function, Summed) else None
+                collected[place] = found if before is None else before if found is None else before + found
         except REASONS as reason:
             self.streams[item] = reason
 
     def _await_gradient(self, item: Item, place: int, layer: Layer) -> None:
-        version = layer.output._version
+        again = self.remember(layer)
 
         def arrived(gradient: Tensor) -> None:
-            if layer.output._version != version:
-                why = f"the output of {layer.name} is changed in place after the layer has run"
-                self.streams[item] = PassFailedError(why)
-            self._feed(item, place, layer, gradient)
+            seen = or_why(again)
+            if isinstance(seen, Exception):
+                self.streams[item] = seen
+            self._feed(item, place, seen, gradient)
 
         self._hooks.append(layer.output.register_hook(arrived))  # type: ignore[no-untyped-call]
 
@@ -75,3 +127,34 @@ class Watcher:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def in_memory(layer: Layer) -> Callable[[], Layer]:
+    """The layer as it is later; a reason where its output is no longer what it was."""
+    version = layer.output._version
+
+    def again() -> Layer:
+        if layer.output._version != version:
+            raise PassFailedError(f"the output of {layer.name} is changed in place after the layer has run")
+        return layer
+
+    return again
+
+
+def has_positions(shape: Sequence[int]) -> bool:
+    """Whether a feature map [B, C, ...] has more than one place."""
+    return len(shape) > 2 and math.prod(shape[2:]) > 1
+
+
+def random_signs(at: Tensor, seed: int, pair: int) -> Tensor:
+    """1 or -1 for each number of the feature map after the so many-th pair of blocks."""
+    return torch.randint(2, at.shape, generator=generator(seed, "az", pair)).to(at) * 2 - 1
+
+
+def sent_back(signs: Tensor, after: Tensor, before: Tensor, retain_graph: bool) -> Tensor:
+    """What arrives of signs at a later feature map; zeros where no path leads back."""
+    if not (after.requires_grad and before.requires_grad):
+        return torch.zeros_like(before)
+    with blaming("the backward pass"):
+        found = torch.autograd.grad(after, before, signs, retain_graph=retain_graph, allow_unused=True)[0]
+    return torch.zeros_like(before) if found is None else found

@@ -7,49 +7,92 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from epochzero.engine.crowd import Piece, Rows
+from epochzero.engine.crowd import Numbers, Piece, Rows
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
-from epochzero.engine.passes import Layer
-from epochzero.engine.watch import Item
+from epochzero.engine.passes import Layer, Summed, of_many
+from epochzero.engine.watch import Item, has_positions, random_signs, sent_back
 from epochzero.plan.merge import Members, Merged
 from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.lockstep import Apart
+from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.plan import Node, Plan
+
+Places = dict[tuple[str, str], Tensor]
+"""for nodes of a merged plan, which networks and maps of it are meant, on the device"""
+OF_INPUTS: dict[str, type[Op]] = {"relus": ReLU, "norms": BatchNorm}
 
 
 class WatcherOfMany:
     """Collects the streams of all networks as the merged plan runs and as gradients arrive."""
 
-    def __init__(self, merged: Merged, networks: int, plan: Plan, items: list[Item]) -> None:
+    def __init__(
+        self, merged: Merged, networks: int, plan: Plan, items: list[Item], places: Places, seed: int = 0
+    ) -> None:
         self.items = items
+        self.places = places
+        self.seed = seed
         self.merged = merged
         self.size = networks
         self.found: dict[Item, list[Piece]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
         """functions that `vmap` does not take, with the shapes that they did not take"""
+        self.apart = False
+        """whether such a function found something"""
+        self._totals: dict[Item, tuple[Tensor, NDArray[np.bool_]]] = {}
+        """of streams that are added up: the sums [P, ...], and which networks have one"""
+        self._ends_of_maps = _last_maps(plan, merged) if any(stream == "features" for stream, _ in items) else {}
+        self._block: Tensor | None = None
+        """the last block's feature maps, with the graph"""
+        self._pairs = 0
         self._waiting: dict[str, tuple[Tensor, Tensor]] = {}
         """layers whose output's gradient is wanted: input and output"""
 
     def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         members = self.merged.members.get(node.name)
         op = node.op.op if isinstance(node.op, Apart) else node.op
+        if node.name in self.ends and output.dim() > 2 and any(stream == "block_gradients" for stream, _ in self.items):
+            self._send_back(node, output)
         for item in self.items:
             stream = item[0]
             if stream == "blocks" and node.name in self.ends:
-                networks = np.arange(self.size)
-                everyone = Members(networks, np.full_like(networks, self.ends[node.name]), networks, ())
-                self._feed(item, everyone, node, [output])
+                self._feed(item, self._everyone(self.ends[node.name]), node, [output])
             elif members is None:
                 continue
             elif stream == "layers":
                 self._feed(item, members, node, [output])
-            elif stream == "relus" and isinstance(op, ReLU):
+            elif stream in OF_INPUTS and isinstance(op, OF_INPUTS[stream]):
                 self._feed(item, members, node, [inputs[0]])
+            elif stream == "features" and node.name in self._ends_of_maps:
+                self._feed(item, self._ends_of_maps[node.name], node, [output])
             elif stream == "layer_gradients" and op.kind in ("conv", "linear"):
                 self._waiting[node.name] = (inputs[0], output)
+
+    def _everyone(self, order: int) -> Members:
+        """A map of each network, side by side."""
+        networks = np.arange(self.size)
+        return Members(networks, np.full_like(networks, order), networks, ())
+
+    def _send_back(self, node: Node, output: Tensor) -> None:
+        """Random signs from this block to the one before it, the same for every network.
+
+        That is as far as the graph behind this block is needed, so it is let go of.
+        """
+        before, self._block = self._block, output
+        if before is None:
+            return
+        own = output.detach().unflatten(1, (self.size, -1))[:, 0]  # type: ignore[no-untyped-call]  # [B, C, ...]
+        signs = random_signs(own, self.seed, self._pairs)
+        signs = signs.repeat(1, self.size, *(1 for _ in own.shape[2:]))  # [B, P*C, ...]
+        arrived = sent_back(signs, output, before, retain_graph=False)
+        for item in self.items:
+            if item[0] == "block_gradients":
+                self._feed(item, self._everyone(self._pairs), node, [arrived, signs])
+        self._pairs += 1
 
     def arrived(self, node: Node, gradient: Tensor) -> None:
         """The loss gradient of a node's output."""
@@ -62,8 +105,40 @@ class WatcherOfMany:
         """What the stream's function makes of each map of the node."""
         count = self.merged.maps[node.name]
         maps = [_maps(tensor.detach(), count) for tensor in packed]  # [B, maps, C, ...]
-        values = self._values(item, _of_maps(item, members, node), maps)
-        self.found[item].append(Piece(values, members.networks, members.orders, members.slots))
+        slots = members.slots
+        if item[0] == "features" and len(slots) < count:  # other maps need not be kept
+            index = self._index(node, "last", slots, maps[0])
+            maps, slots = [tensor[:, index] for tensor in maps], np.arange(len(slots))
+        many = of_many(item[1])
+        if many is None:
+            values = self._values(item, _of_maps(item[0], item[1], members, node), maps)
+        else:
+            with torch.no_grad():
+                values = _of_maps(item[0], many, members, node)(*maps)
+        if isinstance(item[1], Summed) and isinstance(values, Tensor) and self._added(item, values, members, node):
+            return
+        self.found[item].append(Piece(values, members.networks, members.orders, slots))
+
+    def _index(self, node: Node, which: str, numbers: Numbers, like: Tensor) -> Tensor:
+        """Where the values are, once for all runs."""
+        key = (node.name, which)
+        if key not in self.places:
+            self.places[key] = torch.from_numpy(numbers).to(like.device)
+        return self.places[key]
+
+    def _added(self, item: Item, values: Tensor, members: Members, node: Node) -> bool:
+        """Whether the values fit to what was added up so far."""
+        if item not in self._totals:
+            zeros = values.new_zeros(self.size, *values.shape[1:])
+            self._totals[item] = zeros, np.zeros(self.size, np.bool_)
+        total, there = self._totals[item]
+        if total.shape[1:] != values.shape[1:] or total.dtype != values.dtype:
+            return False
+        kind = "block" if item[0] == "blocks" else "layer"
+        owners = self._index(node, f"{kind} owners", members.networks, values)
+        total.index_add_(0, owners, values[self._index(node, f"{kind} slots", members.slots, values)])
+        there[members.networks] = True
+        return True
 
     def _values(self, item: Item, function: Callable[..., Any], maps: list[Tensor]) -> Tensor | list[Any] | None:
         key = (item, tuple(tensor.shape[2:] for tensor in maps))
@@ -80,6 +155,7 @@ class WatcherOfMany:
         values = [self._one(function, [tensor[:, i] for tensor in maps]) for i in range(maps[0].shape[1])]
         if all(value is None for value in values):
             return None
+        self.apart = True
         if isinstance(values[0], Tensor) and all(_alike(values[0], value) for value in values):
             return torch.stack(values)
         return values
@@ -94,7 +170,13 @@ class WatcherOfMany:
 
     def collected(self) -> dict[Item, Rows]:
         """Each stream of all networks."""
-        return {item: Rows(self.size, pieces) for item, pieces in self.found.items()}
+        return {item: Rows(self.size, pieces) for item, pieces in self.pieces().items()}
+
+    def pieces(self) -> dict[Item, list[Piece]]:
+        for item, (total, there) in self._totals.items():
+            networks = np.flatnonzero(there)
+            self.found[item].append(Piece(total, networks, np.zeros_like(networks), networks))
+        return self.found
 
 
 def _maps(packed: Tensor, count: int) -> Tensor:
@@ -107,9 +189,8 @@ def _alike(one: Tensor, other: Any) -> bool:
     return isinstance(other, Tensor) and one.shape == other.shape and one.dtype == other.dtype
 
 
-def _of_maps(item: Item, members: Members, node: Node) -> Callable[..., Any]:
-    """The stream's function of one network's maps."""
-    stream, function = item
+def _of_maps(stream: str, function: Callable[..., Any] | None, members: Members, node: Node) -> Callable[..., Any]:
+    """The stream's function of maps."""
     assert function is not None
     if stream != "layer_gradients":
         return function
@@ -129,3 +210,18 @@ def _block_ends(plan: Plan, blocks: tuple[str, ...]) -> dict[str, int]:
     """For the last node of each block, the place of the block."""
     last = {node.name.split(".", 1)[0]: node.name for node in plan.nodes if "." in node.name}
     return {last[block]: at for at, block in enumerate(blocks)}
+
+
+def _last_maps(plan: Plan, merged: Merged) -> dict[str, Members]:
+    """For each node that holds some networks' last feature map, those networks with their maps."""
+    last: dict[int, tuple[int, int, str]] = {}
+    for node in plan.nodes:
+        members = merged.members.get(node.name)
+        if members is not None and has_positions((1, *node.shape)):
+            for network, order, slot in zip(*(column.tolist() for column in members[:3]), strict=True):
+                last[network] = max(last.get(network, (-1, 0, "")), (order, slot, node.name))
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for network, (order, slot, name) in last.items():
+        found.setdefault(name, []).append((network, order, slot))
+    columns = {name: np.array(rows, np.int64).T for name, rows in found.items()}
+    return {name: Members(networks, orders, slots, ()) for name, (networks, orders, slots) in columns.items()}

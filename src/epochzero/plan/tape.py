@@ -7,6 +7,7 @@ gradient of every map is the sum of what its readers send back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,12 +17,13 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from epochzero.plan.execute import Watch
 from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Back
 from epochzero.plan.ops.lockstep import GatherSum, back_sum
 from epochzero.plan.ops.wiring import Identity
 from epochzero.plan.plan import Node, Plan
 
 Seen = Callable[[Node, Tensor], None]
-"""Called with each node and the gradient of its output."""
+"""Called with each node but ReLUs and the gradient of its output."""
 
 
 BackSums = dict[tuple[tuple[GatherSum | None, int], ...], GatherSum]
@@ -47,6 +49,12 @@ class _Sent(NamedTuple):
     """the value is this input of the gather"""
 
 
+def _read_once(plan: Plan) -> set[int]:
+    """ReLUs whose output one node alone reads."""
+    readers = Counter(j for node in plan.nodes for j in node.inputs)
+    return {j for j, count in readers.items() if count == 1 and isinstance(plan.nodes[j].op, ReLU)}
+
+
 class Tape:
     """The values of one run, and what it takes to go back through it."""
 
@@ -62,7 +70,10 @@ class Tape:
     ) -> None:
         self.plan = plan
         self._local: dict[int, _Local] = {}
+        self._backs: dict[int, Back] = {}
+        """of ops that know the way back themselves"""
         self._rectified: dict[int, Tensor] = {}
+        self._sole = _read_once(plan)
         self._follow = frozenset(follow)
         self._followed = [False] * len(plan.nodes)
         self._sums: BackSums = {} if sums is None else sums
@@ -90,8 +101,13 @@ class Tape:
         if not self._followed[i] or isinstance(node.op, (GatherSum, Identity, ReLU)):
             with torch.no_grad():
                 output = node.op.run(x, w)
-            if isinstance(node.op, ReLU):
+            if self._followed[i] and isinstance(node.op, ReLU):
                 self._rectified[i] = output
+            return output
+        with torch.no_grad():
+            recorded = node.op.recorded(x, w)
+        if recorded is not None:
+            output, self._backs[i] = recorded
             return output
         with torch.enable_grad():
             inputs = tuple([v.detach().requires_grad_(f) for v, f in zip(x, followed, strict=True)])
@@ -114,9 +130,10 @@ class Tape:
         for i in range(len(self.plan.nodes) - 1, -1, -1):
             if not sent[i] or not self._followed[i]:
                 continue
-            node, gradient = self.plan.nodes[i], self._arrived(sent[i])
+            node = self.plan.nodes[i]
+            gradient = self._arrived(sent[i], self._rectified.get(i))
             sent[i] = []
-            if seen is not None:
+            if seen is not None and i not in self._rectified:
                 seen(node, gradient)
             if not node.inputs:
                 if INPUT in wanted:
@@ -124,16 +141,27 @@ class Tape:
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
-            elif isinstance(node.op, ReLU):
-                passed = torch.ops.aten.threshold_backward(gradient, self._rectified[i], 0)
-                sent[node.inputs[0]].append(_Sent(passed, None, 0))
-            elif isinstance(node.op, Identity):
+            elif isinstance(node.op, (Identity, ReLU)):
                 sent[node.inputs[0]].append(_Sent(gradient, None, 0))
-            else:
+            elif i in self._backs:
                 self._back(i, node, gradient, wanted, found, sent)
+            else:
+                self._back_by_autograd(i, node, gradient, wanted, found, sent)
         return found
 
     def _back(
+        self, i: int, node: Node, gradient: Tensor, wanted: set[str], found: dict[str, Tensor], sent: list[list[_Sent]]
+    ) -> None:
+        source = node.inputs[0]
+        through = source in self._sole and node.op.kind == "conv"  # the ReLU before it, in the same go
+        params = [name in wanted for name in node.params]
+        of_inputs, of_params = self._backs[i](gradient, [self._followed[source]], params, through)
+        found |= {name: own for name, own in zip(node.params, of_params, strict=True) if own is not None}
+        if of_inputs[0] is not None:
+            to = self.plan.nodes[source].inputs[0] if through else source
+            sent[to].append(_Sent(of_inputs[0], None, 0))
+
+    def _back_by_autograd(
         self, i: int, node: Node, gradient: Tensor, wanted: set[str], found: dict[str, Tensor], sent: list[list[_Sent]]
     ) -> None:
         inputs, weights, output = self._local[i]
@@ -149,12 +177,14 @@ class Tape:
                 sent[j].append(_Sent(own, None, 0))
         found |= {name: own for name, own in zip(names, back[len(places) :], strict=True) if own is not None}
 
-    def _arrived(self, sent: list[_Sent]) -> Tensor:
-        """The sum of what was sent back to a value."""
+    def _arrived(self, sent: list[_Sent], on: Tensor | None) -> Tensor:
+        """The sum of what was sent back to a value; through the ReLU that gave it, where one gave `on`."""
         if len(sent) == 1 and sent[0].gather is None:
-            return sent[0].gradient
+            whole = sent[0].gradient
+            return whole if on is None else torch.ops.aten.threshold_backward(whole, on, 0)
         key = tuple([(gather, which) for _, gather, which in sent])
         if key not in self._sums:
             maps = next((gather.table.sizes[which] for gather, which in key if gather is not None), 1)
             self._sums[key] = back_sum(key, maps)
-        return self._sums[key].run(tuple([gradient for gradient, _, _ in sent]), ())
+        gradients = tuple([gradient for gradient, _, _ in sent])
+        return self._sums[key].run(gradients, ()) if on is None else self._sums[key].run_where(gradients, on)

@@ -29,15 +29,13 @@ Lee, Ham. AZ-NAS: assembling zero-cost proxies for network architecture search. 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine import Handle, Layer, Pass, Trace, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, need, proxy
+from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
-from epochzero.plan import generator
 
 AT_START = Pass(inputs="noise", init="kaiming")
 EPS = 1e-8
@@ -77,26 +75,42 @@ def az_progressivity(trace: Trace) -> Tensor:
     return entropies(trace).diff().min()
 
 
-@proxy(needs=[need(AT_START, "network")], higher_is_better=True, runs=(1, "L"), valid="blocks")
-def az_trainability(trace: Trace) -> Tensor:
+def gram(arrived: Tensor, signs: Tensor) -> Tensor:
+    """A^T A, or A A^T if that is smaller."""
+    a = transfer(arrived, signs)
+    return a.mT @ a if a.shape[0] > a.shape[1] else a @ a.mT
+
+
+def fate(arrived: Tensor, signs: Tensor) -> Tensor:
+    """[2]: whether anything arrived, and whether that differs from what was sent."""
+    changed = (arrived != signs).any() if arrived.shape == signs.shape else signs.new_ones((), dtype=torch.bool)
+    return torch.stack([arrived.any(), changed])
+
+
+def largest_singular(gram: Tensor) -> Tensor:
+    return extreme_eigenvalues(gram)[1].clamp(min=0).sqrt()
+
+
+def as_it_is(values: Tensor) -> Tensor:
+    return values
+
+
+@proxy(
+    needs=[need(AT_START, block_gradients=gram), need(AT_START, block_gradients=fate)],
+    higher_is_better=True,
+)
+def az_trainability(grams: Trace, fates: Trace) -> Tensor:
     """AZ-NAS, trainability: whether gradients pass each block without growing or fading."""
-    network = trace.network
-    features = block_features(network)
-    scores = []
-    for i, (before, after) in enumerate(pairwise(features)):
-        signs = torch.randint(2, after.shape, generator=generator(network.seed, "az", i)).to(after) * 2 - 1
-        arrived = None
-        if after.requires_grad and before.requires_grad:
-            arrived = torch.autograd.grad(after, before, signs, retain_graph=True, allow_unused=True)[0]
-        if arrived is None or not arrived.any():
-            raise DegenerateError("no gradient passes from one block to the next")
-        if arrived.shape == signs.shape and torch.equal(arrived, signs):
-            continue
-        largest = torch.linalg.matrix_norm(transfer(arrived, signs), 2)
-        scores.append(2 - largest - 1 / (largest + 1e-6))
-    if not scores:
+    found = each_layer(as_it_is, [fates], "block_gradients")  # [L - 1, 2]
+    if not len(found):
+        raise DegenerateError("needs a network of at least two blocks with feature maps")
+    arrived, changed = found.unbind(1)  # each [L - 1]
+    if not arrived.all():
+        raise DegenerateError("no gradient passes from one block to the next")
+    if not changed.any():
         raise DegenerateError("every block passes gradients through untouched")
-    return torch.stack(scores).mean()
+    s = each_layer(largest_singular, [grams], "block_gradients")[changed]
+    return (2 - s - 1 / (s + 1e-6)).mean()
 
 
 def transfer(arrived: Tensor, signs: Tensor) -> Tensor:
@@ -110,19 +124,3 @@ def transfer(arrived: Tensor, signs: Tensor) -> Tensor:
     if len(g_in) != len(g_out):
         raise DegenerateError("the resolution of a block is no whole fraction of that of the block before it")
     return g_in.mT @ g_out / len(g_out)  # [C_in, C_out]
-
-
-def block_features(network: Handle) -> list[Tensor]:
-    """The outputs of the network's blocks that are feature maps, with the graph between them."""
-    found: list[Tensor] = []
-
-    def see(layer: Layer) -> None:
-        top = layer.kind == "block" and layer.name and "." not in layer.name
-        if top and layer.output.dim() > 2:
-            found.append(layer.output)
-
-    with torch.enable_grad():
-        network.network.forward(network.x.detach().requires_grad_(), network.weights, network.norm, see, blocks=True)
-    if len(found) < 2:
-        raise DegenerateError("needs a network of at least two blocks with feature maps")
-    return found

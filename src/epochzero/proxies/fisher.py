@@ -18,18 +18,27 @@ import math
 
 from torch import Tensor
 
-from epochzero.engine import Layer, Pass, Trace, each_layer, need, proxy
+from epochzero.engine import Layer, Pass, Trace, each_layer, need, proxy, together
+from epochzero.engine.reductions import products
 from epochzero.errors import DegenerateError
 
 
+def informations(layer: Layer, gradient: Tensor) -> Tensor:
+    """The same of many networks [B, M, ...]."""
+    output = layer.output  # [B, M, C, H, W] of a conv, [B, M, ..., C] of a linear layer
+    if layer.kind == "conv":
+        per_channel = products(output, gradient)  # [B, M, C]
+    else:
+        per_channel = (output * gradient).flatten(2, -2).sum(2) if output.dim() > 3 else output * gradient  # [B, M, C]
+    weight_per_channel = math.prod(layer.weight_shape) / per_channel.shape[2]
+    return per_channel.square().mean(0).sum(1) / 2 * weight_per_channel  # [M]
+
+
+@together(informations)
 def information(layer: Layer, gradient: Tensor) -> Tensor:
     """The layer's share of the score."""
-    felt = layer.output.detach() * gradient  # [B, C, H, W] for a conv, [B, ..., C] for a linear layer
-    felt = felt.movedim(1 if layer.kind == "conv" else -1, 1)  # [B, C, ...]
-    channels = felt.shape[1]
-    per_channel = felt.reshape(len(felt), channels, -1).sum(2)  # [B, C]
-    weight_per_channel = math.prod(layer.weight_shape) / channels
-    return per_channel.square().mean(0).sum() / 2 * weight_per_channel  # []
+    one = layer._replace(output=layer.output.detach().unsqueeze(1))
+    return informations(one, gradient.unsqueeze(1))[0]  # []
 
 
 @proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True)

@@ -15,38 +15,26 @@ Mellor, Turner, Storkey, Crowley. Neural architecture search without training. I
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy
+from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy, together
+from epochzero.engine.reductions import on_together
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
 
 
-@contextmanager
-def short_products() -> Iterator[None]:
-    """TF32 on a GPU: it holds 0 and 1 exactly, and adds in single precision."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
+def agreements(before: Tensor) -> Tensor:
+    """The same of many networks [B, M, ...]."""
+    both = on_together(before).double()  # [M, B, B]
+    fired = both.diagonal(dim1=1, dim2=2)  # [M, B]
+    return 2 * both + (before[0, 0].numel() - fired[:, :, None] - fired[:, None, :])  # [M, B, B]
 
 
+@together(agreements)
 def agreement(before: Tensor) -> Tensor:
     """On how many of a layer's ReLUs each pair of inputs agrees."""
-    on = (before > 0).float()
-    if on.dim() == 4 and not on.is_cuda:
-        on = on.movedim(1, -1)  # the order of the ReLUs does not matter, and channels lie last on the CPU
-    on = on.flatten(1)  # [B, A]
-    with short_products():
-        both = (on @ on.mT).double()  # [B, B]
-    fired = both.diagonal()  # [B]
-    return 2 * both + (on.shape[1] - fired[:, None] - fired[None, :])  # [B, B]
+    return agreements(before.unsqueeze(1))[0]  # [B, B]
 
 
 def agreed(trace: Trace) -> Tensor:

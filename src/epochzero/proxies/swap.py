@@ -29,7 +29,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, need, of_network, proxy
+from epochzero.engine import Need, Pass, Summed, Trace, need, of_network, proxy
 from epochzero.errors import DegenerateError, UserError
 
 FEW = 16
@@ -40,11 +40,11 @@ def patterns(before: Tensor) -> Tensor | None:
     """Which patterns of so many bits one layer shows: 1 or 0 for each, or a list of them; nothing for a vector."""
     if before.dim() < 4:
         return None
-    on = (before > 0).flatten(1).long()  # [B, A]
-    place = 2 ** torch.arange(len(on), device=on.device)  # [B]
-    shown = (on * place[:, None]).sum(0)  # [A]
+    on = (before > 0).flatten(1)  # [B, A]
+    place = 2 ** torch.arange(len(on), device=on.device)[:, None]  # [B, 1]
     if len(on) > FEW:
-        return torch.unique(shown)  # type: ignore[no-any-return]
+        return torch.unique((on * place).sum(0))  # type: ignore[no-any-return]
+    shown = torch.where(on, place.float(), 0.0).sum(0).long()  # [A]: floats hold so few bits exactly, and are quicker
     ones = torch.ones(shown.shape, device=on.device)
     return torch.zeros(2 ** len(on), device=on.device).scatter(0, shown, ones)
 
@@ -67,7 +67,8 @@ def distinct(trace: Trace, samples: int) -> Tensor:
 def needs(repeats: int, samples: int) -> Sequence[Need]:
     if repeats < 1 or not 1 <= samples <= 62:
         raise UserError("swap takes repeats of at least 1, and 1 to 62 samples.")
-    return [need(Pass(only=(0, samples), init="normal", draw=i), "params", relus=patterns) for i in range(repeats)]
+    read = Summed(patterns) if samples <= FEW else patterns
+    return [need(Pass(only=(0, samples), init="normal", draw=i), "params", relus=read) for i in range(repeats)]
 
 
 def needs_reg(repeats: int, samples: int, mu: float, sigma: float) -> Sequence[Need]:

@@ -25,9 +25,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Layer, Need, Pass, Trace, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
 from epochzero.errors import DegenerateError, UserError
-from epochzero.plan import generator
 
 NUDGE = 0.01
 MOMENTUM = 0.1
@@ -36,44 +35,39 @@ MOMENTUM = 0.1
 def needs(repeats: int) -> Sequence[Need]:
     if repeats < 1:
         raise UserError(f"zen takes repeats of at least 1, not {repeats}.")
-    return [need(Pass(inputs="noise", init="normal", draw=i), "network") for i in range(repeats)]
+    runs = [Pass(inputs="noise", init="normal", draw=i, nudge=by) for i in range(repeats) for by in (0, NUDGE)]
+    return [need(run, features=kept, norms=variances) for run in runs]
 
 
-@proxy(needs=needs, higher_is_better=True, runs=(2, ""), valid="conv, batch norm")
+@proxy(needs=needs, higher_is_better=True, valid="conv, batch norm")
 def zen(*traces: Trace, repeats: int = 1) -> Tensor:
-    return torch.stack([zen_score(trace.network, draw) for draw, trace in enumerate(traces)]).mean()
+    return torch.stack([zen_score(*pair) for pair in zip(traces[::2], traces[1::2], strict=True)]).mean()
 
 
-def zen_score(network: Handle, draw: int) -> Tensor:
-    """The score for one draw of weights and inputs."""
-    nudge = torch.randn(network.x.shape, generator=generator(network.seed, "zen", draw)).to(network.x)
-    before, variances = features(network, network.x)
-    after, nudged = features(network, network.x + NUDGE * nudge)
-    moved = (before - after).abs().flatten(1).double().sum(1).mean()  # []
+def zen_score(before: Trace, after: Trace) -> Tensor:
+    """The score for one draw of weights and inputs, from the runs without and with the nudge."""
+    moved = each_layer(distance, [before, after], "features")  # [1]
+    if not len(moved):
+        raise DegenerateError("no layer has an output with channels and positions")
     if moved == 0:
         raise DegenerateError("the features do not move with the input: no path connects them")
+    return moved[0].log() + each_layer(log_scale, [before, after], "norms").sum()
+
+
+def kept(features: Tensor) -> Tensor:
+    return features
+
+
+def variances(seen: Tensor) -> Tensor:
+    """[C] what a batch norm sees the variance of each channel to be."""
+    return seen.var([0, *range(2, seen.dim())])
+
+
+def distance(before: Tensor, after: Tensor) -> Tensor:
+    return (before - after).abs().flatten(1).double().sum(1).mean()  # []
+
+
+def log_scale(before: Tensor, after: Tensor) -> Tensor:
+    """The logarithm of what a batch norm divides by after the two runs."""
     keep = 1 - MOMENTUM
-    scales = [
-        (keep**2 + keep * MOMENTUM * one + MOMENTUM * other).double().mean().sqrt().log()
-        for one, other in zip(variances, nudged, strict=True)
-    ]
-    return moved.log() + (torch.stack(scales).sum() if scales else 0)
-
-
-def features(network: Handle, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The last feature map, and the variance [C] that each batch norm sees."""
-    last: list[Tensor] = []
-    variances: list[Tensor] = []
-
-    def see(layer: Layer) -> None:
-        if layer.output.dim() > 2 and layer.output[0, 0].numel() > 1:
-            last[:] = [layer.output]
-        if layer.op in ("batchnorm", "batch_norm"):
-            seen = layer.inputs[0]
-            variances.append(seen.var([0, *range(2, seen.dim())]))
-
-    with torch.no_grad():
-        network(x, see)
-    if not last:
-        raise DegenerateError("no layer has an output with channels and positions")
-    return last[0], variances
+    return (keep**2 + keep * MOMENTUM * before + MOMENTUM * after).double().mean().sqrt().log()

@@ -15,6 +15,9 @@ from epochzero.errors import MachineError, UserError
 from epochzero.store import JSON
 from epochzero.types import Shape
 
+WORKERS_ROOM = 0.95
+"""of a GPU's memory, what worker processes share; each one's context takes some of the rest"""
+
 
 def command(work: Callable[[], None]) -> None:
     """Run it, with the sentences and exit codes of the `epochzero` command."""
@@ -53,6 +56,13 @@ def set_precision(tf32: bool) -> None:
     """Whether convolutions and products of matrices on a GPU may round their factors to TF32."""
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
+
+
+def prepare_worker(tf32: bool, workers: int) -> None:
+    """Before the first score in one of several processes: precision, and its share of the GPU's memory."""
+    set_precision(tf32)
+    if torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(WORKERS_ROOM / workers)
 
 
 def machine(device: str) -> dict[str, JSON]:

@@ -110,7 +110,7 @@ def passes(proxies: Sequence[Proxy], batch: Batch) -> Passes:
         reads = {name for name, _ in items}
         samples = {"ones": 1, "circle": run.points}.get(run.inputs, batch.size)
         samples = samples if run.only is None else run.only[1] - run.only[0]
-        times = {"": 1, "B": samples, "BK": samples * batch.num_classes}
+        times = {"": 1, "L": 1, "B": samples, "BK": samples * batch.num_classes}
         ahead = 3 if run.inputs == "circle" else int(bool(reads & NEED_FORWARD))
         back = bool(reads & OF_LOSS) + sum(times[unit] for read, unit in BACKWARD.items() if read in reads)
         for proxy in proxies:

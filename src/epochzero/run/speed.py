@@ -5,12 +5,12 @@
 
 Needs torch and numpy alone; `epochzero bench-speed` is the same with a table. Random networks of a space are scored by
 each proxy alone and by bundles that share passes, in several ways: one network after the other (alone), side by side
-(lockstep), in worker processes. Times go from architectures to scores: planning, drawing weights and merging included.
-Other networks come first, to warm up; plans are forgotten before each row. Where a row was measured both ways, the
-scores are compared, network by network.
+(lockstep), in worker processes (on a GPU, each of them runs its networks side by side). Times go from architectures to
+scores: planning, drawing weights and merging included. Other networks come first, to warm up; plans are forgotten
+before each row. Where a row was measured both ways, the scores are compared, network by network.
 
 Peak memory on a GPU is what torch had allocated at most. On a CPU each row has a process of its own, and it is what
-that process grew by at most (of worker processes, the largest one).
+that process grew by at most (of worker processes, the largest one; on a GPU, what all hold together).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from epochzero.errors import MachineError, UserError
 from epochzero.registry import near_miss, spaces
 from epochzero.run.bare import command, default_device, machine, shape
 from epochzero.run.bundles import bundles, groups
+from epochzero.run.executors.base import LARGEST
 from epochzero.run.executors.processes import cores
 from epochzero.run.network import batch_for, network_of
 from epochzero.run.roofline import Ceilings, Floor, ceilings, floor
@@ -43,6 +44,8 @@ from epochzero.run.task import usable
 from epochzero.run.timing import Job, Scores, Timed, Way, measured
 
 WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
+GPU_WORKERS = 8
+"""processes that share a GPU, unless a number is given: each keeps a core busy"""
 CPU_ROOM = 2 * 2**30
 """bytes of activations that a population may hold on a CPU, where none is asked for"""
 
@@ -54,7 +57,7 @@ class Settings:
     space: str = "nb201"
     only: str | None = None
     ways: str | None = None
-    """default: lockstep and alone, on a CPU processes too"""
+    """default: all"""
     networks: int = 128
     alone_networks: int = 8
     slow_networks: int = 16
@@ -167,13 +170,11 @@ def _measurable(device: str) -> str:
 
 def _ways(settings: Settings) -> list[Way]:
     if settings.ways is None:
-        return list(WAYS if settings.device == "cpu" else WAYS[:2])
+        return list(WAYS)
     asked = split_list(settings.ways)
     for way in asked:
         if way not in WAYS:
             raise UserError(f"There is no way '{way}'.{near_miss(way, list(WAYS))} Known: {', '.join(WAYS)}.")
-    if "processes" in asked and settings.device != "cpu":
-        raise UserError("Worker processes are measured on a CPU: leave out processes, or use --device cpu.")
     return [way for way in WAYS if way in asked]
 
 
@@ -181,14 +182,16 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
     """What to measure, and how many networks run at a time in it."""
     slow = not all(proxy.quick for proxy in members)
     most = min(settings.networks, settings.slow_networks) if slow else settings.networks
-    workers = settings.workers or cores()
+    on_gpu = settings.device != "cpu"
+    workers = settings.workers or (min(cores(), GPU_WORKERS) if on_gpu else cores())
+    chunk = settings.population or (min(LARGEST, -(-most // workers)) if on_gpu else 8)
     if way == "alone":
         count, step, population = min(most, settings.alone_networks), 1, 1
     elif way == "processes":
-        count, step, population = most, 8 * workers, workers
+        count, step, population = most, most if on_gpu else chunk * workers, workers
     else:
         population = min(most, settings.population or _automatic(settings, batch, texts[0]))
-        at_once = settings.population is None and settings.device != "cpu"  # cut by the engine, which merges ahead
+        at_once = settings.population is None and on_gpu  # cut by the engine, which merges ahead
         count, step = most, most if at_once else population
     warm = min(count, 2 if slow or way == "alone" else step)
     job = Job(
@@ -201,6 +204,7 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
         settings.seed,
         settings.device,
         step,
+        chunk,
         workers,
         settings.tf32,
         settings.row_seconds,
@@ -270,7 +274,7 @@ def options() -> argparse.ArgumentParser:
     given = Settings()
     parser.add_argument("--space", default=given.space)
     parser.add_argument("--only", help=f"proxies and bundles, separated by commas; bundles: {', '.join(bundles())}")
-    parser.add_argument("--ways", help=f"of {', '.join(WAYS)}; default: all that the device has")
+    parser.add_argument("--ways", help=f"of {', '.join(WAYS)}; default: all")
     parser.add_argument("--networks", type=int, default=given.networks)
     parser.add_argument("--alone-networks", type=int, default=given.alone_networks, help="scored one after the other")
     parser.add_argument("--slow-networks", type=int, default=given.slow_networks, help="of the slow proxies, at most")
@@ -280,7 +284,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--input-shape", help="of one sample of noise: 3,32,32")
     parser.add_argument("--seed", type=int, default=given.seed)
     parser.add_argument("--device", default=default_device())
-    parser.add_argument("--workers", type=int, help="worker processes; default: all cores")
+    parser.add_argument("--workers", type=int, help=f"worker processes; default: all cores, {GPU_WORKERS} on a GPU")
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
     parser.add_argument("--row-seconds", type=float, default=given.row_seconds, help="for one measurement, about")
     parser.add_argument("--budget", type=float, default=given.budget, help="seconds after which no row is begun")

@@ -30,7 +30,7 @@ from typing import Any
 from epochzero.engine import score_population
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, set_precision, shape
+from epochzero.run.bare import command, default_device, machine, prepare_worker, set_precision, shape
 from epochzero.run.bundles import groups
 from epochzero.run.executors.base import LARGEST, Scored
 from epochzero.run.executors.processes import Processes
@@ -239,7 +239,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--population",
         type=int,
-        help=f"networks side by side on a GPU, of several workers at most {LARGEST}; default: what memory allows",
+        help=f"networks side by side on a GPU; default: what memory allows, of several workers {LARGEST}",
     )
     parser.add_argument("--out", type=Path, required=True, help="the table, a CSV file; settings go beside it")
     return parser
@@ -265,12 +265,12 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
     table = Table(asked.out, work.columns)
     before = len(table.rows)
     _write(asked.out, facts)
-    chunk = asked.population or CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
+    chunk = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
     if asked.workers == 1:
-        work.fill(table, chunk, partial(score_here, task), 1)
+        work.fill(table, asked.population or chunk, partial(score_here, task), 1)
     else:
-        with Processes(asked.workers, prepare=partial(set_precision, asked.tf32)) as crew:
-            work.fill(table, min(chunk, LARGEST), partial(crew.score, task), asked.workers)
+        with Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers)) as crew:
+            work.fill(table, asked.population or min(chunk, LARGEST), partial(crew.score, task), asked.workers)
     seconds = time.perf_counter() - begun
     added = len(table.rows) - before
     facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})

@@ -7,8 +7,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -16,7 +18,7 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine import parse_list, score_population
 from epochzero.registry import spaces
-from epochzero.run.bare import set_precision
+from epochzero.run.bare import prepare_worker, set_precision
 from epochzero.run.executors.processes import Processes
 from epochzero.run.network import network_of
 from epochzero.run.task import Task
@@ -41,6 +43,8 @@ class Job:
     device: str
     step: int
     """networks that are scored in one call"""
+    chunk: int
+    """networks that one worker process gets at a time"""
     workers: int
     tf32: bool
     seconds: float
@@ -62,6 +66,8 @@ def measure(job: Job) -> Timed:
     set_precision(job.tf32)
     space = spaces[job.space]
     _forget_plans(space)
+    if job.device != "cpu":
+        torch.cuda.empty_cache()  # what an earlier row leaves lying is for worker processes too
     with _scorer(job) as score:
         before = _memory(job) if job.device == "cpu" else 0
         score([space.parse(text) for text in job.warm])
@@ -84,8 +90,14 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
     if job.way == "processes":
         task = Task(space, named, job.batch, origin, job.device)
-        with Processes(job.workers) as crew:
-            yield lambda archs: [scores for scores, _ in crew.score(task, archs)]
+        prepare = partial(prepare_worker, job.tf32, job.workers)
+        with Processes(job.workers, prepare=prepare) as crew, ThreadPoolExecutor(job.workers) as feeders:
+
+            def spread(archs: Sequence[Any]) -> Scores:
+                chunks = [archs[first : first + job.chunk] for first in range(0, len(archs), job.chunk)]
+                return [scores for scored in feeders.map(partial(crew.score, task), chunks) for scores, _ in scored]
+
+            yield spread
         return
 
     def score(archs: Sequence[Any]) -> Scores:
@@ -109,7 +121,10 @@ def _settle(device: str) -> None:
 
 
 def _memory(job: Job) -> int:
-    """The most bytes so far."""
+    """The most bytes so far; of worker processes on a GPU, what they hold now."""
+    if job.device != "cpu" and job.way == "processes":
+        free, total = torch.cuda.mem_get_info(job.device)
+        return total - free
     if job.device != "cpu":
         return torch.cuda.max_memory_allocated(job.device)
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

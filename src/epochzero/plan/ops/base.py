@@ -7,9 +7,9 @@ the batch axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
@@ -27,6 +27,21 @@ Jet = tuple[Tensor, Tensor, Tensor]
 
 Pair = int | tuple[int, int]
 """One number for height and width, or one for each."""
+
+Gradients = list[Tensor | None]
+
+
+class Back(Protocol):
+    """Takes the gradient of an op's output back, as often as wanted, without autograd."""
+
+    def __call__(
+        self, gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+    ) -> tuple[Gradients, Gradients]:
+        """Those of the inputs and parameters that are wanted; None for others.
+
+        `rectified`: the first input is what a ReLU gave, and its gradient is to go through that ReLU as well. Asked of
+        convolutions alone.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,10 @@ class Op:
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         """The output for the inputs `x` and the parameters `w`."""
         raise NotImplementedError
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        """The output and its way back, where the op has one that is quicker than autograd's."""
+        return None
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         """The output's value and derivatives from the inputs' (second-order Taylor mode)."""

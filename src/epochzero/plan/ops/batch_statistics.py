@@ -17,6 +17,7 @@ derivatives come from torch's kernels.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,13 +25,39 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from epochzero.plan.ops.base import Gradients
+
 
 def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Batch norm in training, nothing tracked; may be differentiated twice."""
-    if x.numel() == x.shape[1]:
-        raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(x.shape)}")
+    _check(x)
     y: Tensor = _Forward.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
     return y
+
+
+def recorded_batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Callable[..., tuple[Gradients, Gradients]]]:
+    """The same with its way back (see `epochzero.plan.ops.base.Back`)."""
+    _check(x)
+    y, mean, rstd = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
+
+    def back(
+        gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+    ) -> tuple[Gradients, Gradients]:
+        assert not rectified
+        affine = params[:2] if weight is not None else (False, False)
+        of_x, *of_affine = torch.ops.aten.native_batch_norm_backward(
+            gradient, x, weight, None, None, mean, rstd, True, eps, [inputs[0], *affine]
+        )
+        return [of_x], [*of_affine, None, None] if weight is not None else [None, None]
+
+    return y, back
+
+
+def _check(x: Tensor) -> None:
+    if x.numel() == x.shape[1]:
+        raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(x.shape)}")
 
 
 class _Forward(Function):
@@ -53,8 +80,9 @@ class _Backward(Function):
     def forward(
         gy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
+        scale = torch.ones_like(mean) if weight is None else weight  # a GPU gives no sums without one
         found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
-            gy, x, weight, None, None, mean, rstd, True, eps, [True, True, True]
+            gy, x, scale, None, None, mean, rstd, True, eps, [True, True, True]
         )
         return found
 

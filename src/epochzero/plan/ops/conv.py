@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.plan.ops import fused
-from epochzero.plan.ops.base import Op, Pair, Param, pair, sides, spatial, windowed
+from epochzero.plan.ops.base import Back, Op, Pair, Param, pair, sides, spatial, windowed
 from epochzero.types import Shape
 
 
@@ -55,9 +55,17 @@ class Conv(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None
-        if self.joint and bias is None and fused.available(x[0]) and fused.fits(w[0], self.stride, self.padding):
+        if self._fused(x[0], w):
             return fused.grouped_conv(x[0], w[0], self.stride, self.padding, self.dilation, self.groups)  # type: ignore[arg-type]
         return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        if not self._fused(x[0], w):
+            return None
+        return fused.recorded_conv(x[0], w[0], (self.stride, self.padding, self.dilation, self.groups))  # type: ignore[arg-type]
+
+    def _fused(self, x: Tensor, w: tuple[Tensor, ...]) -> bool:
+        return self.joint and len(w) == 1 and fused.available(x) and fused.fits(w[0], self.stride, self.padding)
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return w[:1]

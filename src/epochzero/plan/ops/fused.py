@@ -1,7 +1,7 @@
 """Grouped convolution, average pooling and gathered sums on a GPU, for many networks side by side.
 
-The kernels are in `triton_kernels`, imported on first use; ask `available` before. All three are linear in each
-argument, so the derivative of each is made of them again, and derivatives of any order work:
+The kernels are in `triton_conv` and `triton_maps`, imported on first use; ask `available` before. All three are linear
+in each argument, so the derivative of each is made of them again, and derivatives of any order work:
 
     y = conv(x, w):        x' = input(y', w)       w' = weight(x, y')
     x = input(y, w):       y' = conv(x', w)        w' = weight(x', y)
@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import Function
+
+from epochzero.plan.ops.base import Back, Gradients
 
 Geometry = tuple[int, int, int, int]
 """(stride, padding, dilation, groups)"""
@@ -48,8 +50,13 @@ def _installed() -> bool:
 
 
 @cache
-def _kernels() -> Any:
-    return import_module("epochzero.plan.ops.triton_kernels")
+def _conv() -> Any:
+    return import_module("epochzero.plan.ops.triton_conv")
+
+
+@cache
+def _maps() -> Any:
+    return import_module("epochzero.plan.ops.triton_maps")
 
 
 def grouped_conv(
@@ -90,16 +97,38 @@ def grouped_conv_weight_gradient(
     return out
 
 
+def recorded_conv(x: Tensor, weight: Tensor, geometry: Geometry) -> tuple[Tensor, Back]:
+    """`grouped_conv` with its way back."""
+    stride, padding, dilation, groups = geometry
+    window = (groups, stride, padding, dilation)
+
+    def back(
+        gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+    ) -> tuple[Gradients, Gradients]:
+        kernels, of_x, of_weight = _conv(), None, None
+        if inputs[0]:
+            of_x = kernels.convolve(gradient, weight, x.shape[2:], *window, True, x if rectified else None)
+        if params[0]:
+            of_weight = kernels.correlate(x, gradient, weight.shape, *window)
+        return [of_x], [of_weight]
+
+    return _convolved(x, weight, geometry), back
+
+
+def _convolved(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    stride, padding, dilation, groups = geometry
+    reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
+    height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
+    out: Tensor = _conv().convolve(x, weight, (height, width), groups, stride, padding, dilation, False)
+    return out
+
+
 class _Conv(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.geometry = geometry
-        stride, padding, dilation, groups = geometry
-        reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
-        height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
-        out: Tensor = _kernels().convolve(x, weight, (height, width), groups, stride, padding, dilation, False)
-        return out
+        return _convolved(x, weight, geometry)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -115,7 +144,7 @@ class _InputGradient(Function):
         ctx.save_for_backward(gradient, weight)
         ctx.geometry = geometry
         stride, padding, dilation, groups = geometry
-        out: Tensor = _kernels().convolve(gradient, weight, shape[2:], groups, stride, padding, dilation, True)
+        out: Tensor = _conv().convolve(gradient, weight, shape[2:], groups, stride, padding, dilation, True)
         return out
 
     @staticmethod
@@ -133,7 +162,7 @@ class _WeightGradient(Function):
         ctx.save_for_backward(x, gradient)
         ctx.geometry = geometry
         stride, padding, dilation, groups = geometry
-        out: Tensor = _kernels().correlate(x, gradient, shape, groups, stride, padding, dilation)
+        out: Tensor = _conv().correlate(x, gradient, shape, groups, stride, padding, dilation)
         return out
 
     @staticmethod
@@ -146,10 +175,28 @@ class _WeightGradient(Function):
 
 def box_mean(x: Tensor, kernel: int = 3, stride: int = 1, padding: int = 1) -> Tensor:
     """The mean over sliding square windows, padding not counted."""
+    large, small = _sizes(x, kernel, stride, padding)
+    out: Tensor = _Box.apply(x, large, small, (kernel, stride, padding), False)  # type: ignore[no-untyped-call]
+    return out
+
+
+def recorded_box(x: Tensor, kernel: int, stride: int, padding: int) -> tuple[Tensor, Back]:
+    """`box_mean` with its way back."""
+    large, small = _sizes(x, kernel, stride, padding)
+
+    def back(
+        gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+    ) -> tuple[Gradients, Gradients]:
+        assert inputs[0] and not params and not rectified
+        return [_maps().box(gradient, large, small, kernel, stride, padding, True)], []
+
+    return _maps().box(x, large, small, kernel, stride, padding, False), back
+
+
+def _sizes(x: Tensor, kernel: int, stride: int, padding: int) -> tuple[tuple[int, int], tuple[int, int]]:
     height, width = x.shape[2:]
     small = ((height + 2 * padding - kernel) // stride + 1, (width + 2 * padding - kernel) // stride + 1)
-    out: Tensor = _Box.apply(x, (height, width), small, (kernel, stride, padding), False)  # type: ignore[no-untyped-call]
-    return out
+    return (height, width), small
 
 
 class _Box(Function):
@@ -165,7 +212,7 @@ class _Box(Function):
         transposed: bool,
     ) -> Tensor:
         ctx.settings = large, small, window, not transposed
-        out: Tensor = _kernels().box(x, large, small, *window, transposed)
+        out: Tensor = _maps().box(x, large, small, *window, transposed)
         return out
 
     @staticmethod
@@ -197,7 +244,7 @@ class GatherTable:
     def launches(self, device: torch.device) -> list[Launch]:
         """What one launch after the other reads: so many sources at a time."""
         if device not in self._launches:
-            step, count = _kernels().SOURCES, len(self.sizes)
+            step, count = _maps().SOURCES, len(self.sizes)
             found = [(first, min(first + step, count)) for first in range(0, count, step)]
             self._launches[device] = [(first, end, self._columns(first, end, device)) for first, end in found]
         return self._launches[device]
@@ -227,16 +274,22 @@ def gather_sum(sources: Sequence[Tensor], table: GatherTable) -> Tensor:
     return out
 
 
+def gathered(sources: Sequence[Tensor], table: GatherTable, on: Tensor | None = None) -> Tensor:
+    """`gather_sum` without a way back; 0 where `on`, if it is given, is not positive."""
+    dense = [source.contiguous() for source in sources]
+    images, channels, *size = dense[0].shape
+    out = dense[0].new_empty(images, channels // table.sizes[0] * table.maps, *size)
+    on = None if on is None else on.contiguous()
+    for first, end, terms in table.launches(out.device):
+        _maps().gather(out, dense[first:end], table.sizes[first:end], terms, first > 0, on)
+    return out
+
+
 class _GatherSum(Function):
     @staticmethod
     def forward(ctx: Any, table: GatherTable, *sources: Tensor) -> Tensor:
         ctx.table = table
-        dense = [source.contiguous() for source in sources]
-        images, channels, *size = dense[0].shape
-        out = dense[0].new_empty(images, channels // table.sizes[0] * table.maps, *size)
-        for first, end, terms in table.launches(out.device):
-            _kernels().gather(out, dense[first:end], table.sizes[first:end], terms, first > 0)
-        return out
+        return gathered(sources, table)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:

@@ -102,7 +102,7 @@ class GatherSum(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         table = self.table
         if fused.gathers(x[0]):
-            return fused.gather_sum(x, table)
+            return fused.gather_sum(x, table) if torch.is_grad_enabled() else fused.gathered(x, table)
         maps = [one.unflatten(1, (n, -1)) for one, n in zip(x, table.sizes, strict=True)]  # type: ignore[no-untyped-call]
         every = torch.cat(maps, 1)  # [B, M, C, ...]
         starts = np.cumsum((0, *table.sizes))
@@ -111,6 +111,12 @@ class GatherSum(Op):
         )
         zeros = every.new_zeros(len(every), table.maps, *every.shape[2:])
         return zeros.index_add(1, outs, every.index_select(1, index)).flatten(1, 2)
+
+    def run_where(self, x: tuple[Tensor, ...], on: Tensor) -> Tensor:
+        """0 where `on` is not positive: the gradient of what a ReLU was given, `on` being what it gave."""
+        if fused.gathers(x[0]):
+            return fused.gathered(x, self.table, on)
+        return torch.ops.aten.threshold_backward(self.run(x, ()), on, 0)  # type: ignore[no-any-return]
 
 
 def back_sum(readers: Sequence[tuple[GatherSum | None, int]], maps: int) -> GatherSum:

@@ -8,8 +8,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Jet, Op, Param
-from epochzero.plan.ops.batch_statistics import batch_norm
+from epochzero.plan.ops.base import Back, Jet, Op, Param
+from epochzero.plan.ops.batch_statistics import batch_norm, recorded_batch_norm
 from epochzero.types import Shape
 
 Statistics = Literal["batch", "tracked", "running"]
@@ -42,6 +42,12 @@ class BatchNorm(Op):
             return batch_norm(x[0], weight, bias, self.eps)
         tracked = self.statistics == "tracked"
         return F.batch_norm(x[0], mean, var, weight, bias, tracked, self.momentum, self.eps)
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        if self.statistics != "batch":
+            return None
+        weight, bias = w[:2] if self.affine else (None, None)
+        return recorded_batch_norm(x[0], weight, bias, self.eps)
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         *affine, mean, var = w

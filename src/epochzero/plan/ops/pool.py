@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from epochzero.plan.ops import fused
-from epochzero.plan.ops.base import Jet, Op, sides, spatial, tokens, windowed
+from epochzero.plan.ops.base import Back, Jet, Op, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
 
@@ -73,13 +73,19 @@ class AvgPool(Window):
         return replace(self, joint=True)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        if self.joint and not self.count_padding and fused.available(x[0]):
+        if self._fused(x[0]):
             return fused.box_mean(x[0], self.kernel, self.stride, self.padding)
         centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
         if centred and not self.count_padding and x[0].requires_grad:
             pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
             return pooled
         return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=self.count_padding)
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        return fused.recorded_box(x[0], self.kernel, self.stride, self.padding) if self._fused(x[0]) else None
+
+    def _fused(self, x: Tensor) -> bool:
+        return self.joint and not self.count_padding and fused.available(x)
 
     def label(self) -> str:
         return f"avg pool {sides(self.kernel, self.stride)}"

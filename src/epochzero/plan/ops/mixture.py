@@ -1,0 +1,90 @@
+"""Weighted sums, for networks that hold many others: the weights come with the op, or from an input of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from epochzero.plan.ops.base import Op
+from epochzero.types import Shape
+
+
+def _alike(inputs: tuple[Shape, ...]) -> Shape:
+    if len(set(inputs)) != 1:
+        raise ValueError(f"cannot add maps of different shapes {inputs}")
+    return inputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedSum(Op):
+    """The sum of its inputs, each times a number."""
+
+    weights: tuple[float, ...]
+
+    linear = True
+    channelwise = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len(inputs) != len(self.weights):
+            raise ValueError(f"{len(self.weights)} weights do not fit {len(inputs)} maps")
+        return _alike(inputs)
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        total = x[0] * self.weights[0]
+        for term, weight in zip(x[1:], self.weights[1:], strict=True):
+            total = total + term * weight
+        return total
+
+    def label(self) -> str:
+        return "Σ"
+
+    def expression(self, *names: str) -> str:
+        return " + ".join(f"{weight} * {name}" for weight, name in zip(self.weights, names, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture(Op):
+    """The sum of its inputs from the second on, each times one number of the first, which has no batch axis."""
+
+    def shape(self, *inputs: Shape) -> Shape:
+        weights, *terms = inputs
+        if weights != (len(terms),):
+            raise ValueError(f"weights of shape {weights} do not fit {len(terms)} maps")
+        return _alike(tuple(terms))
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        weights, *terms = x  # [n], n maps
+        total = terms[0] * weights[0]
+        for i, term in enumerate(terms[1:], start=1):
+            total = total + term * weights[i]
+        return total
+
+    def label(self) -> str:
+        return "Σ"
+
+    def expression(self, *names: str) -> str:
+        weights, *terms = names
+        return " + ".join(f"{weights}[{i}] * {term}" for i, term in enumerate(terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Op):
+    """The second input times one number of the first, which has no batch axis."""
+
+    index: int
+
+    def shape(self, *inputs: Shape) -> Shape:
+        weights, x = inputs
+        if len(weights) != 1 or not 0 <= self.index < weights[0]:
+            raise ValueError(f"weights of shape {weights} have no number {self.index}")
+        return x
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[1] * x[0][self.index]
+
+    def label(self) -> str:
+        return "×"
+
+    def expression(self, *names: str) -> str:
+        return f"{names[1]} * {names[0]}[{self.index}]"
