@@ -25,6 +25,7 @@ LAYERS = [
     {"benchmarks"},
     {"stats"},
     {"searches"},
+    {"supernet"},
     {"run"},
     {"api"},
     {"experiments"},

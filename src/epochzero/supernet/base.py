@@ -1,0 +1,100 @@
+"""What a search inside one network is: it takes steps, and what it knows after each of them can be stored.
+
+search = make("nasi", space, batch, seed=0, device="cpu", options={"nu": "adaptive"})
+search.run(100).arch
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from epochzero.data import Batch
+from epochzero.errors import UnknownNameError, UserError
+from epochzero.registry import Registry, near_miss
+from epochzero.store import JSON
+
+State = dict[str, JSON]
+"""all that a search knows: `step`, how many it has taken, `settings`, and what else it needs to go on"""
+Progress = Callable[[State], None]
+"""called after each step; the state may be written as JSON, and given to `run` to go on from there"""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out of a search."""
+
+    arch: Any
+    """an architecture of the space"""
+    steps: int
+    trajectory: dict[str, list[float]]
+    """what was measured at each step"""
+    weights: dict[str, dict[str, float]]
+    """of each choice, what the search thinks of its options: the larger the better"""
+    state: State
+
+
+class Inside(Protocol):
+    """A search inside one network."""
+
+    steps: int
+    """how many it takes unless told otherwise"""
+
+    def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
+        """Take steps until there are so many, those that the state counts included."""
+
+
+methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet")
+"""name to maker: `maker(space, batch, seed, device, **options)`"""
+
+
+def defaults_of(method: str) -> dict[str, Any]:
+    """The options of a search, with their defaults."""
+    signature = inspect.signature(methods[method]).parameters.values()
+    return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
+
+
+def make(
+    method: str,
+    space: Any,
+    batch: Batch,
+    seed: int = 0,
+    device: str = "cpu",
+    options: Mapping[str, Any] | None = None,
+) -> Inside:
+    """The search of that name; options may be given as text."""
+    known = defaults_of(method)
+    given = {}
+    for option, value in (options or {}).items():
+        if option not in known:
+            hint = near_miss(option, list(known))
+            raise UnknownNameError(f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}.")
+        kind = type(known[option])
+        try:
+            given[option] = kind(value)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
+            ) from None
+    found: Inside = methods[method](space, batch, seed, device, **given)
+    return found
+
+
+def resumed(state: State | None, settings: State, steps: int, fresh: State) -> State:
+    """Where to go on from; UserError for a state of another search."""
+    if steps < 1:
+        raise UserError(f"A search needs a budget of at least 1 step, not {steps}.")
+    if state is None:
+        return {"step": 0, "settings": settings, **fresh}
+    if state.get("settings") != settings or not fresh.keys() <= state.keys():
+        raise UserError("This state is that of a search with other settings: start anew, or give the same settings.")
+    if int(state["step"]) > steps:  # type: ignore[arg-type]
+        raise UserError(f"This search has taken {state['step']} steps already, more than {steps}.")
+    return dict(state)
+
+
+def rolled(batch: Batch, first: int) -> Batch:
+    """The same data with another part first; after the last part comes part 0 again."""
+    return replace(batch, make_part=lambda index: batch.part((first + index) % batch.parts))

@@ -1,0 +1,128 @@
+"""`python -m epochzero.run.inside`: a result in a file, going on where it stopped, sentences for mistakes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochzero import data
+from epochzero.errors import UserError
+from epochzero.registry import spaces
+from epochzero.run import inside
+from epochzero.supernet import make
+
+SMALL = ["--batch-size", "4", "--input-shape", "3,8,8", "--device", "cpu"]
+TINY = ["--option", "channels=2", "--option", "cells=1"]
+
+
+def found(out: Path, *more: str) -> dict[str, Any]:
+    inside.search(inside.options().parse_args([*SMALL, *TINY, "--out", str(out), *more]))
+    written: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    return written
+
+
+def test_it_writes_what_the_search_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = found(tmp_path / "a.json", "--steps", "3", "--seed", "2", "--data", "white", "--option", "nu=adaptive")
+    batch = data.white((3, 8, 8), size=4, parts=3)
+    space = spaces["nb201"]
+    expected = make("nasi", space, batch, 2, "cpu", {"nu": "adaptive", "channels": 2, "cells": 1}).run(3)
+    assert written["arch"] == space.text(expected.arch) == capsys.readouterr().out.strip()
+    assert written["weights"] == expected.weights
+    assert written["trajectory"] == expected.trajectory
+    assert written["steps"] == 3
+    assert written["seconds"] > 0
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--option", "nu=50", "--parts", "2"]
+    whole = found(tmp_path / "whole.json", *given, "--steps", "4")
+    monkeypatch.setattr(inside, "EVERY", 0.0)
+    monkeypatch.setattr(inside, "print", _stopping(2), raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        found(tmp_path / "a.json", *given, "--steps", "4")
+    monkeypatch.undo()
+    half = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert half["state"]["step"] == 1
+    assert "arch" not in half
+    rest = found(tmp_path / "a.json", *given, "--steps", "4")
+    assert {**rest, "seconds": 0, "machine": 0} == {**whole, "seconds": 0, "machine": 0}
+    assert found(tmp_path / "a.json", *given, "--steps", "5")["steps"] == 5
+    with pytest.raises(UserError, match="other settings"):
+        found(tmp_path / "a.json", *given, "--steps", "6", "--seed", "1")
+
+
+def _stopping(lines: int) -> Any:
+    said: list[Any] = []
+
+    def say(*text: Any, **_: Any) -> None:
+        said.append(text)
+        if len(said) == lines:
+            raise KeyboardInterrupt
+
+    return say
+
+
+def test_zero_cost_pt_runs(tmp_path: Path) -> None:
+    written = found(tmp_path / "a.json", "--method", "zero_cost_pt", "--steps", "6", "--option", "proxy=synflow")
+    assert spaces["nb201"].parse(written["arch"])
+    assert len(written["trajectory"]["score"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--method", "nasy"], "No search inside one network is called 'nasy'. Did you mean 'nasi'"),
+        (["--space", "resnet"], "The space 'resnet' has no relaxed network"),
+        (["--option", "nu"], "--option takes key=value, not 'nu'"),
+        (["--option", "mew=1"], "has no option 'mew'"),
+        (["--steps", "-1", "--parts", "2"], "at least 1 step, not -1"),
+        (["--data", "nowhere.npz"], "There is no file or folder nowhere.npz"),
+        (["--device", "nothing"], "The device 'nothing' cannot be used here"),
+    ],
+)
+def test_mistakes_are_sentences(tmp_path: Path, more: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        found(tmp_path / "a.json", *more)
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_of_another_kind_are_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"ends with \.json"):
+        found(tmp_path / "a.csv")
+    other = tmp_path / "a.json"
+    for content in ("{}", "[]", "no json", '{"state": 3, "seconds": 1}'):
+        other.write_text(content, encoding="utf-8")
+        with pytest.raises(UserError, match="holds no search to go on with"):
+            found(other)
+        assert other.read_text(encoding="utf-8") == content
+
+
+def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
+    program = (
+        "import runpy, sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click'}:\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+        "runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
+    )
+    given = [*SMALL, *TINY, "--steps", "1", "--option", "nu=9", "--out", str(tmp_path / "a.json")]
+    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert spaces["nb201"].parse(done.stdout.strip())
+    refused = subprocess.run(
+        [sys.executable, "-m", "epochzero.run.inside", "--space", "nb21", "--out", "a.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("error: No space is called 'nb21'.")
+    assert "Traceback" not in refused.stderr

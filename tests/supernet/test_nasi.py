@@ -1,0 +1,258 @@
+"""NASI: its gradients against finite differences, its formulas by hand, resuming and options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from epochzero import data
+from epochzero.engine import PlanNetwork, label_loss, parse, score_network
+from epochzero.errors import DataError, UserError
+from epochzero.plan import Plan, execute
+from epochzero.plan.init import draw
+from epochzero.plan.ops.activation import ReLU, SiLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.pool import AvgPool, MaxPool
+from epochzero.registry import spaces
+from epochzero.spaces.nb201 import OPS
+from epochzero.supernet import make, relax
+from epochzero.supernet import nasi as module
+from epochzero.supernet.base import State
+from epochzero.supernet.gumbel import hardened
+from epochzero.supernet.nasi import Nasi, slope, trace_norm
+from epochzero.supernet.relaxed import Relaxed
+from epochzero.types import Origin
+from tests.supernet.test_relaxed import in_relaxed
+
+SHAPE = (3, 8, 8)
+SMALL: dict[str, Any] = {"channels": 2, "cells": 1}
+
+
+def batch(**more: Any) -> data.Batch:
+    return data.white(SHAPE, num_classes=3, size=4, **more)
+
+
+def search(space: str = "nb201", **options: Any) -> Nasi:
+    cells = {"cells": 3} if space == "darts" else {}
+    found = make("nasi", spaces[space], batch(), 0, "cpu", {**SMALL, **cells, **options})
+    assert isinstance(found, Nasi)
+    return found
+
+
+def whole_norm(relaxed: Relaxed, theta: dict[str, Tensor], weights: list[Tensor], x: Tensor, y: Tensor) -> float:
+    """s of any weights, over every parameter of the relaxed network."""
+    leaves = {n: theta[n].detach().requires_grad_() for n, p in relaxed.plan.weights.items() if p.trainable}
+    loss = label_loss(execute(relaxed.plan, {**theta, **leaves}, (x, *weights)), y, "mean")
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
+    return float(torch.stack([gradient.square().sum() for gradient in found]).sum())
+
+
+def smooth(relaxed: Relaxed) -> Relaxed:
+    """The same wiring without kinks: weights of zero put ReLUs and max pools of zeros just there."""
+
+    def change(op: Op) -> Op:
+        if isinstance(op, MaxPool):
+            return AvgPool(op.kernel, op.stride, op.padding)
+        return SiLU() if isinstance(op, ReLU) else op
+
+    plan = relaxed.plan
+    nodes = tuple(node._replace(op=change(node.op)) for node in plan.nodes)
+    return replace(relaxed, plan=Plan(nodes, plan.flops, plan.weights))
+
+
+@pytest.mark.parametrize("space", ["nb201", "darts", "nb1shot1_s1", "nb1shot1_s3"])
+def test_the_gradient_is_that_of_finite_differences(space: str) -> None:
+    """Of s in each weight at the sampled corner, times the softmax's derivative, spelled out as a matrix."""
+    step, tau = 1e-6, 0.7
+    relaxed = smooth(relax(spaces[space], 3, SHAPE, 2, 3 if space == "darts" else 1))
+    theta = {name: w.double() for name, w in draw(relaxed.plan.weights, Origin("lecun", 1)).items()}
+    maker = torch.Generator().manual_seed(5)
+    x = torch.randn(4, *SHAPE, dtype=torch.float64, generator=maker)
+    y = torch.tensor([0, 1, 2, 0])
+    logits = [torch.randn(len(c.options), dtype=torch.float64, generator=maker) for c in relaxed.choices]
+    s, found = slope(relaxed, theta, logits, x, y, tau)
+    corner = [hardened(own, c.draws) for own, c in zip(logits, relaxed.choices, strict=True)]
+    assert s == pytest.approx(whole_norm(relaxed, theta, corner, x, y))
+    tried = range(0, len(logits), 6 if space == "darts" else 3)
+    expected = []
+    for i in tried:
+        own, partial = logits[i], []
+        for o in range(len(own)):
+            ends = []
+            for sign in (1, -1):
+                moved = [vector.clone() for vector in corner]
+                moved[i][o] += sign * step
+                ends.append(whole_norm(relaxed, theta, moved, x, y))
+            partial.append((ends[0] - ends[1]) / (2 * step))
+        p = torch.softmax(own / tau, 0)
+        expected.append((torch.diag(p) - torch.outer(p, p)) / tau @ torch.tensor(partial, dtype=torch.float64))
+    wanted = torch.cat(expected)
+    parts = torch.split(found, [len(own) for own in logits])
+    assert wanted.norm() > 1e-3
+    assert torch.allclose(torch.cat([parts[i] for i in tried]), wanted, rtol=1e-3, atol=1e-5 * float(wanted.norm()))
+
+
+def test_s_is_the_proxy_of_the_plain_network() -> None:
+    """`nasi_trace` of a network of the space, its weights taken from the relaxed one."""
+    space = spaces["nb201"]
+    one = data.white((3, 8, 8), num_classes=5, size=6)
+    relaxed = relax(space, 5, SHAPE, 16, 5)
+    theta = draw(relaxed.plan.weights, Origin("lecun", 0))
+    arch = ("nor_conv_3x3", "avg_pool_3x3", "nor_conv_1x1", "skip_connect", "nor_conv_3x3", "nor_conv_3x3")
+    plain = space.plan(arch, 5, SHAPE)
+    own = {name: theta[in_relaxed(name, arch)] for name in plain.weights}
+    score = score_network(PlanNetwork(plain, own), [parse("nasi_trace")], one, 0).scores["nasi_trace"]
+    weights = [torch.tensor([float(op == option) for option in OPS]) for op in arch]
+    x, y = one.part(0)
+    assert y is not None
+    assert float(trace_norm(relaxed, theta, weights, x, y)) == pytest.approx(score.value, rel=1e-3)
+
+
+def fixed_steps(monkeypatch: pytest.MonkeyPatch, steps: list[tuple[float, list[float]]]) -> None:
+    """Replace what is measured by given s and gradients."""
+    given = iter(steps)
+
+    def told(*_: Any, **__: Any) -> tuple[float, Tensor]:
+        s, gradient = next(given)
+        return s, torch.tensor(gradient + [0.0] * (30 - len(gradient)), dtype=torch.float64)
+
+    monkeypatch.setattr(module, "slope", told)
+
+
+STEPS = [(4.0, [3.0, 4.0]), (20.0, [0.0, 10.0]), (1.0, [2.0, 0.0])]
+
+
+@pytest.mark.parametrize(
+    ("mu", "alpha"),
+    [
+        ("0", [(0.6 + 0.0 + 0.2) / 3, (0.8 + 1.0 + 0.0) / 3]),
+        ("1", [(0.6 + 0.0 + 0.4) / 3, (0.8 + 0.0 + 0.0) / 3]),
+        ("2", [(0.6 + 0.0 + 0.2) / 3, (0.8 - 1.0 + 0.0) / 3]),
+        ("3", [(0.6 + 0.0 + 0.1) / 3, (0.8 - 1.0 + 0.0) / 3]),
+    ],
+)
+def test_the_step_by_hand(monkeypatch: pytest.MonkeyPatch, mu: str, alpha: list[float]) -> None:
+    """Equation (18) for nu = 10: the second network lies above it."""
+    fixed_steps(monkeypatch, STEPS)
+    found = search(nu="10", mu=mu).run(3)
+    assert list(found.weights["edge10"].values())[:2] == pytest.approx(alpha)
+    assert found.trajectory == {"s": [4.0, 20.0, 1.0], "nu": [10.0] * 3}
+    best = "nor_conv_1x1" if max(alpha) < 0 else OPS[alpha.index(max(alpha))]
+    assert found.arch[0] == best
+
+
+def test_the_adaptive_bound_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equation (41)."""
+    fixed_steps(monkeypatch, STEPS)
+    found = search(nu="adaptive", nu0="100").run(3)
+    assert found.trajectory["nu"] == pytest.approx([100, (100 + 4) / 2, (100 + 4 + 20) / 3])
+
+
+def test_the_mean_bound_is_that_of_random_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def noted(*given: Any, **more: Any) -> Tensor:
+        s = trace_norm(*given, **more)
+        seen.append(float(s.detach()))
+        return s
+
+    monkeypatch.setattr(module, "trace_norm", noted)
+    found = search(nu="mean").run(1)
+    assert len(seen) == 51
+    assert found.trajectory["nu"] == [pytest.approx(sum(seen[:50]) / 50)]
+    assert len(set(seen)) > 40
+
+
+def test_paper_settings() -> None:
+    assert (search("darts").mu, search("darts").nu0) == (2, 500)
+    assert (search("nb1shot1_s2").mu, search("nb1shot1_s2").nu0) == (1, 1000)
+    assert search(nu="100").nu == 100
+
+
+@pytest.mark.parametrize("space", ["nb201", "darts", "nb1shot1_s2"])
+def test_the_same_seed_gives_the_same_and_stopping_changes_nothing(space: str) -> None:
+    whole = search(space, nu="adaptive").run(4)
+    states: list[State] = []
+    search(space, nu="adaptive").run(2, states.append)
+    assert [state["step"] for state in states] == [1, 2]
+    stored = json.loads(json.dumps(states[-1]))
+    rest = search(space, nu="adaptive").run(4, state=stored)
+    assert rest == whole
+    assert whole.steps == 4
+    text = spaces[space].text(whole.arch)
+    assert spaces[space].parse(text) == whole.arch
+
+
+def test_another_seed_gives_another_trajectory() -> None:
+    one, other = (
+        make("nasi", spaces["nb201"], batch(), seed, "cpu", {**SMALL, "nu": "9"}).run(2).trajectory["s"]
+        for seed in (0, 1)
+    )
+    assert one != other
+
+
+def test_random_labels_and_data_replace_the_true_ones() -> None:
+    ways = [{}, {"labels": "random"}, {"data": "random"}, {"labels": "random", "data": "random"}]
+    found = [tuple(search(nu="9", **way).run(2).trajectory["s"]) for way in ways]
+    assert len(set(found)) == 4
+    unlabelled = data.from_tensors(torch.randn(8, *SHAPE), size=4, num_classes=3)
+    with pytest.raises(DataError, match="labels=random"):
+        make("nasi", spaces["nb201"], unlabelled, 0, "cpu", SMALL).run(1)
+    assert make("nasi", spaces["nb201"], unlabelled, 0, "cpu", {**SMALL, "nu": "9", "labels": "random"}).run(1).arch
+
+
+def test_what_is_left_out_is_neither_sampled_nor_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def noted(relaxed: Relaxed, theta: Any, weights: list[Tensor], *more: Any, **rest: Any) -> Tensor:
+        seen.extend(weights)
+        return trace_norm(relaxed, theta, weights, *more, **rest)
+
+    monkeypatch.setattr(module, "trace_norm", noted)
+    found = search(nu="9", without="none, avg_pool_3x3").run(4)
+    assert len(seen) == 6 * 4
+    assert all(w[0] == w[4] == 0 and w.sum() == 1 for w in seen)
+    assert not {"none", "avg_pool_3x3"} & set(found.arch)
+    assert found.weights["edge10"]["none"] == 0
+
+
+def test_networks_that_say_nothing_leave_the_weights_at_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_steps(monkeypatch, [(1.0, [0.0])])
+    found = search(nu="9").run(1)
+    assert set(found.weights["edge10"].values()) == {0.0}
+    assert found.arch[0] == OPS[0], "the first of equals"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"nu": "avarage"}, "NASI takes 'mean', 'adaptive' or a number for 'nu', not 'avarage'"),
+        ({"mu": "much"}, "a number for 'mu', not 'much'"),
+        ({"labels": "none"}, "'true' or 'random' for 'labels', not 'none'"),
+        ({"channels": 3}, "an even number of channels"),
+        ({"tau": 0}, "tau above 0"),
+        ({"tau": "warm"}, "takes float for 'tau'"),
+        ({"nu1": 3}, "no option 'nu1'. Did you mean 'nu"),
+        ({"without": "nune"}, "cannot leave out what is not there: nune"),
+        ({"without": "none,skip_connect,nor_conv_1x1,nor_conv_3x3,avg_pool_3x3"}, "cannot choose 'edge10' without"),
+        ({"init": "lecum"}, "No initialisation is called 'lecum'"),
+    ],
+)
+def test_mistakes_are_sentences(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        search(**options)
+
+
+def test_a_state_of_another_search_is_refused() -> None:
+    state = search(nu="9").run(2).state
+    with pytest.raises(UserError, match="other settings"):
+        search(nu="8").run(3, state=state)
+    with pytest.raises(UserError, match="has taken 2 steps already"):
+        search(nu="9").run(1, state=state)
+    with pytest.raises(UserError, match="at least 1 step"):
+        search(nu="9").run(0)
