@@ -152,7 +152,7 @@ class Darts:
             before = net.inline(_stem0(self.channels, input_shape), image, name="stem0")
             last = net.inline(_stem1(self.channels, net.shape(before)), before, name="stem1")
         else:
-            before = last = net.inline(_stem(3 * self.channels, input_shape), image, name="stem")
+            before = last = net.inline(stem_block(3 * self.channels, input_shape), image, name="stem")
         cells = (in_order(arch.normal), arch.normal_concat), (in_order(arch.reduce), arch.reduce_concat)
         width, tower, reduced = self.channels, None, self.imagenet
         for i in range(self.cells):
@@ -163,7 +163,7 @@ class Darts:
             before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
             if auxiliary and i == self._reductions[-1]:
                 tower = net.inline(self._tower(num_classes, net.shape(last)), last, name="auxiliary")
-        net.inline(_head(num_classes, net.shape(last)), last, name="head")
+        net.inline(head_block(num_classes, net.shape(last)), last, name="head")
         return net.plan(tower)
 
     def size(self, arch: Genotype, num_classes: int, input_shape: Shape) -> Size:
@@ -259,7 +259,7 @@ def _strided(width: int) -> Conv:
 
 
 @lru_cache(maxsize=256)
-def _stem(width: int, shape: Shape) -> Plan:
+def stem_block(width: int, shape: Shape) -> Plan:
     return chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
 
 
@@ -287,10 +287,10 @@ def _cell(
     """A cell on the outputs of the two cells before it; where the last has `reduced`, the first is halved."""
     net = Builder()
     inputs = net.input(before, "before"), net.input(last, "last")
-    first = (_halved if reduced else _projected)(width, NORM, before)
+    first = (halved if reduced else projected)(width, NORM, before)
     nodes = [
         net.inline(first, inputs[0], name="pre0"),
-        net.inline(_projected(width, NORM, last), inputs[1], name="pre1"),
+        net.inline(projected(width, NORM, last), inputs[1], name="pre1"),
     ]
     for edges in zip(cell[::2], cell[1::2], strict=True):
         to = len(nodes)
@@ -299,7 +299,7 @@ def _cell(
             names[1] += "b"
         terms = []
         for (op, source), name in zip(edges, names, strict=True):
-            edge = _edge(op, 2 if reduces and source < 2 else 1, search_edges, net.shape(nodes[source]))
+            edge = edge_block(op, 2 if reduces and source < 2 else 1, search_edges, net.shape(nodes[source]))
             terms.append(net.inline(edge, nodes[source], name=name))
         nodes.append(net.add(SUM, *terms, name=f"node{to}"))
     net.add(JOIN, *[nodes[node] for node in concat], name="out")
@@ -307,12 +307,12 @@ def _cell(
 
 
 @lru_cache(maxsize=256)
-def _projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
+def projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
     return chain(shape, relu=RELU, conv=Conv(width, 1), norm=norm)
 
 
 @lru_cache(maxsize=256)
-def _halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
+def halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
     """FactorizedReduce: half of the channels see the pixels at even places, the others those at odd places."""
     net = Builder()
     x = net.add(RELU, net.input(shape), name="relu")
@@ -323,14 +323,14 @@ def _halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
 
 
 @lru_cache(maxsize=1024)
-def _edge(op: str, stride: int, search_edges: bool, shape: Shape) -> Plan:
+def edge_block(op: str, stride: int, search_edges: bool, shape: Shape) -> Plan:
     width = shape[0]
     norm = BARE_NORM if search_edges else NORM
     match op:
         case "none":
             return chain(shape, zero=Zero(stride=stride))
         case "skip_connect":
-            return _halved(width, norm, shape) if stride > 1 else chain(shape, skip=Identity())
+            return halved(width, norm, shape) if stride > 1 else chain(shape, skip=Identity())
         case "max_pool_3x3" | "avg_pool_3x3":
             pool = (MaxPool if op.startswith("max") else AvgPool)(3, stride, padding=1)
             return chain(shape, pool=pool, norm=norm) if search_edges else chain(shape, pool=pool)
@@ -355,7 +355,7 @@ def _tower(num_classes: int, imagenet: bool, shape: Shape) -> Plan:
 
 
 @lru_cache(maxsize=256)
-def _head(num_classes: int, shape: Shape) -> Plan:
+def head_block(num_classes: int, shape: Shape) -> Plan:
     return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 

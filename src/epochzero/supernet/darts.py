@@ -24,11 +24,11 @@ from epochzero.spaces.darts import (
     JOIN,
     SUM,
     Darts,
-    _edge,
-    _halved,
-    _head,
-    _projected,
-    _stem,
+    edge_block,
+    halved,
+    head_block,
+    projected,
+    stem_block,
 )
 from epochzero.spaces.genotypes import SEARCHED, Genotype, in_order
 from epochzero.spaces.genotypes import Cell as Edges
@@ -65,7 +65,7 @@ def _relaxed(space: Darts, num_classes: int, input_shape: Shape, channels: int, 
     net = Builder()
     image = net.input(input_shape)
     weights = {kind: [net.input((size,), f"{kind}_{name}") for name, size in SIZES.items()] for kind in KINDS}
-    before = last = net.inline(_stem(STEM * channels, input_shape), image, name="stem")
+    before = last = net.inline(stem_block(STEM * channels, input_shape), image, name="stem")
     width = channels
     for i in range(cells):
         reduces = i in _reductions(cells)
@@ -76,7 +76,7 @@ def _relaxed(space: Darts, num_classes: int, input_shape: Shape, channels: int, 
             last = before if same else net.add(HALVE, last, name=f"halve{i}_last")
         cell = _drawn_cell(width, net.shape(before), net.shape(last))
         before, last = last, net.inline(cell, before, last, *weights[KINDS[reduces]], name=f"cell{i}")
-    net.inline(_head(num_classes, net.shape(last)), last, name="head")
+    net.inline(head_block(num_classes, net.shape(last)), last, name="head")
     choices = [_choice(kind, name, size) for kind in KINDS for name, size in SIZES.items()]
     return Relaxed(net.plan(), tuple(choices), _paired)
 
@@ -103,10 +103,10 @@ def _drawn_cell(width: int, before: Shape, last: Shape) -> Plan:
     net = Builder()
     inputs = net.input(before, "before"), net.input(last, "last")
     weights = {name: net.input((size,), name) for name, size in SIZES.items()}
-    nodes = [net.inline(_projected(width, BARE_NORM, net.shape(x)), x, name=f"pre{i}") for i, x in enumerate(inputs)]
+    nodes = [net.inline(projected(width, BARE_NORM, net.shape(x)), x, name=f"pre{i}") for i, x in enumerate(inputs)]
     for node in ALL_NODES:
         x = net.add(MIXTURE, weights[f"from{node}"], *nodes, name=f"node{node}.input")
-        blocks = {op: _edge(op, 1, True, net.shape(x)) for op in SEARCHED}
+        blocks = {op: edge_block(op, 1, True, net.shape(x)) for op in SEARCHED}
         nodes.append(mix(net, blocks, x, weights[f"op{node}"], f"node{node}"))
     net.add(JOIN, *nodes[2:], name="out")
     return net.plan()
@@ -143,14 +143,14 @@ def _genotype(decided: Mapping[str, str]) -> Genotype:
 def _weighted(weights: Weights, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Plan:
     of_kind = [tuple(weights[edge] for edge in EDGES[kind]) for kind in KINDS]
     net = Builder()
-    before = last = net.inline(_stem(STEM * channels, input_shape), net.input(input_shape), name="stem")
+    before = last = net.inline(stem_block(STEM * channels, input_shape), net.input(input_shape), name="stem")
     width, reduced = channels, False
     for i in range(cells):
         reduces = i in _reductions(cells)
         width *= 2 if reduces else 1
         cell = _weighted_cell(of_kind[reduces], width, reduces, reduced, net.shape(before), net.shape(last))
         before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
-    net.inline(_head(num_classes, net.shape(last)), last, name="head")
+    net.inline(head_block(num_classes, net.shape(last)), last, name="head")
     return net.plan()
 
 
@@ -160,10 +160,10 @@ def _weighted_cell(
 ) -> Plan:
     net = Builder()
     inputs = net.input(before, "before"), net.input(last, "last")
-    first = (_halved if reduced else _projected)(width, BARE_NORM, before)
+    first = (halved if reduced else projected)(width, BARE_NORM, before)
     nodes = [
         net.inline(first, inputs[0], name="pre0"),
-        net.inline(_projected(width, BARE_NORM, last), inputs[1], name="pre1"),
+        net.inline(projected(width, BARE_NORM, last), inputs[1], name="pre1"),
     ]
     given = iter(weights)
     for node in ALL_NODES:
@@ -171,7 +171,7 @@ def _weighted_cell(
         for source, of_edge in enumerate(islice(given, node)):
             if any(of_edge):
                 stride = 2 if reduces and source < 2 else 1
-                blocks = {op: _edge(op, stride, True, net.shape(nodes[source])) for op in SEARCHED}
+                blocks = {op: edge_block(op, stride, True, net.shape(nodes[source])) for op in SEARCHED}
                 terms.append(mix(net, blocks, nodes[source], of_edge, f"edge{node}_{source}"))
         nodes.append(net.add(SUM, *terms, name=f"node{node}"))
     net.add(JOIN, *nodes[2:], name="out")
