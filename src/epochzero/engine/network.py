@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from epochzero.engine.failure import PassFailedError
+from epochzero.engine.failure import LinAlgError, PassFailedError, out_of_memory
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.plan import Plan, execute, execute_jet
 from epochzero.plan.init import draw
@@ -187,7 +187,7 @@ class PlanNetwork:
         try:
             return execute(plan, weights, (x,), None if watch is None else see)
         except (RuntimeError, ValueError) as error:
-            if isinstance(error, torch.OutOfMemoryError | torch.linalg.LinAlgError):  # type: ignore[attr-defined]
+            if out_of_memory(error) or isinstance(error, LinAlgError):
                 raise
             raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
 
