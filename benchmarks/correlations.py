@@ -7,6 +7,13 @@ r"""Rank correlations of scores with known accuracies: rows of the cards' measur
 Scores come from `python -m epochzero.run.sweep`: columns arch, one for each proxy, reasons; or, as in docs/data, one
 row for each network and proxy: arch, proxy, value, status, why. Where several files score the same network by the same
 proxy, the last one counts. Rows of the same proxy, space, data and target are replaced in measured.csv; others stay.
+
+    python benchmarks/correlations.py seed0.csv --repeat seed1.csv --repeat seed2.csv --table nb201.csv.gz \
+        --data cifar10 --machine "NVIDIA H200"
+
+Each --repeat file scores the same networks with other weights and data: figures are means over the repeats, intervals
+are over networks and repeats, and +- is the standard deviation over repeats. A proxy that not every file has is
+measured on those that do, and their number stands beside it. Where params are scored, so is what is left given them.
 """
 
 from __future__ import annotations
@@ -17,19 +24,20 @@ import datetime
 import gzip
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import cast
 
 from epochzero.benchmarks import AccuracyTable
-from epochzero.cards.figures import Measured, published, read_measured
+from epochzero.cards.figures import Measured, Published, published, read_measured
 from epochzero.combine.objective import Objective, parse_objective, parse_objectives
 from epochzero.engine.proxy import split_list
 from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
-from epochzero.stats import proxy_quality
+from epochzero.run.bench_figures import merits_of
+from epochzero.spaces.base import AnySpace
+from epochzero.stats import Estimate, ProxyQuality, proxy_quality
 from epochzero.stats.paired import paired_difference
 from epochzero.types import Score, Status
 
@@ -73,6 +81,13 @@ def named_columns(text: str) -> dict[str, str]:
     return {name: column or name for name, _, column in (part.partition("=") for part in text.split(","))}
 
 
+def among(listed: set[str], scores: Scores) -> Scores:
+    """The scores of these networks alone."""
+    return {
+        proxy: {arch: score for arch, score in of_each.items() if arch in listed} for proxy, of_each in scores.items()
+    }
+
+
 def merits(objective: Objective, scores: Scores) -> dict[str, Score]:
     """Each network's merit, higher is better, on the networks for which every member has a row."""
     names = [proxy.text for proxy in objective.proxies]
@@ -80,77 +95,152 @@ def merits(objective: Objective, scores: Scores) -> dict[str, Score]:
         if name not in scores:
             raise DataError(f"There are no scores of {name}; the files have {', '.join(scores)}.")
     archs = [arch for arch in scores[names[0]] if all(arch in scores[name] for name in names)]
-    networks = [{name: scores[name][arch] for name in names} for arch in archs]
-    values = objective.merits(networks)
+    found = merits_of(objective, {name: [scores[name][arch] for arch in archs] for name in names})
+    return dict(zip(archs, found, strict=True))
+
+
+def repeated(objective: Objective, repeats: Sequence[Scores]) -> list[dict[str, Score]]:
+    """The merits in every repeat that scores all members, on the networks that all of these have."""
+    names = {proxy.text for proxy in objective.proxies}
+    found = [merits(objective, scores) for scores in repeats if names <= scores.keys()]
+    if not found:
+        return [merits(objective, repeats[0])]  # which says what is missing
+    archs = [arch for arch in found[0] if all(arch in of_each for of_each in found)]
+    return [{arch: of_each[arch] for arch in archs} for of_each in found]
+
+
+class Truths:
+    """What a table knows of the networks that were scored."""
+
+    def __init__(self, table: AccuracyTable, space: AnySpace, archs: Iterable[str]) -> None:
+        self._table = table
+        self._row = rows_of(table, space, set(archs))
+
+    def of(self, archs: Iterable[str], column: str) -> list[float]:
+        numbers = self._table.column(column)
+        return [float(numbers[self._row[arch]]) for arch in archs]
+
+
+def rows_of(table: AccuracyTable, space: AnySpace, archs: set[str]) -> dict[str, int]:
+    """Where each of these stands. Rows that the table writes in another way are parsed, until all are found."""
+    found = {text: row for row, text in enumerate(table.archs) if text in archs}
+    for row, text in enumerate(table.archs):
+        if len(found) == len(archs):
+            break
+        try:
+            own = space.text(space.parse(text))
+        except UserError as error:
+            raise DataError(f"Row {row + 1} of {table.source} does not fit: {error}") from error
+        if own in archs:
+            found.setdefault(own, row)
+    if missing := archs - found.keys():
+        raise DataError(f"{table.source} has no row for architecture '{min(missing)}'.")
+    return found
+
+
+def measure(
+    objective: Objective, repeats: Sequence[Scores], truths: Truths, targets: dict[str, str]
+) -> dict[str, ProxyQuality]:
+    """Every figure, by target."""
+    rows = repeated(objective, repeats)
+    archs = list(rows[0])
+    params = repeats[0].get("params", {})
+    known = all(arch in params and params[arch].ok for arch in archs)
     return {
-        arch: Score.degenerate(objective.why_not(network)) if value is None else Score(value)
-        for arch, network, value in zip(archs, networks, values, strict=True)
+        target: proxy_quality(
+            [list(row.values()) for row in rows],
+            truths.of(archs, column),
+            higher_is_better=True,
+            params=[params[arch].value for arch in archs] if known else None,
+        )
+        for target, column in targets.items()
     }
 
 
-def measure(objective: Objective, scores: Scores, truths: AccuracyTable, asked: argparse.Namespace) -> list[Measured]:
-    """One row for each target."""
-    of_each = merits(objective, scores)
-    rows = []
-    for target, column in asked.targets.items():
-        truth = [truths.lookup(arch, column) for arch in of_each]
-        quality = proxy_quality(list(of_each.values()), truth, higher_is_better=True)
-        if quality.spearman is None or quality.kendall is None or not (quality.spearman_ci and quality.kendall_ci):
-            print(f"- `{objective.text}` has no correlation with {target}: {quality.why}.")
-            continue
-        rho, low, high = (round(number, 4) for number in (quality.spearman, *quality.spearman_ci))
-        tau, tau_low, tau_high = (round(number, 4) for number in (quality.kendall, *quality.kendall_ci))
-        where, counts = (objective.text, asked.space, asked.data, target), (quality.n, quality.unscored)
-        how = (asked.seed, asked.machine, asked.date)
-        rows.append(Measured(*where, *counts, rho, low, high, tau, tau_low, tau_high, *how))
-    return rows
+def as_measured(proxy: str, target: str, quality: ProxyQuality, asked: argparse.Namespace) -> Measured:
+    """A row of measured.csv."""
+    assert quality.spearman is not None and quality.kendall is not None and quality.spearman_ci and quality.kendall_ci
+    rho, low, high = (round(number, 4) for number in (quality.spearman, *quality.spearman_ci))
+    tau, tau_low, tau_high = (round(number, 4) for number in (quality.kendall, *quality.kendall_ci))
+    where, counts = (proxy, asked.space, asked.data, target), (quality.n, quality.unscored)
+    how = (asked.seed, asked.machine, asked.date)
+    return Measured(*where, *counts, rho, low, high, tau, tau_low, tau_high, *how)
 
 
-def difference(pair: str, scores: Scores, truths: AccuracyTable, columns: Iterable[str]) -> str:
+def difference(pair: str, repeats: Sequence[Scores], truths: Truths, columns: Iterable[str]) -> str:
     """A line of Markdown: how much better the first of two orders the networks that both have scored."""
     first, _, second = pair.partition(":")
-    one, other = (merits(parse_objective(text), scores) for text in (first, second))
-    both = [arch for arch, score in one.items() if score.ok and arch in other and other[arch].ok]
-    cells = []
-    for column in columns:
-        truth = [truths.lookup(arch, column) for arch in both]
-        gap = paired_difference([one[arch].value for arch in both], [other[arch].value for arch in both], truth)
-        cells.append(f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
+    names = {proxy.text for text in (first, second) for proxy in parse_objective(text).proxies}
+    shared = [scores for scores in repeats if names <= scores.keys()] or repeats[:1]
+    one, other = (repeated(parse_objective(text), shared) for text in (first, second))
+    both = [arch for arch in one[0] if all(arch in row and row[arch].ok for row in (*one, *other))]
+    a, b = ([[row[arch].value for arch in both] for row in rows] for rows in (one, other))
+    gaps = [paired_difference(a, b, truths.of(both, column)) for column in columns]
+    cells = [f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]" for gap in gaps]
     return f"| {first} - {second} | {len(both)} | {' | '.join(cells)} |"
 
 
-def markdown(rows: Sequence[Measured], targets: Sequence[str]) -> str:
-    """One line for each proxy: ours on each target, and what the papers print."""
-    head = ["proxy", "n", "no score", *targets, *(f"Kendall ({target})" for target in targets), "papers' Spearman"]
+def markdown(found: dict[str, dict[str, ProxyQuality]], targets: Sequence[str], space: str, repeats: int) -> str:
+    """One line for each proxy: ours on each target, what is left given params, and what the papers print."""
+    size = any("spearman|params" in quality.figures for of_each in found.values() for quality in of_each.values())
+    head = ["proxy", *(["repeats"] if repeats > 1 else []), "n", "no score"]
+    head += [*targets, *(f"Kendall ({target})" for target in targets)]
+    head += [*([f"{targets[0]} given params"] if size else []), "papers' Spearman"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    by_proxy: dict[str, dict[str, Measured]] = {}
-    for row in rows:
-        by_proxy.setdefault(row.proxy, {})[row.target] = row
-    for proxy, found in by_proxy.items():
-        some = next(iter(found.values()))
-        ours = [found[target] for target in targets if target in found]
-        cells = [proxy, str(some.n), str(some.unscored)]
-        cells += [_interval(row.spearman, row.low, row.high) for row in ours]
-        cells += [_interval(row.kendall, row.kendall_low, row.kendall_high) for row in ours]
-        lines.append(f"| {' | '.join([*cells, _papers(proxy, some.space, targets)])} |")
+    for proxy, by_target in found.items():
+        some = by_target[targets[0]]
+        cells = [proxy, *([str(some.repeats)] if repeats > 1 else []), str(some.n), str(some.unscored)]
+        for statistic in ("spearman", "kendall"):
+            cells += [_interval(by_target[target].figures[statistic].found) for target in targets]
+        if size:
+            left = some.figures.get("spearman|params")
+            cells.append(_interval(left.found if left else None))
+        lines.append(f"| {' | '.join([*cells, _papers(proxy, space, targets)])} |")
     return "\n".join(lines)
 
 
+def apart(found: dict[str, dict[str, ProxyQuality]], space: str) -> Iterator[str]:
+    """A line for each proxy and source whose figures lie outside of our intervals."""
+    for proxy, by_target in found.items():
+        outside: dict[str, list[str]] = {}
+        for row in published():
+            for target, quality in by_target.items():
+                ours = quality.figures[row.statistic].found if _is_of(row, proxy, space, target) else None
+                if ours is not None and not ours.low <= row.value <= ours.high:
+                    what = f"{target} {row.statistic} {_interval(ours)}, paper {_short(row.value, 2)}"
+                    outside.setdefault(row.source, []).append(what)
+        for source, figures in outside.items():
+            yield f"- `{proxy}` ({source}): {'; '.join(figures)}."
+
+
+def _is_of(row: Published, proxy: str, space: str, target: str) -> bool:
+    """Whether a paper prints this of networks as they were drawn, not of some that were warmed up first."""
+    return (row.proxy, row.space, row.target) == (
+        proxy,
+        space,
+        target.split("_", maxsplit=1)[0],
+    ) and "warm-up" not in row.source
+
+
 def _papers(proxy: str, space: str, targets: Sequence[str]) -> str:
-    """`.90/.91/.87 (Dextr Table 1)` for each source; not those of networks that were warmed up first."""
+    """`.90/.91/.87 (Dextr Table 1)` for each source."""
     by_source: dict[str, dict[str, float]] = {}
     for row in published():
-        if (row.proxy, row.space, row.statistic) == (proxy, space, "spearman") and "warm-up" not in row.source:
-            by_source.setdefault(row.source, {})[row.target] = row.value
+        for target in targets:
+            if row.statistic == "spearman" and _is_of(row, proxy, space, target):
+                by_source.setdefault(row.source, {})[target] = row.value
     shown = []
     for source, values in by_source.items():
-        numbers = (values.get(target.split("_")[0]) for target in targets)
+        numbers = (values.get(target) for target in targets)
         shown.append(f"{'/'.join('-' if v is None else _short(v, 2) for v in numbers)} ({source})")
     return ", ".join(shown)
 
 
-def _interval(value: float, low: float, high: float) -> str:
-    return f"{_short(value)} [{_short(low)}, {_short(high)}]"
+def _interval(found: Estimate | None) -> str:
+    if found is None:
+        return ""
+    spread = "" if found.spread is None else f" ±{_short(found.spread)}"
+    return f"{_short(found.value)} [{_short(found.low)}, {_short(found.high)}]{spread}"
 
 
 def _short(value: float, digits: int = 3) -> str:
@@ -190,22 +280,40 @@ def main() -> None:
     parser.add_argument("--also", default="", help="combinations of the scored proxies, e.g. rank(dextr,zico)")
     parser.add_argument("--pairs", default="", help="paired differences, e.g. sigeo:zico,dextr:fmi")
     parser.add_argument("--measured", type=Path, help="the measured.csv to bring up to date")
+    parser.add_argument("--repeat", type=Path, action="append", default=[], help="scores with other weights and data")
+    parser.add_argument("--among", type=Path, help="only the networks that this table lists too")
     asked = parser.parse_args()
+    if asked.repeat and asked.measured:
+        raise UserError("A row of measured.csv is of one seed: leave out --measured or --repeat.")
     targets = list(asked.targets)
-    space = spaces[asked.space]
-    truths = AccuracyTable.read(asked.table).keyed_by(lambda text: space.text(space.parse(text)))
-    scores = read_scores(asked.scores)
-    objectives = [parse_objective(name) for name in scores] + (parse_objectives(asked.also) if asked.also else [])
-    rows = [row for objective in objectives for row in measure(objective, scores, truths, asked)]
-    print(markdown(rows, targets))
+    repeats = [read_scores(asked.scores), *(read_scores([path]) for path in asked.repeat)]
+    if asked.among:
+        listed = set(AccuracyTable.read(asked.among).archs)
+        repeats = [among(listed, scores) for scores in repeats]
+    scored = {arch for scores in repeats for of_proxy in scores.values() for arch in of_proxy}
+    truths = Truths(AccuracyTable.read(asked.table), spaces[asked.space], scored)
+    names = dict.fromkeys(name for scores in repeats for name in scores)
+    objectives = [parse_objective(name) for name in names] + (parse_objectives(asked.also) if asked.also else [])
+    found: dict[str, dict[str, ProxyQuality]] = {}
     for objective in objectives:
-        reasons = Counter(score.why for score in merits(objective, scores).values() if not score.ok)
-        for why, times in reasons.most_common():
-            print(f"- `{objective.text}`: {times} without a score: {why}.")
+        by_target = measure(objective, repeats, truths, asked.targets)
+        if all(quality.spearman is not None for quality in by_target.values()):
+            found[objective.text] = by_target
+        for target, quality in by_target.items():
+            if quality.spearman is None:
+                print(f"- `{objective.text}` has no correlation with {target}: {quality.why}.")
+    print(markdown(found, targets, asked.space, len(repeats)))
+    for text, by_target in found.items():
+        for why, times in by_target[targets[0]].unscored_why.items():
+            print(f"- `{text}`: {times} without a score: {why}.")
     if asked.pairs:
         print(f"\n| Spearman | n | {' | '.join(targets)} |\n{'|---' * (len(targets) + 2)}|")
-        print("\n".join(difference(pair, scores, truths, asked.targets.values()) for pair in split_list(asked.pairs)))
+        print("\n".join(difference(pair, repeats, truths, asked.targets.values()) for pair in split_list(asked.pairs)))
+    if lines := list(apart(found, asked.space)):
+        print("\nOutside of the interval:\n")
+        print("\n".join(lines))
     if asked.measured:
+        rows = [as_measured(text, target, of, asked) for text, each in found.items() for target, of in each.items()]
         replace_rows(asked.measured, rows)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections import deque
@@ -58,27 +57,47 @@ def score_population(
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
     found: list[Scored] = []
     twice = any("hessian_gradients" in need.reads for proxy in proxies for need in proxy.needs)
-    for prepared in _ahead(_in_groups(iter(networks), batch, lockstep, twice), lockstep):
+    for prepared in _ahead(_in_groups(networks, batch, lockstep, twice), lockstep):
         found += _score(prepared, proxies, batch, seed, lockstep)
     return found
 
 
-def _in_groups(waiting: Iterator[Network], batch: Batch, lockstep: Lockstep, twice: bool) -> Iterator[list[Network]]:
-    for first in waiting:
-        yield [first, *itertools.islice(waiting, population_size(first, batch, lockstep, twice) - 1)]
+def _in_groups(waiting: Iterable[Network], batch: Batch, lockstep: Lockstep, twice: bool) -> Iterator[list[Network]]:
+    """Networks in their order, as many at a time as there is room for; large ones take more of it."""
+    group: list[Network] = []
+    taken = room = 0.0
+    for network in waiting:
+        needed = _needed(network, batch, twice)
+        if group and (len(group) == POPULATION or taken + needed >= room):
+            yield group
+            group, taken = [], 0.0
+        if not group:
+            room = _room(network, lockstep)
+        group.append(network)
+        taken += needed
+    if group:
+        yield group
 
 
 def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto", twice: bool = False) -> int:
     """How many networks like this one may run side by side; fewer where they are differentiated twice."""
+    room = _room(network, lockstep)
+    return POPULATION if math.isinf(room) else max(1, min(POPULATION, int(room / _needed(network, batch, twice))))
+
+
+def _room(network: Network, lockstep: Lockstep) -> float:
+    """Bytes that networks like this one may take together; 0 where each has to run alone."""
     if lockstep == "never" or not isinstance(network, PlanNetwork):
-        return 1
+        return 0.0
     if network.device.type != "cuda":
-        return POPULATION if lockstep == "always" else 1
-    each = (
-        (KEPT_TWICE if twice else KEPT) * network.plan.activations * batch.size * torch.finfo(torch.float32).bits // 8
-    )
-    fit = max(1, int(ROOM * _free(network.device) / each))
-    return min(POPULATION, 1 << fit.bit_length() - 1)
+        return math.inf if lockstep == "always" else 0.0
+    return ROOM * _free(network.device)
+
+
+def _needed(network: Network, batch: Batch, twice: bool) -> float:
+    """Bytes that a network takes, roughly."""
+    numbers = network.plan.activations * batch.size if isinstance(network, PlanNetwork) else 1
+    return (KEPT_TWICE if twice else KEPT) * numbers * torch.finfo(torch.float32).bits / 8
 
 
 def _free(device: torch.device) -> int:

@@ -23,6 +23,7 @@ from epochzero.experiments.connections import reasons
 from epochzero.experiments.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, NB101, NB201, File, missing
 from epochzero.experiments.scoring import Job, Scores, score_all
 from epochzero.registry import spaces
+from epochzero.run.bench_figures import merits_of
 from epochzero.run.network import batch_for
 from epochzero.run.task import Task
 from epochzero.stats import proxy_quality
@@ -196,8 +197,7 @@ class Correlations(Recipe):
 
 def as_scores(objective: Objective, scores: Sequence[Scores]) -> list[Score]:
     """Each network's merit, higher is better, or why it has none."""
-    merits = zip(scores, objective.merits(scores), strict=True)
-    return [Score.degenerate(objective.why_not(one)) if merit is None else Score(merit) for one, merit in merits]
+    return merits_of(objective, {name: [one[name] for one in scores] for name in scores[0]})
 
 
 def _sample(group: Group, merits: Merits, abouts: Sequence[str]) -> Sample:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from epochzero.errors import UserError
 from epochzero.experiments.base import Result, Row
+from epochzero.run.plots import new_panels, save
 
 PANEL = 2.6
 """inches along each side of one scatter plot"""
@@ -119,18 +118,14 @@ def as_csv(result: Result) -> str:
 
 def plot(result: Result, folder: Path) -> list[str]:
     """result.png and result.svg: a scatter plot for each pair, a histogram of what stands alone."""
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        return []
     pairs: dict[tuple[str, str, str], list[Row]] = {}
     for row in result.rows:
         pairs.setdefault((row.sample, row.x, row.y), []).append(row)
-    across = min(PER_LINE if len(pairs) <= FEW else PER_LONG_LINE, len(pairs))
-    down = math.ceil(len(pairs) / across)
-    figure = figures.Figure(figsize=(PANEL * across, PANEL * down), layout="constrained")
-    for place, ((sample, x, y), rows) in enumerate(pairs.items(), start=1):
-        axes = figure.add_subplot(down, across, place)
+    try:
+        figure, panels = new_panels(len(pairs), PER_LINE if len(pairs) <= FEW else PER_LONG_LINE, PANEL, PANEL)
+    except UserError:  # no matplotlib
+        return []
+    for axes, ((sample, x, y), rows) in zip(panels, pairs.items(), strict=True):
         values = result.samples[sample].values
         if y in values:
             both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
@@ -142,7 +137,4 @@ def plot(result: Result, folder: Path) -> list[str]:
         axes.tick_params(labelsize=6)
         found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found is not None]
         axes.set_title(", ".join([sample, *found] if len(result.samples) > 1 else found), fontsize=7)
-    names = ["result.png", "result.svg"]
-    for name in names:
-        figure.savefig(folder / name, dpi=150)
-    return names
+    return save(figure, folder, "result")

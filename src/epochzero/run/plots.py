@@ -33,6 +33,14 @@ def new_figure(width: float, height: float) -> Any:
     return figures.Figure(figsize=(width, height), layout="constrained")
 
 
+def new_panels(count: int, per_line: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    """A figure of so many panels in lines, each of so many inches; and their axes."""
+    across = min(per_line, count)
+    down = math.ceil(count / across)
+    figure = new_figure(width * across, height * down)
+    return figure, [figure.add_subplot(down, across, place) for place in range(1, count + 1)]
+
+
 def save(figure: Any, folder: Path, name: str) -> list[str]:
     """The figure in every format; the names of the files."""
     names = [name + ending for ending in FORMATS]
@@ -68,11 +76,8 @@ def ranking(outcome: BenchOutcome) -> Any:
     """Spearman with its interval for every proxy, in order; a panel for each column of each table."""
     panels = [(found, target) for found in outcome.cases for target in found.figures.ranking]
     proxies = max(len(found.figures.ranking[target]) for found, target in panels)
-    across = min(PER_LINE, len(panels))
-    down = math.ceil(len(panels) / across)
-    figure = new_figure(4.2 * across, (1.1 + 0.26 * proxies) * down)
-    for number, (found, target) in enumerate(panels, 1):
-        axes = figure.add_subplot(down, across, number)
+    figure, places = new_panels(len(panels), PER_LINE, 4.2, 1.1 + 0.26 * proxies)
+    for axes, (found, target) in zip(places, panels, strict=True):
         _bars(axes, found.figures.ranking[target])
         axes.set_title(f"{found.case.name}\n{target}", fontsize=8)
         axes.set_xlabel("Spearman, 95 % interval; dark: not told from the first", fontsize=7)

@@ -1,0 +1,244 @@
+"""The scripts that turn stored scores into the tables of docs/results.md, and the scores that are kept in docs/data."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, spearmanr
+
+from epochzero.benchmarks import AccuracyTable
+from epochzero.combine.objective import parse_objective
+from epochzero.errors import DataError, UserError
+from epochzero.registry import spaces
+from epochzero.run.plots import new_panels
+from epochzero.store import Evaluated, ScoreRow, Store, export
+from epochzero.types import Score, Setting
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "docs" / "data"
+NB201 = spaces["nb201"]
+ARCHS = [
+    f"|{op}~0|+|none~0|none~1|+|{last}~0|none~1|none~2|"
+    for op in ("none", "nor_conv_1x1", "nor_conv_3x3")
+    for last in ("skip_connect", "avg_pool_3x3")
+]
+TRUTH = [50.0, 51.0, 52.0, 53.0, 54.0, 55.0]
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def correlations() -> ModuleType:
+    return script("correlations")
+
+
+@pytest.fixture(scope="module")
+def warm_up() -> ModuleType:
+    return script("warm_up")
+
+
+def write(path: Path, columns: dict[str, list[object]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def swept(path: Path, **proxies: list[float]) -> Path:
+    """A file of a sweep."""
+    columns: dict[str, list[object]] = {"arch": list(ARCHS)}
+    columns |= {name: list(values) for name, values in proxies.items()}
+    return write(path, columns | {"reasons": ["{}"] * len(ARCHS)})
+
+
+def accuracies(path: Path) -> Path:
+    return write(path, {"arch_str": list(ARCHS), "cifar10_test": list(TRUTH)})
+
+
+# correlations.py
+
+
+@pytest.fixture
+def run(correlations: ModuleType, tmp_path: Path) -> Callable[..., None]:
+    table = accuracies(tmp_path / "table.csv")
+
+    def called(*arguments: object) -> None:
+        options = ["--table", table, "--targets", "cifar10_test", "--data", "cifar10", "--machine", "here"]
+        with patch.object(sys, "argv", ["correlations.py", *map(str, [*arguments, *options])]):
+            correlations.main()
+
+    return called
+
+
+def test_repeats_are_averaged_and_counted(
+    run: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
+    first = swept(tmp_path / "0.csv", snip=[0, 1, 2, 3, 4, 5], zico=[1, 0, 2, 3, 4, 5], params=sizes)
+    other = swept(tmp_path / "1.csv", snip=[1, 0, 2, 3, 4, 5], params=sizes)
+    run(first, "--repeat", other, "--pairs", "snip:params")
+    printed = capsys.readouterr().out
+    snip = next(line for line in printed.splitlines() if line.startswith("| snip |")).split(" | ")
+    second = 1 - 6 * 2 / (6 * 35)  # one pair of neighbours is the wrong way round
+    assert snip[1:4] == ["2", "6", "0"]
+    assert float(snip[4].split()[0]) == pytest.approx((1 + second) / 2, abs=5e-4)
+    assert snip[4].endswith(f"±{(1 - second) / 2**0.5:.3f}".replace("0.", "."))
+    x, z, y = [1, 0, 2, 3, 4, 5], sizes, TRUTH
+    xy, xz, yz = (spearmanr(*pair).statistic for pair in ((x, y), (x, z), (y, z)))
+    zico = next(line for line in printed.splitlines() if line.startswith("| zico |")).split(" | ")
+    assert zico[1] == "1", "scored by one file alone"
+    assert float(zico[6].split()[0]) == pytest.approx((xy - xz * yz) / ((1 - xz**2) * (1 - yz**2)) ** 0.5, abs=5e-4)
+    gap = (1 + second) / 2 - spearmanr(z, y).statistic
+    assert f"| snip - params | 6 | {gap:+.3f} [" in printed
+    assert "- `snip` (SiGeo Table 2): cifar10_test spearman .971" in printed, "the paper's .58 is outside"
+
+
+def test_only_networks_of_another_table(
+    run: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = swept(tmp_path / "0.csv", snip=[9, 1, 2, 3, 4, 5])
+    others = write(tmp_path / "others.csv", {"arch_str": list(ARCHS[1:])})
+    run(scores, "--among", others)
+    assert "| snip | 5 | 0 | 1.000 [1.000, 1.000] |" in capsys.readouterr().out, "the first is left out"
+
+
+def test_measured_takes_no_repeats(run: Callable[..., None], tmp_path: Path) -> None:
+    scores = swept(tmp_path / "0.csv", snip=[0, 1, 2, 3, 4, 5])
+    with pytest.raises(UserError, match="leave out --measured or --repeat"):
+        run(scores, "--repeat", scores, "--measured", tmp_path / "measured.csv")
+    assert not (tmp_path / "measured.csv").exists()
+
+
+def test_a_combination_needs_its_members_in_one_repeat(correlations: ModuleType) -> None:
+    apart = [{"snip": dict.fromkeys(ARCHS, Score(1.0))}, {"zico": dict.fromkeys(ARCHS, Score(1.0))}]
+    with pytest.raises(DataError, match="There are no scores of zico"):
+        correlations.repeated(parse_objective("rank(snip,zico)"), apart)
+
+
+def test_rows_are_parsed_only_until_all_are_found(correlations: ModuleType) -> None:
+    spoken = [f" {arch} " for arch in ARCHS]  # not as the space writes it, so that it has to be parsed
+    columns = {"cifar10_test": [str(value) for value in (*TRUTH, 1.0)]}
+    table = AccuracyTable([*spoken, "no architecture"], columns, "t.csv")
+    assert correlations.rows_of(table, NB201, set(ARCHS)) == {arch: row for row, arch in enumerate(ARCHS)}
+    truths = correlations.Truths(table, NB201, ARCHS[:2])
+    assert truths.of(reversed(ARCHS[:2]), "cifar10_test") == [51.0, 50.0]
+    with pytest.raises(DataError, match=r"Row 7 of t\.csv does not fit"):
+        correlations.rows_of(table, NB201, {*ARCHS, "|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"})
+    known = AccuracyTable(ARCHS, {}, "t.csv")
+    with pytest.raises(DataError, match=r"t\.csv has no row for architecture '\|none"):
+        correlations.rows_of(known, NB201, {"|none~0|+|none~0|none~1|+|none~0|none~1|none~2|"})
+
+
+# warm_up.py
+
+STEADY = {0: [1.0, 2.0, 3.0, 5.0, 4.0], 78: [2.0, 1.0, 3.0, 4.0, 5.0]}
+REST = {0: [0.5, -0.5, 0.25, 0.0, 1.0], 78: [50.0, 100.0, 0.0, -50.0, 150.0]}
+
+
+def warmed(path: Path) -> Path:
+    """A store in which the last network has no score."""
+    with Store.open(path) as store:
+        run = store.begin_run("warm-up", {}, {})
+        for steps, steady in STEADY.items():
+            sigeo = "sigeo(weights=warm_vision)" if steps else "sigeo"
+            rows = []
+            for place, (one, more) in enumerate(zip(steady, REST[steps], strict=True)):
+                found = {"zico(batches=4)": (Score(one), 0.1), sigeo: (Score(one + more), 0.1)}
+                rows.append(Evaluated(place, ARCHS[place], found))
+            nothing = (Score.degenerate("cut off"), 0.1)
+            rows.append(Evaluated(5, ARCHS[5], {"zico(batches=4)": nothing, sigeo: nothing}))
+            run.record(Setting("nb201", f"cifar10-1+{steps}", f"default:0, {steps} steps"), rows)
+    return path
+
+
+def test_warm_up_tables(warm_up: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = warmed(tmp_path / "warm.db")
+    columns: dict[str, list[object]] = {"arch_str": list(ARCHS)}
+    columns |= {target: list(TRUTH) for target in warm_up.TARGETS}
+    table = write(tmp_path / "table.csv", columns)
+    warm_up.main([str(store), "--table", str(table)])
+    printed = capsys.readouterr().out
+    assert printed.startswith("5 networks.\n- 1 without a score: cut off.\n")
+    for name, steps, x in [
+        ("zico", 0, STEADY[0]),
+        ("zico", 78, STEADY[78]),
+        ("sigeo", 78, np.add(STEADY[78], REST[78])),
+        ("rest", 0, REST[0]),
+        ("zico + rest / 50", 78, np.add(STEADY[78], np.divide(REST[78], 50))),
+    ]:
+        cells = next(line for line in printed.splitlines() if line.startswith(f"| {name} | {steps} |")).split(" | ")
+        rho, tau = spearmanr(x, TRUTH[:5]).statistic, kendalltau(x, TRUTH[:5]).statistic
+        assert cells[2] == f"{np.std(x):.2f}"
+        assert float(cells[3].split()[0]) == pytest.approx(rho, abs=5e-4)
+        assert float(cells[6].split()[0]) == pytest.approx(tau, abs=5e-4)
+    assert "| .83/.85/.85, .64/.66/.67 |" in printed, "SiGeo at 10 %, as its Table 3 has it"
+    assert "| sigeo, 78 less sigeo, 0 |" in printed
+    with Store.open(store) as opened:
+        export(opened, tmp_path / "warm.csv.gz")
+    warm_up.main([str(tmp_path / "warm.csv.gz"), "--table", str(table)])
+    assert capsys.readouterr().out == printed, "an export says the same as its store"
+
+
+def test_other_scores_are_refused(warm_up: ModuleType, tmp_path: Path) -> None:
+    other = write(tmp_path / "other.csv", {"arch": [], "proxy": []})
+    with pytest.raises(DataError, match="is no export of a store"):
+        list(warm_up.read_rows(other))
+    row = ScoreRow("nb201", ARCHS[0], "sigeo", "cifar10-1", "default:0", 1.0, "ok", "", 0.1)
+    with pytest.raises(DataError, match="does not say after how many steps"):
+        warm_up.gathered([row])
+    with pytest.raises(DataError, match="have no scores of"):
+        warm_up.gathered([row._replace(proxy="snip")])
+
+
+# docs/data
+
+
+def test_stored_seeds_score_the_same_networks(correlations: ModuleType) -> None:
+    first, *others = (
+        correlations.read_scores([DATA / f"nb201_1000_cifar10{seed}.csv.gz"]) for seed in ("", "_seed1", "_seed2")
+    )
+    for other in others:
+        assert len(other) == 28
+        for proxy, of_each in other.items():
+            assert of_each.keys() == first["params"].keys(), proxy
+        assert other["params"] == first["params"], "nothing random enters"
+        unlike = sum(other["snip"][arch] != score for arch, score in first["snip"].items() if score.ok)
+        assert unlike == 985, "other weights and another batch"
+
+
+def test_stored_warm_up_is_whole(warm_up: ModuleType) -> None:
+    archs, scores, lacking = warm_up.gathered(warm_up.read_rows(DATA / "nb201_warm_up.csv.gz"))
+    assert len(archs) == 149 and sum(lacking.values()) == 1
+    assert sorted(scores) == [(name, steps) for name in ("sigeo", "zico") for steps in (0, 78, 312)]
+
+
+def test_tf32_leaves_what_it_does_not_touch(correlations: ModuleType) -> None:
+    single, rounded = (
+        correlations.read_scores([DATA / f"{name}.csv.gz"]) for name in ("nb101_300_cifar10", "nb101_224_cifar10_tf32")
+    )
+    assert len(rounded["params"]) == 224 and len(rounded["ntk_cond"]) == 128
+    for arch, score in rounded["l2_norm"].items():
+        assert score.value == pytest.approx(single["l2_norm"][arch].value, rel=1e-6), "the same weights"
+
+
+def test_panels_fill_lines() -> None:
+    pytest.importorskip("matplotlib", reason="plots need matplotlib")
+    figure, axes = new_panels(5, 4, 2.0, 3.0)
+    assert len(axes) == 5 and list(figure.get_size_inches()) == [8.0, 6.0]
+    figure, axes = new_panels(2, 4, 2.0, 3.0)
+    assert len(axes) == 2 and list(figure.get_size_inches()) == [4.0, 3.0]
