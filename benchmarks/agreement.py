@@ -14,6 +14,7 @@ import gzip
 from pathlib import Path
 
 from correlations import COLUMNS, SWEPT, read_scores
+from epochzero.errors import DegenerateError
 from epochzero.stats import spearman
 
 ALIASES = {"nwot": "naswot"}
@@ -55,8 +56,12 @@ def main() -> None:
     print("| proxy | networks | Spearman |\n|---|---|---|")
     for proxy in sorted(ours.keys() & theirs.keys()):
         both = sorted(ours[proxy].keys() & theirs[proxy].keys())
-        found = spearman([ours[proxy][arch] for arch in both], [theirs[proxy][arch] for arch in both])
-        print(f"| {proxy} | {found.n} | {found.value:.4f} [{found.low:.4f}, {found.high:.4f}] |")
+        try:
+            found = spearman([ours[proxy][arch] for arch in both], [theirs[proxy][arch] for arch in both])
+        except DegenerateError as reason:
+            print(f"| {proxy} | {len(both)} | none: {reason} |")
+        else:
+            print(f"| {proxy} | {found.n} | {found.value:.4f} [{found.low:.4f}, {found.high:.4f}] |")
 
 
 if __name__ == "__main__":
