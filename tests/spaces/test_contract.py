@@ -29,6 +29,7 @@ SHAPES: dict[str, Shape] = {
     "darts_imagenet": (3, 32, 32),
     "darts": (3, 8, 8),
     "mlp": (1, 4, 4),
+    "nasrec": (39,),
     "nats": (3, 8, 8),
     "nb": (3, 8, 8),
     "resnet": (3, 16, 16),

@@ -1,0 +1,296 @@
+r"""A network of NASRec from its blocks, and where its weights lie in those of the supernet.
+
+Block i has a dense output (a vector) and a sparse one (rows of 16 features). Input 0 are the dense features and the
+embeddings of the categorical ones. With x the dense inputs that a block reads, side by side, S the rows that it reads,
+and l, r one earlier dense output each, padded with zeros to the same width:
+
+    linear-2d         relu(norm(W x))
+    dot-product       norm(W pairs(norm(A x), norm(B S)))         B makes round(sqrt(2 width)) rows
+    sigmoid-gating    norm(W (sigmoid(G l + g) * r) + b)
+    sum               norm(W (l + r))
+    linear-3d         relu(norm(W S)) along the rows
+    transformer       T = norm(W S) along the rows; U = norm(T + attention(T)); norm(U + mlp(U)), with 8 heads
+    FM                norm(W ((sum of rows)^2 - sum of rows^2)) of the block's own rows, added to its dense output
+    merge             norm(W dense output before FM) as 8 rows, after the block's own
+
+All norms are layer norms. Where the width is right already, W is left out, and A, B and merge's with their norms; but
+not W of linear-2d, linear-3d and transformer. (The published code makes the norm of an FM of width 16 and does not use
+it; here it is used.) The last block's outputs go side by side into one linear layer.
+
+In the supernet each output has room for its greatest width (1,024 features; 64 rows and 8 merged ones), and a smaller
+network takes the first features, rows and pairs: the places here. Gating and sum, which pad, take the places of the
+wider of their two inputs. NASRec itself runs the full width, layer norms included, and sets what is too much to zero
+afterwards, so that its sub-networks are other functions than the networks that it trains in the end; these are not.
+
+Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
+arXiv:2207.07187
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from epochzero.plan import Builder, Plan
+from epochzero.plan.ops.activation import ReLU, Sigmoid
+from epochzero.plan.ops.attention import Attention
+from epochzero.plan.ops.embedding import Embedding, Ids
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.norm import LayerNorm
+from epochzero.plan.ops.recommender import AsRows, FactorMachine, FaintNorm, Padded, PairProducts, Turned
+from epochzero.plan.ops.sliced import Places, Ranges, first, length
+from epochzero.plan.ops.wiring import Add, Concat, Flatten, Multiply, Narrow
+
+EMBEDDING = 16
+"""features of each row"""
+WIDTHS = (16, 32, 64, 128, 256, 512, 768, 1024)
+ROWS = (16, 32, 48, 64)
+MERGED = 8
+HEADS = 8
+FAINT = 0.17
+"""the scale at which the norms of a transformer start"""
+PAIRED = ("sigmoid-gating", "sum")
+"""ops that read the left and the right input"""
+
+
+class Block(NamedTuple):
+    """The choices of one block. In an architecture there is one op of each kind, one left and one right input."""
+
+    dense_ops: tuple[str, ...]
+    sparse_ops: tuple[str, ...]
+    width: int
+    """of the dense output"""
+    rows: int
+    """of the sparse output, without merged ones"""
+    merge: bool
+    fm: bool
+    dense: tuple[int, ...]
+    """the outputs that it reads: 0 for the features themselves, i for those of block i, counted from 1"""
+    sparse: tuple[int, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+class Value(NamedTuple):
+    """A node of the plan, and the places in the supernet of its features or rows."""
+
+    node: int
+    places: Ranges
+
+
+class Room(NamedTuple):
+    """The greatest dense and sparse output of a block of the supernet."""
+
+    width: int
+    rows: int
+
+
+class Network(NamedTuple):
+    """A plan, and of each of its parameters the places in that of the supernet."""
+
+    plan: Plan
+    places: dict[str, Places]
+
+
+def network(
+    blocks: Sequence[Block],
+    dense: int,
+    tables: tuple[int, ...],
+    room: Room = Room(max(WIDTHS), max(ROWS)),
+    outputs: int = 1,
+    packed: bool = False,
+    bare: bool = True,
+) -> Network:
+    """The network of these blocks for so many dense features, and tables of so many rows.
+
+    Its inputs are the features and the ids, or one table of both where `packed`. Where not `bare`, no projection is
+    left out: the plan then has every weight of its blocks.
+    """
+    return _Making(blocks, dense, tables, room, bare).made(outputs, packed)
+
+
+def pruned(plan: Plan) -> Plan:
+    """The same function without what leads nowhere: the last block need not read, through others, every block.
+
+    NASRec counts such dead ends as parameters, but not as multiply-accumulates.
+    """
+    nodes, needed = plan.nodes, {len(plan.nodes) - 1}
+    for i in reversed(range(len(nodes))):
+        if i in needed:
+            needed.update(nodes[i].inputs)
+    net, place = Builder(), dict[int, int]()
+    for i in sorted(needed | set(plan.inputs)):
+        place[i] = net.add(nodes[i].op, *(place[source] for source in nodes[i].inputs), name=nodes[i].name)
+    return net.plan()
+
+
+def pairs_rows(width: int) -> int:
+    """How many rows the dot products of a block of this width are made of."""
+    return round(math.sqrt(2 * width))
+
+
+class _Making:
+    def __init__(self, blocks: Sequence[Block], dense: int, tables: tuple[int, ...], room: Room, bare: bool) -> None:
+        self.blocks, self.features, self.tables, self.room, self.bare = blocks, dense, tables, room, bare
+        self.net = Builder()
+        self.places: dict[str, Places] = {}
+        self.dense: list[Value] = []
+        self.sparse: list[Value] = []
+
+    def made(self, outputs: int, packed: bool) -> Network:
+        net, fields = self.net, len(self.tables)
+        if packed:
+            table = net.input((self.features + fields,), "table")
+            x, ids = net.add(Narrow(self.features), table, name="dense"), net.add(Ids(self.tables), table, name="ids")
+        else:
+            x, ids = net.input((self.features,), "dense"), net.input((fields,), "ids")
+        rows = net.add(Embedding(self.tables, EMBEDDING), ids, name="embedding")
+        self.dense.append(Value(x, ((0, self.features),)))
+        self.sparse.append(Value(rows, ((0, fields),)))
+        for number, block in enumerate(self.blocks, start=1):
+            self.add(block, number)
+        self.head(outputs)
+        plan = net.plan()
+        return Network(plan, {name: self.places.get(name, first(param.shape)) for name, param in plan.weights.items()})
+
+    def add(self, block: Block, number: int) -> None:
+        """One block more."""
+        name = f"block{number}"
+        ways = [self.dense_op(op, block, f"{name}.{op.partition('-')[0]}") for op in block.dense_ops]
+        dense = ways[0] if len(ways) == 1 else self.net.add(Add(), *ways, name=f"{name}.dense")
+        ways = [self.sparse_op(op, block, f"{name}.{'rows' if op == 'linear-3d' else op}") for op in block.sparse_ops]
+        sparse = ways[0] if len(ways) == 1 else self.net.add(Add(), *ways, name=f"{name}.sparse")
+        at, start = self.starts(number)
+        places: Ranges = ((start, start + block.rows),)
+        merged = self.merged(dense, f"{name}.merge") if block.merge else None
+        if block.fm:
+            dense = self.net.add(Add(), dense, self.fm(sparse, block.width, f"{name}.fm"), name=f"{name}.with_fm")
+        if merged is not None:
+            sparse = self.net.add(Concat(), sparse, merged, name=f"{name}.merged")
+            places = (*places, (start + self.room.rows, start + self.room.rows + MERGED))
+        self.dense.append(Value(dense, ((at, at + block.width),)))
+        self.sparse.append(Value(sparse, places))
+
+    def starts(self, number: int) -> tuple[int, int]:
+        """Where the features and the rows of a block's outputs begin, among those of all before it."""
+        return (
+            self.features + self.room.width * (number - 1),
+            len(self.tables) + (self.room.rows + MERGED) * (number - 1),
+        )
+
+    def head(self, outputs: int) -> None:
+        net, dense, sparse = self.net, self.dense[-1], self.sparse[-1]
+        rows = net.add(Flatten(), sparse.node, name="head.flat")
+        both = net.add(Concat(), dense.node, rows, name="head.features")
+        at, start = self.starts(len(self.blocks))
+        after = [(self.room.width + EMBEDDING * (a - start), EMBEDDING * (b - a)) for a, b in sparse.places]
+        places = (*((a - at, b - at) for a, b in dense.places), *((a, a + size) for a, size in after))
+        self.linear(Value(both, places), outputs, "head.linear", bias=True)
+
+    # Ops
+
+    def dense_op(self, op: str, block: Block, name: str) -> int:
+        net, width = self.net, block.width
+        match op:
+            case "linear-2d":
+                x = self.linear(self.joined(self.dense, block.dense, f"{name}.joined"), width, f"{name}.weigh")
+                return net.add(ReLU(), self.norm(x, name), name=f"{name}.relu")
+            case "dot-product":
+                joined = self.joined(self.dense, block.dense, f"{name}.joined")
+                vector, rows = self.sized(joined, EMBEDDING, f"{name}.vector"), self.pair_rows(block, name)
+                pairs = net.add(PairProducts(), vector, rows, name=f"{name}.pairs")
+                found = self.fitted(Value(pairs, ((0, net.shape(pairs)[0]),)), width, f"{name}.weigh")
+            case "sigmoid-gating":
+                left, right, places = self.pair(block, name)
+                gate = net.add(Linear(length(places)), left, name=f"{name}.gate")
+                self.places[f"{name}.gate.weight"] = (places, places)
+                self.places[f"{name}.gate.bias"] = (places,)
+                gate = net.add(Sigmoid(), gate, name=f"{name}.sigmoid")
+                gated = net.add(Multiply(), gate, right, name=f"{name}.gated")
+                found = self.fitted(Value(gated, places), width, f"{name}.weigh", bias=True)
+            case _:
+                left, right, places = self.pair(block, name)
+                both = net.add(Add(), left, right, name=f"{name}.both")
+                found = self.fitted(Value(both, places), width, f"{name}.weigh")
+        return self.norm(found, name)
+
+    def sparse_op(self, op: str, block: Block, name: str) -> int:
+        net = self.net
+        rows = self.joined(self.sparse, block.sparse, f"{name}.joined")
+        turned = net.add(Turned(), rows.node, name=f"{name}.turned")
+        x = self.norm(self.linear(Value(turned, rows.places), block.rows, f"{name}.weigh"), name)
+        if op == "linear-3d":
+            return net.add(Turned(), net.add(ReLU(), x, name=f"{name}.relu"), name=f"{name}.back")
+        x = net.add(Turned(), x, name=f"{name}.back")
+        qkv = net.add(Linear(3 * EMBEDDING), x, name=f"{name}.attention.qkv")
+        heads = net.add(Attention(HEADS), qkv, name=f"{name}.attention.heads")
+        heads = net.add(Linear(EMBEDDING), heads, name=f"{name}.attention.project")
+        x = net.add(Add(), heads, x, name=f"{name}.attended")
+        x = net.add(FaintNorm(FAINT), x, name=f"{name}.attended_norm")
+        hidden = net.add(Linear(EMBEDDING), x, name=f"{name}.mlp.one")
+        hidden = net.add(ReLU(), hidden, name=f"{name}.mlp.relu")
+        hidden = net.add(Linear(EMBEDDING), hidden, name=f"{name}.mlp.two")
+        return net.add(FaintNorm(FAINT), net.add(Add(), x, hidden, name=f"{name}.added"), name=f"{name}.added_norm")
+
+    def pair_rows(self, block: Block, name: str) -> int:
+        """The rows of which dot products are taken."""
+        net, count = self.net, pairs_rows(block.width)
+        rows = self.joined(self.sparse, block.sparse, f"{name}.rows_joined")
+        if self.bare and net.shape(rows.node)[0] == count:
+            return rows.node
+        turned = net.add(Turned(), rows.node, name=f"{name}.rows.turned")
+        x = self.norm(self.linear(Value(turned, rows.places), count, f"{name}.rows.weigh"), f"{name}.rows")
+        return net.add(Turned(), x, name=f"{name}.rows.back")
+
+    def pair(self, block: Block, name: str) -> tuple[int, int, Ranges]:
+        """The left and the right input, padded to one width, and the places of the wider one."""
+        sides = [
+            self.joined(self.dense, block.left, f"{name}.left"),
+            self.joined(self.dense, block.right, f"{name}.right"),
+        ]
+        wider = max(sides, key=lambda value: length(value.places))
+        width = length(wider.places)
+        left, right = (
+            value.node
+            if length(value.places) == width
+            else self.net.add(Padded(width - length(value.places)), value.node, name=f"{name}.padded")
+            for value in sides
+        )
+        return left, right, wider.places
+
+    def fm(self, rows: int, width: int, name: str) -> int:
+        squares = self.net.add(FactorMachine(), rows, name=f"{name}.machine")
+        return self.norm(self.fitted(Value(squares, ((0, EMBEDDING),)), width, f"{name}.weigh"), name)
+
+    def merged(self, dense: int, name: str) -> int:
+        places = ((0, self.net.shape(dense)[0]),)
+        vector = self.sized(Value(dense, places), MERGED * EMBEDDING, name)
+        return self.net.add(AsRows(MERGED), vector, name=f"{name}.rows")
+
+    # Layers
+
+    def joined(self, values: Sequence[Value], which: Sequence[int], name: str) -> Value:
+        """Some earlier outputs side by side."""
+        some = [values[i] for i in which]
+        if len(some) == 1:
+            return some[0]
+        node = self.net.add(Concat(), *(value.node for value in some), name=name)
+        return Value(node, tuple(place for value in some for place in value.places))
+
+    def linear(self, x: Value, width: int, name: str, bias: bool = False) -> int:
+        self.places[f"{name}.weight"] = (((0, width),), x.places)
+        return self.net.add(Linear(width, bias), x.node, name=name)
+
+    def norm(self, x: int, name: str) -> int:
+        return self.net.add(LayerNorm(), x, name=f"{name}.norm")
+
+    def fitted(self, x: Value, width: int, name: str, bias: bool = False) -> int:
+        """Brought to a width by a linear layer, unless it has that already."""
+        fits = self.bare and self.net.shape(x.node) == (width,)
+        return x.node if fits else self.linear(x, width, name, bias)
+
+    def sized(self, x: Value, width: int, name: str) -> int:
+        """The same with a norm after the linear layer."""
+        found = self.fitted(x, width, f"{name}.weigh")
+        return found if found == x.node else self.norm(found, name)
