@@ -14,6 +14,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.cli import app
 from epochzero.registry import proxies, searches, spaces
+from epochzero.supernet import methods
 from tests.command import CHEAP, CUT, epochzero, process
 
 FEW = ["--batch-size", "2"]
@@ -25,7 +26,7 @@ SPACE = spaces["nb201"]
 
 @pytest.mark.parametrize("kind", ["proxies", "spaces", "searches"])
 def test_list(kind: str) -> None:
-    known = {"proxies": proxies, "spaces": spaces, "searches": searches}[kind]
+    known = {"proxies": proxies, "spaces": spaces, "searches": [*searches, *methods]}[kind]
     ran = epochzero("list", kind)
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[0] for line in ran.out.splitlines() if line[:1].strip()] == ["name", *known]
@@ -41,8 +42,8 @@ def test_list_says_what_matters() -> None:
     assert listed["zico"]["labels"] == "needed"
     assert listed["naswot"]["labels"] == ""
     assert "batches=2" in listed["zico"]["settings"]
-    evolution, _ = epochzero("list", "searches", "--json").json["searches"]
-    assert "population=50, tournament=10" in evolution["options"]
+    options = {row["name"]: row["options"] for row in epochzero("list", "searches", "--json").json["searches"]}
+    assert "population=50, tournament=10" in options["evolution"] and "metric=trace" in options["hnas"]
     sizes = {row["name"]: row["networks"] for row in epochzero("list", "spaces", "--json").json["spaces"]}
     assert sizes["nb201"] == "15,625"
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
@@ -139,7 +140,7 @@ def test_what_scores_the_winner_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
     none = epochzero(*search, "--winner-scores", "none")
     assert "by 1 proxies" in none.err and "dextr" not in none.out and "params  " in none.out
     assert re.search(r"2 networks in .*; the winner's table took \d+\.\d s", " ".join(none.err.split()))
-    monkeypatch.setattr("epochzero.cli.search.LARGE", 0)
+    monkeypatch.setattr("epochzero.cli.winner.LARGE", 0)
     free, every = (epochzero(*search, "--winner-scores", which, "--json").json for which in ("auto", "all"))
     assert "dextr" not in free["best"]["scores"] and "params" in free["best"]["scores"]
     assert {"dextr", "l2_norm", "zico"} <= set(every["best"]["scores"])
@@ -159,6 +160,94 @@ def test_a_tower_that_cannot_be_is_refused_before_the_search(arguments: list[str
     out = ["--out", tmp_path / "best"] if arguments else []
     assert re.search(says, refusal("search", *arguments, *out, "--auxiliary"))
     assert not (tmp_path / "best").exists()
+
+
+# Tables, pools and limits
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Scores of 60 cells, and accuracies of all of them but the one that scores best."""
+    folder = tmp_path_factory.mktemp("tables")
+    cells = Random(0).sample(list(SPACE), 60)
+    lines = [f"{SPACE.text(cell)},{place}" for place, cell in enumerate(cells)]
+    (folder / "scores.csv").write_text("\n".join(["arch,naswot", *lines]))
+    twins = {SPACE.key(cells[-1])}
+    held = [f"{SPACE.text(cell)},{90 - i / 10},{i}" for i, cell in enumerate(cells) if SPACE.key(cell) not in twins]
+    (folder / "accuracies.csv").write_text("\n".join(["arch_str,cifar10_test,size", *held]))
+    return folder / "scores.csv", folder / "accuracies.csv"
+
+
+def test_a_winner_that_the_accuracy_table_does_not_hold_is_said(tables: tuple[Path, Path]) -> None:
+    pool, table = tables
+    search = ["search", "--proxy", "naswot", "--pool", pool, "--method", "random", "--budget", 100, "--top", 3]
+    found = epochzero(*search, "--table", table, "--json").json
+    assert (found["evaluated"], found["best"]["score"], found["known"]) == (60, 59.0, None)
+    assert [one["score"] for one in found["top"]] == [59.0, 58.0, 57.0]
+    assert found["data"].startswith("the scores in scores.csv ")
+    assert found["stopped"] == "the search has no more networks to look at"
+    words = epochzero(*search, "--table", table)
+    assert "The accuracy table does not hold the winner" in words.err
+    assert re.search(
+        r"60 networks in .* \(building .* s, scoring .* s, latency 0.0 s, overhead .* s\)", " ".join(words.err.split())
+    )
+    assert re.search(r"^  1  59  \|", words.out, re.MULTILINE) and re.search(r"^  3  57  \|", words.out, re.MULTILINE)
+
+
+def test_known_accuracies_of_the_winner_are_shown(tables: tuple[Path, Path]) -> None:
+    _, table = tables
+    search = ["search", "--proxy", "table:cifar10_test", "--table", table, "--method", "random", "--budget", 15625]
+    ran = epochzero(*search, "--winner-scores", "none")
+    assert "cifar10_test  90\n" in ran.out and "size" not in ran.out
+    assert "does not hold this network" in " ".join(ran.err.split())
+
+
+def test_the_clock_of_a_search_adds_up(searched: tuple[Path, dict[str, Any]]) -> None:
+    _, found = searched
+    assert list(found["clock"]) == ["building", "scoring", "latency", "overhead"]
+    assert sum(found["clock"].values()) == pytest.approx(found["seconds"])
+    assert found["clock"]["building"] > 0, "limits were checked on plans"
+
+
+def test_time_alone_may_be_limited() -> None:
+    found = epochzero(
+        "search", "--proxy", "params", *FEW, "--time-limit", 0.5, "--winner-scores", "none", "--json"
+    ).json
+    assert found["stopped"] == "the time limit of 0.5 s" and found["evaluated"] > 0
+    assert 0.5 <= found["seconds"] < 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--budget", 0], "A search needs a budget of at least 1 evaluation, not 0."),
+        (["--budget", -5], "A search needs a budget of at least 1 evaluation, not -5."),
+        (["--time-limit", 0], "--time-limit takes more than 0 seconds, not 0."),
+        (["--max-params", "1k"], "No nb201 network has at most 1,000 parameters: the smallest has 73,306."),
+        (["--proxy", "table:x"], "table:x needs a table with a column 'x': name one with --table FILE."),
+        (["--pool", "nowhere.csv"], "There is no file nowhere.csv."),
+        (["--method", "reinforce", "--space", "nb101"], "and nb101 is none: use evolution, random or local_search."),
+        (["--method", "hnas", "--option", "metric=snap"], "hnas has no metric 'snap'. Did you mean 'snip'?"),
+        (["--method", "top_k", "--option", "networks=0"], "A pool has at least 1 network, not 0."),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(arguments: list[object], says: str) -> None:
+    assert says in refusal("search", *arguments)
+
+
+def test_a_proxy_that_fails_on_every_network_stops_early(tmp_path: Path) -> None:
+    plugin = tmp_path / "unlucky.py"
+    plugin.write_text(
+        "from epochzero.engine import Pass, need, proxy\n"
+        "@proxy(needs=[need(Pass(), 'params')], higher_is_better=True)\n"
+        "def unlucky(trace):\n"
+        "    raise RuntimeError('no such luck')\n"
+    )
+    run = process("search", "--proxy", "unlucky", "--plugin", str(plugin), "--budget", "5000", *FEW)
+    ran = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr
+    assert "None of the 32 networks has a unlucky score; most often:" in " ".join(ran.stderr.split())
+    assert "no such luck" in ran.stderr
 
 
 # bench
@@ -263,12 +352,15 @@ def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
         time.sleep(0.005)
     search.send_signal(signal.SIGINT)
     out, err = search.communicate(timeout=60)
-    assert (search.returncode, out) == (130, "")
+    assert search.returncode == 130
+    found = json.loads(out)
+    assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 600
     assert err.rstrip().endswith("error: Stopped. With a --store, the same command goes on from here.")
     assert "Traceback" not in err
     with Store.open(store) as opened:
-        kept = len(list(opened.all_scores()))
-    assert 0 < kept < 600
+        scores = {row.arch: row.value for row in opened.all_scores()}
+    assert found["evaluated"] <= len(scores) < 600
+    assert scores[found["best"]["arch"]] == found["best"]["score"], "what was found so far is printed"
     resumed = ez.search(proxy="l2_norm", budget=600, data=data.pink(size=2), store=store)
     assert resumed.evaluated == 600
     with Store.open(store) as opened:

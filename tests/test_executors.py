@@ -184,7 +184,10 @@ def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal
     assert len(workers) == 2 and alive(workers)
     command.send_signal(how)
     out, err = command.communicate(timeout=30)
-    assert out == "" and "Traceback" not in err, err
+    assert "Traceback" not in err, err
+    assert (how == signal.SIGINT) == ('"stopped": "it was interrupted"' in out), (
+        "what was found so far, and else nothing"
+    )
     if how == signal.SIGINT:
         assert command.returncode == 130 and "goes on from here" in err
         assert not alive(workers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from epochzero import data as data_
-from epochzero.combine.objective import parse_objective, parse_objectives, single
+from epochzero.combine.goals import parse_goals
+from epochzero.combine.objective import Objective, looked_up, parse_objective, parse_objectives, single
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.engine import Network, PlanNetwork, Proxy, score_network
@@ -20,12 +21,16 @@ from epochzero.errors import UserError
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.run.executors import Executor, executor_of
+from epochzero.run.latency import timed
 from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, Progress, run_search
+from epochzero.run.sources import Feedback, Source, TableSource
+from epochzero.run.supernets import run_inside
 from epochzero.run.task import Task, usable
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
+from epochzero.supernet import methods
 from epochzero.types import Origin, Score
 
 Data = Batch | str | Path | Inputs | tuple[Inputs, Tensor | None]
@@ -82,12 +87,18 @@ def score(
 
 def search(
     space: str | AnySpace = "nb201",
-    proxy: str = "dextr",
-    method: str = "evolution",
+    proxy: str | Callable[[Any], float] = "dextr",
+    method: str | None = None,
     budget: int = 100,
     *,
+    objectives: str | None = None,
+    time_limit: float | None = None,
+    table: str | Path | None = None,
+    pool: str | Path | None = None,
     max_params: float | None = None,
     max_flops: float | None = None,
+    max_latency_ms: float | None = None,
+    latency: str = "torch",
     data: Data = "pink",
     batch_size: int | None = None,
     seed: int = 0,
@@ -103,14 +114,34 @@ def search(
 ) -> Outcome:
     """Find a network: `budget` candidates of the space are scored, each within the limits.
 
-    With a store on disk, the same call resumes where it was stopped.
+    With a store on disk, the same call resumes where it was stopped; after `time_limit` seconds it stops by itself.
+
+    `proxy` may be a column of a `table` of known networks, "table:cifar10_val_12ep", or a function of an architecture,
+    such as a short training; the store keeps what it gave under the function's name. With a `pool`, a table of scores,
+    the search keeps to its networks and its scores.
+
+    With `objectives`, such as "dextr,-flops,latency", the search is for several things at once, and what is returned is
+    a `Front` with `members`. `latency` says who tells latencies: "torch" or "onnxruntime", measured here, or
+    "table:FILE:COLUMN". The method is "evolution" unless another is named, and "pareto" for several objectives; of
+    "nasi" and "zero_cost_pt", which search inside one network, `budget` counts the steps.
 
     `executor` says who scores: "local", this process; "processes", `workers` of them on this machine, all cores by
     default; "ray", a cluster at `address`, or one started here. Or an executor that is open already, and stays
     so (`epochzero.run.executors`).
     """
     found = spaces[space] if isinstance(space, str) else space
-    objective = parse_objective(proxy)
+    sources: list[Source] = [] if pool is None else [TableSource.read(pool, found, pool=True)]
+    if table is not None:
+        sources.append(TableSource.read(table, found))
+    goals = None if objectives is None else parse_goals(objectives)
+    method = method or ("evolution" if goals is None else "pareto")
+    if goals is not None:
+        objective = Objective(goals.proxies)
+    elif isinstance(proxy, str):
+        objective = parse_objective(proxy)
+    else:
+        sources.append(Feedback(proxy))
+        objective = Objective((looked_up(sources[-1].name),))
     batch = _batch(data, None, batch_size, found)
     limits = Budget(*(None if limit is None else int(limit) for limit in (max_params, max_flops)))
     crew: AbstractContextManager[Executor]
@@ -121,17 +152,38 @@ def search(
     else:
         crew = nullcontext(executor)
     with crew as scorer, Store.open(store) as opened:
+        task = Task(found, objective.proxies, batch, Origin(init, seed), device, scorer, tuple(sources))
+        if method in methods:
+            _check_no_limits(method, goals or pool or max_params or max_flops or max_latency_ms)
+            return run_inside(
+                task,
+                method,
+                budget,
+                seed=seed,
+                objective=objective,
+                options=options,
+                store=opened,
+                time_limit=time_limit,
+            ).outcome
+        task, most = timed(task, latency, 1, threads, max_latency_ms)
         return run_search(
-            Task(found, objective.proxies, batch, Origin(init, seed), device, scorer),
+            task,
             method,
             budget,
             seed=seed,
-            objective=objective,
+            objective=goals or objective,
             budget=limits,
+            latency=most,
             options=options,
             store=opened,
             progress=progress,
+            time_limit=time_limit,
         )
+
+
+def _check_no_limits(method: str, given: object) -> None:
+    if given:
+        raise UserError(f"{method} searches inside one network and takes no objectives, pool or limits: use evolution.")
 
 
 def as_network(

@@ -19,6 +19,7 @@ from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
 from epochzero.spaces.base import Space
+from epochzero.supernet import methods
 
 KINDS: dict[str, Registry[Any]] = {
     "proxies": proxies,
@@ -57,8 +58,12 @@ def list_(
     if card is not None:
         _show_cards(kind, card, json)
         return
-    registry = KINDS[kind]
-    rows = [{"name": name, **_facts(registry[name]), "origin": registry.origins[name]} for name in registry]
+    registries = (searches, methods) if kind == "searches" else (KINDS[kind],)
+    rows = [
+        {"name": name, **_facts(registry[name]), "origin": registry.origins[name]}
+        for registry in registries
+        for name in registry
+    ]
     if json:
         print_json({kind: rows})
         return
@@ -100,7 +105,7 @@ def _facts(member: Any) -> dict[str, Any]:
             "settings": ", ".join(f"{option.name}={option.value}" for option in card.options),
             "about": card.summary,
         }
-    if callable(getattr(member, "ask", None)) and inspect.isclass(member):
+    if inspect.isclass(member):
         keyword = [p for p in inspect.signature(member).parameters.values() if p.kind is p.KEYWORD_ONLY]
         settings = ", ".join(f"{p.name}={p.default}" for p in keyword)
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}

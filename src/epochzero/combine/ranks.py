@@ -25,11 +25,14 @@ Merits = Sequence[Sequence[float | None]]
 
 def _ranks(column: Floats, dense: bool = False) -> Floats:
     """Ranks from 1, the best highest; equals share their mean rank, or with `dense` one rank without gaps."""
-    _, place, times = np.unique(column, return_inverse=True, return_counts=True)
-    if dense:
-        return np.asarray(place + 1, np.float64)
-    last = np.cumsum(times)
-    return np.asarray((last - (times - 1) / 2)[place], np.float64)
+    order = np.argsort(column)
+    ascending = column[order]
+    first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))  # of each group of equals
+    times = np.diff(first, append=len(column))
+    shared = np.arange(1, len(first) + 1) if dense else first + (times + 1) / 2
+    ranks = np.empty(len(column))
+    ranks[order] = np.repeat(shared, times)
+    return ranks
 
 
 def _log_rank(columns: Floats) -> Floats:
@@ -49,12 +52,16 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {"rank": _log_rank, "mean_rank"
 
 def combined(method: str, merits: Merits) -> list[float | None]:
     """One merit for each network, from the ranks of its scores among the networks that have all of them."""
-    whole = [i for i, row in enumerate(merits) if all(value is not None for value in row)]
-    result: list[float | None] = [None] * len(merits)
-    if whole:
-        columns = np.array([merits[i] for i in whole], np.float64).T  # [scores, networks]
-        for i, value in zip(whole, METHODS[method](columns), strict=True):
-            result[i] = float(value)
+    rows = np.array([[np.nan if value is None else value for value in row] for row in merits], np.float64)
+    return [None if np.isnan(value) else float(value) for value in combined_rows(method, rows)] if len(rows) else []
+
+
+def combined_rows(method: str, rows: Floats) -> Floats:
+    """The same for rows of numbers [networks, scores], nan where there is none."""
+    whole = ~np.isnan(rows).any(axis=1)
+    result = np.full(len(rows), np.nan)
+    if whole.any():
+        result[whole] = METHODS[method](rows[whole].T)
     return result
 
 

@@ -6,32 +6,13 @@ arXiv:2109.00817. Numbers of tables as in chapter 6 of Shu's thesis, which has t
 
 from __future__ import annotations
 
-from epochzero.experiments.files import CIFAR10, NB101, NB201
+from epochzero.experiments.files import CIFAR10, NB101
 from epochzero.experiments.planned import Planned, grid, plan
 
 CHAPTER = "Shu, thesis (NASI, arXiv:2109.00817)"
 
 plan(
     __name__,
-    Planned(
-        "thesis-table6.1",
-        f"{CHAPTER}, Table 6.1",
-        "NASI on NAS-Bench-201: test accuracies of the networks that it selects in 30 and 120 seconds.",
-        6,
-        "Four searches each; test accuracies from the benchmark.",
-        "test accuracy %",
-        grid(
-            ("C10", "C100", "IN16"),
-            {
-                "NASI (T)": (93.08, 69.51, 40.87),
-                "NASI (4T)": (93.55, 71.20, 44.84),
-                "NASWOT (N=1000)": (92.96, 69.98, 44.44),
-                "TE-NAS": (93.90, 71.24, 42.38),
-                "KNAS": (93.05, 68.91, 34.11),
-            },
-        ),
-        (CIFAR10, NB201),
-    ),
     Planned(
         "thesis-table6.2",
         f"{CHAPTER}, Table 6.2",

@@ -176,28 +176,6 @@ ENSEMBLES = (
 )
 HNAS = (
     Planned(
-        "thesis-table7.3",
-        f"{THESIS}, Tables 7.3 and 7.13 and Figure 7.3",
-        "Thesis, Tables 7.3 and 7.13: HNAS on NAS-Bench-201.",
-        6,
-        "Five searches for each metric: Bayesian optimisation of mu and nu on validation accuracies after 12 epochs.",
-        "test accuracy %",
-        grid(
-            ACCURACIES,
-            {
-                "HNAS (grad)": (94.04, 71.75, 45.91),
-                "HNAS (snip)": (93.94, 71.49, 46.07),
-                "HNAS (grasp)": (94.13, 72.59, 46.24),
-                "HNAS (trace)": (94.07, 72.30, 45.93),
-                "HNAS (knas)": (94.19, 72.94, 46.31),
-                "HNAS (fisher)": (93.28, 69.42, 42.85),
-                "HNAS (synflow)": (94.13, 72.50, 45.47),
-                "HNAS (naswot)": (92.10, 66.81, 39.26),
-            },
-        ),
-        (CIFAR10, NB201),
-    ),
-    Planned(
         "thesis-table7.7",
         f"{THESIS}, Table 7.7",
         "Thesis, Table 7.7: HNAS in the DARTS space, trained on CIFAR.",
@@ -260,16 +238,6 @@ HNAS = (
                 "kappa, 32": (0.686, 0.688, 0.664, 0.664, 0.501, 0.503, 0.481, 0.484),
             },
         ),
-        (CIFAR10, NB201),
-    ),
-    Planned(
-        "thesis-figure7.5",
-        f"{THESIS}, Figure 7.5",
-        "Thesis, Figure 7.5: the correlation of the tuned guarantee as HNAS goes on.",
-        6,
-        "Spearman's correlation with the trace metric at the best mu and nu so far, by step. No figure is printed.",
-        "spearman",
-        {},
         (CIFAR10, NB201),
     ),
 )

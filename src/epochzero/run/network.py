@@ -33,6 +33,7 @@ def batch_for(
     input_shape: Shape | None = None,
     num_classes: int | None = None,
     size: int = 64,
+    parts: int = 4,
     seed: int = 0,
 ) -> Batch:
     """Data for the networks of a space. Noise has the shape and the classes that the space was made for."""
@@ -40,7 +41,7 @@ def batch_for(
         native = space.plan(space.smallest())
         input_shape = input_shape or native.input_shape
         num_classes = num_classes or native.output_shape[0]
-    return data_.load(source, input_shape=input_shape, num_classes=num_classes, size=size, seed=seed)
+    return data_.load(source, input_shape=input_shape, num_classes=num_classes, size=size, parts=parts, seed=seed)
 
 
 def network_of(

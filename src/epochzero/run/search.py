@@ -4,91 +4,33 @@ from __future__ import annotations
 
 import inspect
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
-
+from epochzero.combine.goals import Goals
 from epochzero.combine.objective import Objective
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.plan import Plan
 from epochzero.registry import near_miss, searches
+from epochzero.run.front import Front
+from epochzero.run.latency import Latency, LatencyLimit, SwiftSpace
 from epochzero.run.network import budgeted
+from epochzero.run.outcome import Candidate, Outcome
+from epochzero.run.pool import PoolSpace, scored_pool
 from epochzero.run.task import Task
-from epochzero.searches.base import Search
-from epochzero.spaces.base import GivesPlans
+from epochzero.searches.base import Choosing, Pooling, Revising, Search
 from epochzero.spaces.budget import Budget
-from epochzero.store import JSON, Store, manifest
-from epochzero.types import Score
+from epochzero.store import JSON, Run, Store, manifest
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A network that was looked at."""
-
-    arch: Any
-    text: str
-    score: Score
-
-
-@dataclass
-class Outcome:
-    """What a search found."""
-
-    task: Task
-    objective: Objective
-    best: Candidate | None = None
-    """None while no network has a score"""
-    evaluated: int = 0
-    unscored: dict[str, int] = field(default_factory=dict)
-    """how many networks have no score, by reason"""
-    seconds: float = 0.0
-    scoring_seconds: float = 0.0
-    run: str = ""
-    _merit: float = -math.inf
-
-    @property
-    def winner(self) -> Candidate:
-        if self.best is None:
-            raise UserError("The search found no network with a score.")
-        return self.best
-
-    @property
-    def plan(self) -> Plan:
-        """The best network as data; a space of modules has `module` alone."""
-        space, batch, best = self.task.space, self.task.batch, self.winner
-        if not isinstance(space, GivesPlans):
-            raise UserError(f"The space '{space.name}' gives modules and no plans: use module().")
-        return space.plan(best.arch, batch.num_classes, batch.input_shape)
-
-    def module(self) -> nn.Module:
-        """The best network, ready to train, with the weights that it was scored with."""
-        return self.task.module(self.winner.arch)
-
-    def count(self, scores: Sequence[Mapping[str, Score]], merits: Sequence[float | None]) -> None:
-        """Count networks, and the reasons of those that have no merit."""
-        self.evaluated += len(scores)
-        for found, merit in zip(scores, merits, strict=True):
-            if merit is None:
-                why = self.objective.why_not(found)
-                self.unscored[why] = self.unscored.get(why, 0) + 1
-
-    def choose(
-        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]], merits: Sequence[float | None]
-    ) -> None:
-        """Keep the best of these, and of those before unless ranks changed; the first of equals stays."""
-        proxies = self.objective.proxies
-        if self.objective.of_a_set:
-            self.best, self._merit = None, -math.inf
-        for arch, found, merit in zip(archs, scores, merits, strict=True):
-            if merit is not None and merit > self._merit:
-                score = Score(merit) if self.objective.method else found[proxies[0].text]
-                self.best, self._merit = Candidate(arch, self.task.space.text(arch), score), merit
-
+__all__ = ["Candidate", "Outcome", "Progress", "budget_of", "run_search"]
 
 Progress = Callable[[Outcome], None]
+EVALUATIONS = 300
+"""the budget of a search that has none of its own"""
+
+
+def budget_of(method: str) -> int:
+    """How many networks the search evaluates where nothing is said: the published number, if there is one."""
+    return int(getattr(searches[method], "budget", EVALUATIONS))
 
 
 def defaults_of(method: str) -> dict[str, Any]:
@@ -97,22 +39,56 @@ def defaults_of(method: str) -> dict[str, Any]:
     return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
 
 
-def make_search(method: str, task: Task, budget: Budget, seed: int, options: Mapping[str, Any]) -> Search:
-    """The search of that name, on the part of the space that fits the budget."""
-    maker = searches[method]
-    space = budgeted(task.space, budget, task.batch)
+def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a search; UserError for one that it does not have or that is of another type."""
     known = defaults_of(method)
     for option, value in options.items():
         if option not in known:
-            hint = near_miss(option, list(known))
-            raise UnknownNameError(f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}.")
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise UnknownNameError(
+                f"The search {method} has no option '{option}'.{near_miss(option, list(known))} {has}"
+            )
         kind = type(known[option])
         if not isinstance(value, (int, float) if kind is float else kind):
             raise UserError(
                 f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
             )
-    found: Search = maker(space, seed, **options)
-    return found
+    return known | dict(options)
+
+
+def make_search(
+    method: str,
+    outcome: Outcome,
+    budget: Budget,
+    seed: int,
+    options: Mapping[str, Any],
+    store: Store,
+    progress: Progress,
+    latency: LatencyLimit | None = None,
+) -> Search:
+    """The search of that name, on the part of the space that fits the budget and that the pool holds."""
+    maker, task = searches[method], outcome.task
+    known = resolved(method, options)
+    space: Any = budgeted(task.space, budget, task.batch)
+    space.fits = outcome.clock.timed("building", space.fits)
+    for source in task.sources:
+        if source.candidates is not None:
+            space = PoolSpace(space, source.candidates, source.name)
+    if latency is not None:
+        space = SwiftSpace(space, latency)
+    if not isinstance(maker, Pooling):
+        found: Search = maker(space, seed, **options)
+        return found
+
+    def show(done: int, total: int) -> None:
+        outcome.note = f"pool {done:,} of {total:,}"
+        progress(outcome)
+
+    pool, seconds = scored_pool(task, space, maker.wants(known), seed, store, show)
+    outcome.clock.add("scoring", seconds)
+    outcome.note = ""
+    made: Any = maker
+    return made(space, seed, pool, **options)  # type: ignore[no-any-return]
 
 
 def run_search(
@@ -121,23 +97,104 @@ def run_search(
     evaluations: int = 100,
     *,
     seed: int = 0,
-    objective: Objective | None = None,
+    objective: Objective | Goals | None = None,
     budget: Budget = Budget(),
+    latency: LatencyLimit | None = None,
     options: Mapping[str, Any] | None = None,
     store: Store,
     progress: Progress | None = None,
+    time_limit: float | None = None,
 ) -> Outcome:
-    """Search until so many networks are evaluated, or none is left, by the task's proxy or by an objective."""
+    """Search until so many networks are evaluated, or none is left, by an objective or several goals; by default the
+    task's proxy.
+
+    After `time_limit` seconds no further batch is begun: the run stays unfinished, and the same search goes on from
+    there. It gives up where the first networks have no score at all.
+    """
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
-    start = time.perf_counter()
-    objective = objective or Objective(tuple(task.proxies))
-    search = make_search(method, task, budget, seed, options or {})
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise UserError(f"A search needs a time limit of more than 0 seconds, not {time_limit:g}.")
+    _check_goals(method, objective)
+    task.by_source()
+    outcome = (
+        Front(task, objective)
+        if isinstance(objective, Goals)
+        else Outcome(task, objective or Objective(tuple(task.proxies)))
+    )
+    for source in {latency.latency if latency else None, *task.sources}:
+        if isinstance(source, Latency):
+            source.keep(store, outcome.clock)
+    tell = progress or (lambda outcome: None)
+    search = make_search(method, outcome, budget, seed, options or {}, store, tell, latency)
+    run = _begin(outcome, method, evaluations, seed, budget, latency, options or {}, store)
+    tell(outcome)
+    while outcome.evaluated < evaluations:
+        if time_limit is not None and outcome.clock.seconds >= time_limit:
+            outcome.stopped = f"the time limit of {time_limit:g} s"
+            break
+        if outcome.hopeless():
+            outcome.stopped = f"none of the first {outcome.evaluated} networks has a score"
+            break
+        archs = search.ask(min(search.batch, evaluations - outcome.evaluated))
+        if not archs:
+            outcome.stopped = "the search has no more networks to look at"
+            break
+        measuring = outcome.clock.spent["latency"]
+        scores, seconds = task.evaluate(archs, store, run, outcome.evaluated)
+        seconds -= outcome.clock.spent["latency"] - measuring
+        merits, revised = outcome.tell(archs, scores)
+        search.tell(archs, merits)
+        if revised is not None and isinstance(search, Revising):
+            search.revise(revised)
+        outcome.clock.add("scoring", seconds)
+        outcome.seconds = outcome.clock.seconds
+        tell(outcome)
+    if isinstance(search, Choosing) and search.chosen is not None:
+        outcome.name_winner(search.chosen, task.evaluate([search.chosen], store, None, 0)[0][0])
+    outcome.seconds = outcome.clock.seconds
+    if outcome.stopped.startswith("the time limit"):
+        return outcome
+    best = outcome.best
+    result: dict[str, JSON] = {
+        "best": None if best is None else best.text,
+        "value": None if best is None else best.score.value,
+        "evaluated": outcome.evaluated,
+        "unscored": outcome.unscored,
+    }
+    if isinstance(outcome, Front):
+        result["front"] = [member.text for member in outcome.members]
+    run.finish(result)
+    return outcome
+
+
+def _check_goals(method: str, objective: Objective | Goals | None) -> None:
+    """UserError where a search goes by one objective and is given several, or the other way round."""
+    maker = searches[method]
+    if isinstance(objective, Goals) and not getattr(maker, "several", False):
+        able = " or ".join(name for name in searches if getattr(searches[name], "several", False))
+        raise UserError(f"The search {method} goes by one objective, not by {objective.text}: use {able}.")
+    if not isinstance(objective, Goals) and getattr(maker, "fewest", 1) > 1:
+        raise UserError(f"The search {method} needs at least two objectives: give --objectives dextr,-flops.")
+
+
+def _begin(
+    outcome: Outcome,
+    method: str,
+    evaluations: int,
+    seed: int,
+    budget: Budget,
+    latency: LatencyLimit | None,
+    options: Mapping[str, Any],
+    store: Store,
+) -> Run:
+    """Begin the run that these settings define, or go on with it."""
+    task, objective = outcome.task, outcome.objective
     settings: dict[str, JSON] = {
         "space": task.space.name,
-        "proxy": objective.text,
+        "proxy": outcome.text,
         "method": method,
-        "options": dict(options or {}),
+        "options": dict(options),
         "budget": evaluations,
         "seed": seed,
         "max_params": budget.max_params,
@@ -145,45 +202,19 @@ def run_search(
         "batch": task.batch.id,
         "origin": str(task.origin),
     }
+    if latency is not None:
+        settings |= {"max_latency_ms": latency.milliseconds, "latency": latency.latency.name}
+    if task.sources:
+        settings["sources"] = [source.name for source in task.sources]
     about: dict[str, JSON] = {
         "data": task.batch.about,
         "device": task.device,
         "executor": task.executor.about(),
         "resolved": {
             "proxy": {p.text: dict(p.resolved) for p in objective.proxies},
-            "method": defaults_of(method) | dict(options or {}),
+            "method": resolved(method, options),
         },
     }
     run = store.begin_run("search", settings, manifest(settings | about))
-    outcome = Outcome(task, objective, run=run.id)
-    past: tuple[list[Any], list[dict[str, Score]]] = [], []
-    if progress is not None:
-        progress(outcome)
-    while outcome.evaluated < evaluations:
-        archs = search.ask(min(search.batch, evaluations - outcome.evaluated))
-        if not archs:
-            break
-        scores, seconds = task.evaluate(archs, store, run, outcome.evaluated)
-        merits = objective.merits(scores)
-        outcome.count(scores, merits)
-        if objective.of_a_set:
-            past[0].extend(archs)
-            past[1].extend(scores)
-            archs, scores = past
-            merits = objective.merits(scores)
-        search.tell(archs, merits)
-        outcome.choose(archs, scores, merits)
-        outcome.scoring_seconds += seconds
-        outcome.seconds = time.perf_counter() - start
-        if progress is not None:
-            progress(outcome)
-    best = outcome.best
-    run.finish(
-        {
-            "best": None if best is None else best.text,
-            "value": None if best is None else best.score.value,
-            "evaluated": outcome.evaluated,
-            "unscored": outcome.unscored,
-        }
-    )
-    return outcome
+    outcome.run = run.id
+    return run

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from epochzero.combine.objective import TABLE, is_looked_up
 from epochzero.data import Batch
 from epochzero.engine import Proxy, score_population
 from epochzero.errors import UserError
@@ -17,6 +18,7 @@ from epochzero.plan.init import check
 from epochzero.run.executors.base import Executor, Scored, population
 from epochzero.run.executors.local import LOCAL
 from epochzero.run.network import module_of, network_of, size_of
+from epochzero.run.sources import Source
 from epochzero.spaces.base import AnySpace, Measured, check_complete
 from epochzero.store import Evaluated, Run, Store
 from epochzero.types import Origin, Score, Setting
@@ -33,6 +35,8 @@ class Task:
     device: str = "cpu"
     executor: Executor = field(default=LOCAL, repr=False, compare=False)
     """scores what `evaluate` does not find in the store"""
+    sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
+    """answer for some of the proxies instead"""
 
     def __post_init__(self) -> None:
         check_complete(self.space)
@@ -62,24 +66,58 @@ class Task:
             found += [(one.scores, one.seconds) for one in scored]
         return found
 
-    def evaluate(self, archs: Sequence[Any], store: Store, run: Run, step: int) -> tuple[list[dict[str, Score]], float]:
-        """Scores from the store or computed now, recorded as steps of the run; and the seconds it took."""
+    def by_source(self) -> list[tuple[Source | None, list[Proxy]]]:
+        """Who answers for which proxies; None for the executor. UserError for a column that no table has."""
+        found: dict[Source | None, list[Proxy]] = {}
+        for proxy in self.proxies:
+            source = next((source for source in self.sources if source.covers(proxy)), None)
+            if source is None and is_looked_up(proxy):
+                column = proxy.name.removeprefix(TABLE)
+                raise UserError(f"{proxy.name} needs a table with a column '{column}': name one with --table FILE.")
+            found.setdefault(source, []).append(proxy)
+        return list(found.items())
+
+    def evaluate(
+        self, archs: Sequence[Any], store: Store, run: Run | None, step: int
+    ) -> tuple[list[dict[str, Score]], float]:
+        """Scores from the store, or computed or looked up now; and the seconds that took.
+
+        They are recorded as steps of the run; without one, nothing is.
+        """
+        if not self.sources:
+            return self._evaluate(None, archs, store, run, step)
+        found: list[dict[str, Score]] = [{} for _ in archs]
+        seconds = 0.0
+        for source, proxies in self.by_source():
+            part = replace(self, proxies=proxies, sources=())
+            scores, took = part._evaluate(source, archs, store, run, step)
+            found = [one | more for one, more in zip(found, scores, strict=True)]
+            seconds += took
+        return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in found], seconds
+
+    def _evaluate(
+        self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int
+    ) -> tuple[list[dict[str, Score]], float]:
+        """By one source, or by the executor."""
+        setting = self.setting if source is None else Setting(self.space.name, source.name, "looked up")
+        score = self.executor.score if source is None else source.score
         texts = [self.space.text(arch) for arch in archs]
         keys = {proxy.text: proxy.key for proxy in self.proxies}
         names = list(keys)
-        known = {name: store.scores(self.setting, key, texts) for name, key in keys.items()}
+        known = {name: store.scores(setting, key, texts) for name, key in keys.items()}
         found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
         start = time.perf_counter()
         lacks = [frozenset(names).difference(scores) for scores in found]
         for missing in dict.fromkeys(filter(None, lacks)):
             lacking = [i for i, lack in enumerate(lacks) if lack == missing]
             part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
-            scored = self.executor.score(part, [archs[i] for i in lacking])
+            scored = score(part, [archs[i] for i in lacking])
             for i, (scores, took) in zip(lacking, scored, strict=True):
-                found[i] |= {name: (score, took / len(scores)) for name, score in scores.items()}
+                found[i] |= {name: (score_, took / len(scores)) for name, score_ in scores.items()}
         seconds = time.perf_counter() - start
-        kept = [{keys[name]: score for name, score in scores.items()} for scores in found]
-        run.record(self.setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
+        kept = [{keys[name]: score_ for name, score_ in scores.items()} for scores in found]
+        if run is not None:
+            run.record(setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
         return [{name: scores[name][0] for name in names} for scores in found], seconds
 
 

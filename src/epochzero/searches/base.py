@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.errors import UserError
+
+Floats = NDArray[np.float64]
 TRIES = 1000
 
 
@@ -18,7 +25,12 @@ class Sampler(Protocol):
 
 
 class Search(Protocol):
-    """Made with a space and a seed; `registry.searches` maps names to such makers."""
+    """Made with a space and a seed; `registry.searches` maps names to such makers.
+
+    Its keyword-only arguments are its options. A class attribute `budget` is how many networks the published search
+    evaluates, where that is part of it; one `several` says that it may be told a tuple of merits for each network, and
+    `fewest` how many there are at least.
+    """
 
     batch: int
     """how many architectures it wants to be told of at a time, whatever the number of workers"""
@@ -27,10 +39,51 @@ class Search(Protocol):
         """At most n architectures, none of which was asked for before; none at all when there are no more."""
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
-        """How good they are, higher is better; None for a network that has no score.
+        """How good those that were asked for are, higher is better; None for a network that has no score."""
 
-        A network may be told of again: its merit is then replaced.
-        """
+
+@runtime_checkable
+class Revising(Protocol):
+    """A search that goes on by new merits where those of the past move, as ranks among all networks do."""
+
+    def revise(self, merits: Floats) -> None:
+        """The merits of all that were told so far, in the order of telling; -inf for a network that has no score."""
+
+
+@runtime_checkable
+class Choosing(Protocol):
+    """A search that names its winner itself; that of any other is the best network that it was told of."""
+
+    @property
+    def chosen(self) -> Any | None:
+        """The winner, or None as long as there is none."""
+
+
+class Wanted(NamedTuple):
+    """The pool that a search starts from."""
+
+    proxies: Sequence[str]
+    networks: int
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Networks that were scored beforehand."""
+
+    archs: Sequence[Any]
+    values: Mapping[str, Floats]
+    """by proxy; nan where a network has no score"""
+    better: Mapping[str, bool]
+    """by proxy, whether higher is better"""
+
+
+@runtime_checkable
+class Pooling(Protocol):
+    """The maker of a search that chooses from a scored pool: it is made with a space, a seed and the pool."""
+
+    @staticmethod
+    def wants(options: Mapping[str, Any]) -> Wanted:
+        """Which scores of how many networks, given all options."""
 
 
 class Unseen:
@@ -55,3 +108,43 @@ class Unseen:
                 self.seen.add(made)
                 return made
         return None
+
+    def sample(self, space: Sampler, rng: Random) -> Any | None:
+        """A new sample of the space; None when there is nothing left."""
+        fresh = self.draw(lambda: space.sample(rng))
+        return self.left(space) if fresh is None else fresh
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A space in which an architecture is one of the same few choices at each of a fixed number of places."""
+
+    choices: tuple[Any, ...]
+    places: int
+    fits: Callable[[Any], bool]
+    """whether an architecture is within the limits"""
+
+    @staticmethod
+    def of(space: Any, search: str) -> Choices:
+        """UserError for a space of another kind."""
+        whole = space
+        while hasattr(whole, "space"):
+            whole = whole.space
+        if not hasattr(whole, "choices") or not hasattr(whole, "places"):
+            name = getattr(whole, "name", type(whole).__name__)
+            raise UserError(
+                f"The search {search} needs a space with the same choices at a fixed number of places, such as nb201 "
+                f"or nats_sss, and {name} is none: use evolution, random or local_search."
+            )
+        return Choices(tuple(whole.choices), whole.places, getattr(space, "fits", lambda arch: True))
+
+
+def check_batch(search: str, batch: int) -> None:
+    """UserError for a search that would ask for nothing."""
+    if batch < 1:
+        raise UserError(f"The search {search} asks for at least 1 architecture at a time, not {batch}.")
+
+
+def lowest(merits: Sequence[float | None]) -> list[float]:
+    """Merits as numbers: -inf where there is none."""
+    return [-np.inf if merit is None else merit for merit in merits]

@@ -10,7 +10,6 @@ arXiv:1802.01548
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from random import Random
@@ -18,7 +17,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.searches.base import Sampler, Unseen
+from epochzero.searches.base import Floats, Sampler, Unseen, check_batch, lowest
 
 CHILD_TRIES = 50
 MOST = 10**9
@@ -33,12 +32,11 @@ class Evolution:
     ) -> None:
         if not 1 <= tournament <= population <= MOST:
             raise UserError(f"A tournament of {tournament} cannot be drawn from a population of {population}.")
-        if batch < 1:
-            raise UserError(f"Evolution asks for at least 1 architecture at a time, not {batch}.")
+        check_batch("evolution", batch)
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.population, self.tournament = population, tournament
         self.alive: deque[tuple[float, Any]] = deque(maxlen=population)
-        self.told: set[Any] = set()
+        """merit and architecture, the oldest first"""
         self.born = 0
         self.unseen = Unseen()
 
@@ -46,19 +44,25 @@ class Evolution:
         return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
-        now = {arch: -math.inf if merit is None else merit for arch, merit in zip(archs, merits, strict=True)}
-        if not self.told.isdisjoint(now):
-            self.alive = deque(((now.get(arch, old), arch) for old, arch in self.alive), self.population)
-        self.alive.extend((merit, arch) for arch, merit in now.items() if arch not in self.told)
-        self.told.update(now)
+        self.alive.extend(zip(lowest(merits), archs, strict=True))
+
+    def revise(self, merits: Floats) -> None:
+        living = merits[len(merits) - len(self.alive) :].tolist()
+        self.alive = deque(zip(living, (arch for _, arch in self.alive), strict=True), self.population)
 
     def _next(self) -> Any | None:
         self.born += 1
         if self.born > self.population and self.alive:
-            rivals = self.rng.sample(range(len(self.alive)), min(self.tournament, len(self.alive)))
-            _, parent = max((self.alive[i] for i in rivals), key=lambda member: member[0])
-            child = self.unseen.draw(lambda: self.space.mutate(parent, self.rng), CHILD_TRIES)
+            parent = self._parent()
+            child = self.unseen.draw(lambda: self._child(parent), CHILD_TRIES)
             if child is not None:
                 return child
-        fresh = self.unseen.draw(lambda: self.space.sample(self.rng))
-        return self.unseen.left(self.space) if fresh is None else fresh
+        return self.unseen.sample(self.space, self.rng)
+
+    def _parent(self) -> Any:
+        """The best of a few."""
+        rivals = self.rng.sample(range(len(self.alive)), min(self.tournament, len(self.alive)))
+        return max((self.alive[i] for i in rivals), key=lambda member: member[0])[1]
+
+    def _child(self, parent: Any) -> Any:
+        return self.space.mutate(parent, self.rng)

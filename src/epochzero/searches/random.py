@@ -9,28 +9,24 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.searches.base import Sampler, Unseen
+from epochzero.searches.base import Sampler, Unseen, check_batch
 
 
 @searches.registers("random")
 class RandomSearch:
     """Draws uniformly and remembers nothing but what it drew."""
 
+    several = True
+
     def __init__(self, space: Sampler, seed: int, *, batch: int = 16) -> None:
-        if batch < 1:
-            raise UserError(f"Random search asks for at least 1 architecture at a time, not {batch}.")
+        check_batch("random", batch)
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.unseen = Unseen()
 
     def ask(self, n: int) -> list[Any]:
-        drawn = (self._next() for _ in range(n))
+        drawn = (self.unseen.sample(self.space, self.rng) for _ in range(n))
         return [arch for arch in drawn if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         """Nothing is learnt."""
-
-    def _next(self) -> Any | None:
-        fresh = self.unseen.draw(lambda: self.space.sample(self.rng))
-        return self.unseen.left(self.space) if fresh is None else fresh

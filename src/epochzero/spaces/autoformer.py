@@ -171,6 +171,12 @@ class Autoformer:
         """Uniform over the neighbours."""
         return rng.choice(self.neighbours(arch))
 
+    def crossover(self, one: Former, other: Former, rng: Random) -> Former:
+        """The depth of one of the two, its width and each layer of either, uniformly; what one lacks, of the other."""
+        layers = rng.choice((one, other)).layers
+        mates = [[former.layers[i] for former in (one, other) if i < len(former.layers)] for i in range(len(layers))]
+        return Former(rng.choice((one, other)).width, tuple(map(rng.choice, mates)))
+
     def neighbours(self, arch: Former) -> list[Former]:
         """One change away: another width, the heads or the ratio of one layer, the last layer gone, or one more.
 

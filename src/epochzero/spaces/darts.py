@@ -118,6 +118,17 @@ class Darts:
         """One edge gets another operation or another source, uniform over the neighbours."""
         return _changed(arch, rng.choice(_changes(arch)))
 
+    def crossover(self, one: Genotype, other: Genotype, rng: Random) -> Genotype:
+        """Each node of each cell has the two edges that it has in one of the two, uniformly; they come in order."""
+
+        def crossed(*cells: Cell) -> Cell:
+            mates = map(in_order, cells)
+            nodes = zip(*(zip(cell[::2], cell[1::2], strict=True) for cell in mates), strict=True)
+            return tuple(edge for pair in nodes for edge in rng.choice(pair))
+
+        normal, reduce = crossed(one.normal, other.normal), crossed(one.reduce, other.reduce)
+        return one._replace(normal=normal, reduce=reduce)
+
     def neighbours(self, arch: Genotype) -> list[Genotype]:
         """Those with another operation or another source at one edge, 120 for a searched architecture.
 

@@ -122,6 +122,11 @@ class NB1Shot1:
         """Uniform over the neighbours."""
         return rng.choice(self.neighbours(arch))
 
+    def crossover(self, one: Cell, other: Cell, rng: Random) -> Cell:
+        """Each vertex has the operation of one of the two, and the sources of one of the two, uniformly."""
+        ops = tuple(map(rng.choice, zip(one.ops, other.ops, strict=True)))
+        return Cell(ops, tuple(map(rng.choice, zip(one.sources, other.sources, strict=True))))
+
     def neighbours(self, arch: Cell) -> list[Cell]:
         """Cells in which one vertex has another operation, or one other sources."""
         ops, sources = arch

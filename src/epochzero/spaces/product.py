@@ -34,6 +34,10 @@ class Product(Generic[T]):
         other = rng.choice([choice for choice in self.choices if choice != arch[place]])
         return (*arch[:place], other, *arch[place + 1 :])
 
+    def crossover(self, one: tuple[T, ...], other: tuple[T, ...], rng: Random) -> tuple[T, ...]:
+        """At each place the choice of one of the two, uniformly."""
+        return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
+
     def neighbours(self, arch: tuple[T, ...]) -> list[tuple[T, ...]]:
         """Every architecture that differs at one place."""
         return [

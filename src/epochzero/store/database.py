@@ -71,6 +71,11 @@ JOIN proxies ON proxies.id = history.proxy
 JOIN scores USING (setting, proxy, arch)""",
 )
 
+STATES = """CREATE TABLE IF NOT EXISTS states (  -- where a run stands that cannot be replayed; made when needed
+    run INTEGER PRIMARY KEY REFERENCES runs,
+    state TEXT NOT NULL           -- JSON
+)"""
+
 
 class Database:
     """A connection that writes in whole transactions and says in one sentence what went wrong."""

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Literal, NamedTuple, TypeAlias
 
 from epochzero.errors import StoreError
-from epochzero.store.database import Database
+from epochzero.store.database import STATES, Database
 from epochzero.types import Score, Setting, Status
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -216,6 +216,20 @@ class Run:
         for (setting, step, arch), by_proxy in scores.items():
             history.setdefault(setting, []).append(Evaluated(step, arch, by_proxy))
         return history
+
+    def save(self, state: Mapping[str, JSON]) -> None:
+        """Keep where the run stands, in place of what was kept before."""
+        with self._database.writing() as db:
+            db.execute(STATES)
+            db.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (self._number, _to_json(state)))
+
+    def saved(self) -> dict[str, JSON] | None:
+        """What `save` kept last."""
+        with self._database.reading() as db:
+            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'states'").fetchone() is None:
+                return None
+            row = db.execute("SELECT state FROM states WHERE run = ?", (self._number,)).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
 
     def finish(self, result: Mapping[str, JSON]) -> None:
         """Keep the result. A run that is finished already keeps its first one."""

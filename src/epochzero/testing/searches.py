@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+from random import Random
 from typing import Any
 
+import numpy as np
+
 from epochzero.registry import searches, spaces
+from epochzero.searches.base import Pool, Pooling
 
 ASKED = 60
 
@@ -19,7 +24,7 @@ def check_search(name: str, space_name: str = "nb201") -> None:
 
 def _history(name: str, space_name: str, seed: int) -> list[Any]:
     space = spaces[space_name]
-    search = searches[name](space, seed)
+    search = _made(name, space, seed)
     asked: list[Any] = []
     while len(asked) < ASKED:
         archs = search.ask(min(search.batch, ASKED - len(asked)))
@@ -27,3 +32,17 @@ def _history(name: str, space_name: str, seed: int) -> list[Any]:
         search.tell(archs, [None if i % 3 == 0 else float(len(space.text(a))) for i, a in enumerate(archs)])
         asked += archs
     return asked
+
+
+def _made(name: str, space: Any, seed: int) -> Any:
+    """The search; one that chooses from a pool gets some networks, each with positive scores by all it wants."""
+    maker = searches[name]
+    if not isinstance(maker, Pooling):
+        return maker(space, seed)
+    parameters = inspect.signature(maker).parameters.values()  # type: ignore[arg-type]
+    wanted = maker.wants({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+    rng = Random(seed)
+    archs = list(dict.fromkeys(space.sample(rng) for _ in range(4 * ASKED)))
+    values = {proxy: np.array([1 + 9 * rng.random() for _ in archs]) for proxy in wanted.proxies}
+    made: Any = maker
+    return made(space, seed, Pool(archs, values, dict.fromkeys(values, True)))

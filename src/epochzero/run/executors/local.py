@@ -29,7 +29,7 @@ class Local:
         return {"name": "local", "workers": 1, "threads": self.threads or torch.get_num_threads()}
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
-        with _threads(self.threads):
+        with torch_threads(self.threads):
             return task.score(archs)
 
     def __enter__(self) -> Self:
@@ -41,7 +41,7 @@ class Local:
 
 
 @contextmanager
-def _threads(number: int | None) -> Iterator[None]:
+def torch_threads(number: int | None) -> Iterator[None]:
     """Torch has so many threads, and as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)

@@ -1,0 +1,103 @@
+"""What a search costs beside scoring: milliseconds a candidate and memory, early and late.
+
+    python benchmarks/searches.py                     # every method, 20,000 candidates
+    python benchmarks/searches.py --candidates 480000 --only evolution_zen,evolution_az,evolution,random
+
+The space is synthetic and practically endless (60 places with 8 choices), scores are a hash of the architecture, and
+the store is in memory, so that all time is that of the loop, the search, ranks and the store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from epochzero import data
+from epochzero.combine.objective import parse_objective
+from epochzero.registry import searches, spaces
+from epochzero.run.executors.base import Scored
+from epochzero.run.search import Outcome, run_search
+from epochzero.run.task import Task
+from epochzero.searches.base import Pooling
+from epochzero.spaces.nb201 import NB201
+from epochzero.store import Store
+from epochzero.types import Score
+
+SLOW = {"tpe"}
+"""through another library: measured with few candidates"""
+
+
+class Endless(NB201):
+    """Cells of 60 places; only their text and their neighbours are ever used."""
+
+    name = "endless"
+    choices = tuple("abcdefgh")  # type: ignore[assignment]
+    places = 60
+
+    def text(self, arch: tuple[str, ...]) -> str:
+        return "".join(arch)
+
+    def plan(self, arch: Any, num_classes: int = 10, input_shape: Any = (3, 32, 32)) -> Any:
+        return spaces["nb201"].plan(spaces["nb201"].smallest())
+
+
+class Hashed:
+    """Answers at once for every proxy."""
+
+    name = "hash"
+    candidates: Sequence[Any] | None = None
+
+    def covers(self, proxy: Any) -> bool:
+        return True
+
+    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+        names = [proxy.text for proxy in task.proxies]
+        return [
+            ({name: Score(zlib.crc32(f"{name}{''.join(arch)}".encode()) / 1e9 + 1) for name in names}, 0.0)
+            for arch in archs
+        ]
+
+
+def measure(method: str, candidates: int) -> None:
+    """Print one line: overhead of a candidate in the first and in the last tenth."""
+    ranked = method == "evolution_az"
+    objective = parse_objective("rank(dextr,zico,flops)" if ranked else "dextr")
+    task = Task(Endless(), objective.proxies, data.pink(size=1), sources=(Hashed(),))
+    marks: list[tuple[int, float, float]] = []
+
+    def note(outcome: Outcome) -> None:
+        marks.append((outcome.evaluated, time.perf_counter(), outcome.clock.spent["scoring"]))
+
+    with Store.open(":memory:") as store:
+        outcome = run_search(task, method, candidates, objective=objective, store=store, progress=note)
+    tenth = outcome.evaluated // 10
+
+    def cost(first: int, last: int) -> float:
+        inside = [mark for mark in marks if first <= mark[0] <= last]
+        (n0, t0, s0), (n1, t1, s1) = inside[0], inside[-1]
+        return 1e3 * ((t1 - t0) - (s1 - s0)) / (n1 - n0)
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    early, late = cost(0, tenth), cost(outcome.evaluated - tenth, outcome.evaluated)
+    print(
+        f"{method:18} {outcome.evaluated:8,}   first tenth {early:.3f} ms   last tenth {late:.3f} ms   {peak:,.0f} MB"
+    )
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--candidates", type=int, default=20_000)
+    parser.add_argument("--only", help="methods, separated by commas")
+    given = parser.parse_args()
+    every = [name for name in searches if not isinstance(searches[name], Pooling)]
+    for method in given.only.split(",") if given.only else every:
+        measure(method, min(given.candidates, 300) if method in SLOW else given.candidates)
+
+
+if __name__ == "__main__":
+    main()

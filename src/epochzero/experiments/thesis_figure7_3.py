@@ -1,0 +1,89 @@
+"""Thesis, Figure 7.3: regret of the network selected so far on NAS-Bench-201, by the number of evaluations.
+
+Regret is the best test accuracy on CIFAR-10 of the whole table less that of the network that is the best so far by the
+validation accuracy after 12 epochs. HNAS with the trace metric against searches that train every network, and against
+the plain metric: 1,000 networks ordered by it, the first looked at first. The figure's own axis is seconds, and no
+figure is printed.
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from epochzero.experiments.base import Found, Row, Sample, Work
+from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, left_out
+from epochzero.experiments.thesis_table7_3 import baselines, hnas
+from epochzero.registry import experiments
+from epochzero.run.search import Outcome
+
+STATISTIC = "regret %"
+STEPS = (1, 2, 5, 10, 15, 20, 30, 50, 75, 100)
+
+
+@dataclass(frozen=True)
+class Length(Trials):
+    """How long the curves are."""
+
+    evaluations: int = 100
+
+
+class ThesisFigure73(Searches):
+    """Regret curves."""
+
+    name = "thesis-figure7.3"
+    source = "Shu, thesis, Figure 7.3"
+    full = Length(networks=10)
+    quick = Length(networks=3, evaluations=20)
+
+    def curves(self, evaluations: int) -> list[Contest]:
+        """Every search with so many evaluations."""
+        plain = {"proxy": "ntk_trace", "batch": 1}
+        searched = [hnas("trace", evaluations=evaluations), hnas("knas", evaluations=evaluations)]
+        return [
+            *searched,
+            *(one._replace(label=one.label.partition(",")[0]) for one in baselines(evaluations)),
+            Contest("trace metric", "top_k", FEEDBACK, evaluations, plain),
+            Contest("knas metric", "top_k", FEEDBACK, evaluations, plain | {"proxy": "nasi_trace"}),
+        ]
+
+    def measure(self, work: Work) -> Found:
+        arena = Arena.open(self.name, work.folder)
+        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
+        contests = self.curves(work.settings.evaluations)
+        held = [contest for contest in contests if not arena.lacks(contest)]
+        seeds = range(work.seed, work.seed + work.settings.networks)
+        best = max(filter(None, (arena.accuracy(arch, "C10") for arch in arena.accuracies.table.archs)))
+        rows: list[Row] = []
+        values: dict[str, Sequence[float | None]] = {}
+        for place, contest in enumerate(held):
+            curves: list[list[float]] = []
+            for seed in seeds:
+                work.progress(place * len(seeds) + len(curves), len(held) * len(seeds))
+                curves.append(_regrets(arena, contest, seed, best))
+            for step in (step for step in STEPS if step <= work.settings.evaluations):
+                figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves], seed=work.seed)
+                rows.append(Row("nb201", contest.label, f"{step} evaluations", STATISTIC, figure, 0))
+            values[contest.label] = [curve[-1] for curve in curves]
+        work.progress(len(held) * len(seeds), len(held) * len(seeds))
+        about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}"
+        sample = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
+        return Found(rows, {"nb201": sample}, left_out(arena, contests))
+
+
+def _regrets(arena: Arena, contest: Contest, seed: int, best: float) -> list[float]:
+    """After each evaluation."""
+    curve: list[float] = []
+
+    def note(outcome: Outcome) -> None:
+        if outcome.best is not None and outcome.evaluated > len(curve):
+            accuracy = arena.accuracy(outcome.best.text, "C10")
+            curve.append(best - (accuracy if accuracy is not None else 0.0))
+
+    arena.search(contest, seed, note)
+    return curve
+
+
+experiments.register(ThesisFigure73.name, ThesisFigure73(), origin=__name__)

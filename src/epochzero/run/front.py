@@ -1,0 +1,86 @@
+"""The front of a search for several things at once: the networks that no other one it looked at beats in all of them.
+
+A network that lacks one of the scores is counted and left out. Networks with the same scores in everything stay side by
+side. The front is that of all networks that were looked at, not of the last population.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from epochzero.combine.goals import Goals
+from epochzero.combine.objective import Objective
+from epochzero.run.outcome import Candidate, Outcome
+from epochzero.run.task import Task
+from epochzero.searches.base import Floats
+from epochzero.searches.dominance import first_front
+from epochzero.types import Score
+
+
+class Member(NamedTuple):
+    """A network of the front, with its scores in the order of the goals."""
+
+    arch: Any
+    text: str
+    values: tuple[float, ...]
+
+
+class Front(Outcome):
+    """What a search for several things found."""
+
+    def __init__(self, task: Task, goals: Goals) -> None:
+        super().__init__(task, Objective(goals.proxies))
+        self.goals = goals
+        self._members: list[Member] = []
+        self._values = array("d")
+
+    @property
+    def text(self) -> str:
+        return self.goals.text
+
+    @property
+    def headline(self) -> str:
+        return f"front of {len(self._members)}"
+
+    @property
+    def members(self) -> list[Member]:
+        """The front, the best by the first goal first."""
+        return sorted(self._members, key=lambda member: [-merit for merit in self.goals.merits(member.values)])
+
+    @property
+    def values(self) -> Floats:
+        """The scores of all networks that have them, in the order of looking [networks, goals]."""
+        return np.array(self._values, np.float64).reshape(-1, len(self.goals.goals))
+
+    def tell(self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]) -> tuple[Any, None]:
+        """Count networks and keep the front; their merits, a tuple for each."""
+        found = [self.goals.values(one) for one in scores]
+        for arch, one, values in zip(archs, scores, found, strict=True):
+            self._count(one, None if values is None else 0.0)
+            if values is not None:
+                self._values.extend(values)
+                self._members.append(Member(arch, self.task.space.text(arch), values))
+        rows = np.array([self.goals.merits(member.values) for member in self._members])
+        self._members = [self._members[i] for i in first_front(rows)]
+        if self._members:
+            first = self.members[0]
+            self.best = Candidate(first.arch, first.text, Score(first.values[0]))
+        return [None if values is None else self.goals.merits(values) for values in found], None
+
+    def _why_not(self, scores: Mapping[str, Score]) -> str:
+        return self.goals.why_not(scores)
+
+
+def as_csv(front: Front) -> str:
+    """One line for each network of the front, numbers in full."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["arch", *(goal.proxy.text for goal in front.goals.goals)])
+    writer.writerows([member.text, *member.values] for member in front.members)
+    return text.getvalue()

@@ -1,0 +1,179 @@
+"""What a search found, as far as it came."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from epochzero.combine.objective import Objective
+from epochzero.errors import UserError
+from epochzero.plan import Plan
+from epochzero.run.clock import Clock
+from epochzero.run.task import Task
+from epochzero.searches.base import Floats
+from epochzero.spaces.base import GivesPlans
+from epochzero.types import Score
+
+LEADERS = 100
+"""how many of the best are remembered"""
+PATIENCE = {"failed": 32, "degenerate": 512}
+"""networks without any score after which a search gives up, where all failed, and where some have no value"""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network that was looked at."""
+
+    arch: Any
+    text: str
+    score: Score
+
+
+@dataclass
+class Outcome:
+    """What a search found."""
+
+    task: Task
+    objective: Objective
+    best: Candidate | None = None
+    """None while no network has a score"""
+    evaluated: int = 0
+    unscored: dict[str, int] = field(default_factory=dict)
+    """how many networks have no score, by reason"""
+    seconds: float = 0.0
+    clock: Clock = field(default_factory=Clock, repr=False)
+    run: str = ""
+    stopped: str = ""
+    """why it ended before its budget was spent; empty where it did not"""
+    note: str = ""
+    """what it is doing, where that is not looking at networks"""
+    _merit: float = -math.inf
+    _degenerate: int = 0
+    _leaders: list[tuple[float, int, Any, Score]] = field(default_factory=list, repr=False)
+    """a heap: merit, minus the step, architecture and score of the best"""
+    _archs: list[Any] = field(default_factory=list, repr=False)
+    _rows: array[float] = field(default_factory=lambda: array("d"), repr=False)
+    """of an objective of ranks: all that were told, and their merits by each proxy, one network after the other"""
+
+    @property
+    def text(self) -> str:
+        """What it goes by."""
+        return self.objective.text
+
+    @property
+    def headline(self) -> str:
+        """What it has found so far, in a few words."""
+        return "" if self.best is None else f"best {self.best.score.value:.4g}"
+
+    @property
+    def scoring_seconds(self) -> float:
+        return self.clock.spent["scoring"]
+
+    @property
+    def winner(self) -> Candidate:
+        if self.best is None:
+            raise UserError("The search found no network with a score.")
+        return self.best
+
+    @property
+    def plan(self) -> Plan:
+        """The best network as data; a space of modules has `module` alone."""
+        space, batch, best = self.task.space, self.task.batch, self.winner
+        if not isinstance(space, GivesPlans):
+            raise UserError(f"The space '{space.name}' gives modules and no plans: use module().")
+        return space.plan(best.arch, batch.num_classes, batch.input_shape)
+
+    def module(self) -> nn.Module:
+        """The best network, ready to train, with the weights that it was scored with."""
+        return self.task.module(self.winner.arch)
+
+    def top(self, k: int) -> list[Candidate]:
+        """The best k networks, the best first, the earlier of equals before the later; at most 100 are remembered."""
+        if self.objective.of_a_set:
+            merits = self._merits()
+            order = np.lexsort((np.arange(len(merits)), -merits))[: min(k, LEADERS)]
+            return [self._candidate(self._archs[i], Score(float(merits[i]))) for i in order if merits[i] > -math.inf]
+        return [self._candidate(arch, score) for _, _, arch, score in heapq.nlargest(k, self._leaders, key=_place)]
+
+    def name_winner(self, arch: Any, scores: Mapping[str, Score]) -> None:
+        """A network that was looked at is the winner, whatever others scored."""
+        if self.objective.of_a_set:
+            merit: float | None = float(self._merits()[self._archs.index(arch)])
+        else:
+            (merit,) = self.objective.merits([scores])
+        if merit is not None and merit > -math.inf:
+            score = Score(merit) if self.objective.method else scores[self.objective.proxies[0].text]
+            self.best = self._candidate(arch, score)
+
+    def hopeless(self) -> bool:
+        """Whether so many networks have no score, and none has one, that there is no point in going on."""
+        if self.evaluated > sum(self.unscored.values()):
+            return False
+        return self.evaluated >= PATIENCE["degenerate" if self._degenerate else "failed"]
+
+    def tell(
+        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]
+    ) -> tuple[Sequence[float | None], Floats | None]:
+        """Count networks and keep the best; their merits, and where ranks moved those of all networks so far."""
+        if self.objective.of_a_set:
+            return self._rank(archs, scores)
+        merits = self.objective.merits(scores)
+        for arch, found, merit in zip(archs, scores, merits, strict=True):
+            self._count(found, merit)
+            if merit is not None:
+                score = Score(merit) if self.objective.method else found[self.objective.proxies[0].text]
+                self._lead(merit, arch, score)
+        return merits, None
+
+    def _rank(
+        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]
+    ) -> tuple[Sequence[float | None], Floats]:
+        self._archs.extend(archs)
+        for found in scores:
+            self._rows.extend(self.objective.row(found))
+        merits = self._merits()
+        new = [None if merit == -math.inf else merit for merit in merits[len(merits) - len(archs) :].tolist()]
+        for found, merit in zip(scores, new, strict=True):
+            self._count(found, merit)
+        first = int(merits.argmax())
+        if merits[first] > -math.inf:
+            self.best = self._candidate(self._archs[first], Score(float(merits[first])))
+        return new, merits
+
+    def _merits(self) -> Floats:
+        rows = np.array(self._rows, np.float64).reshape(-1, len(self.objective.proxies))
+        return self.objective.merits_of_all(rows)
+
+    def _count(self, found: Mapping[str, Score], merit: float | None) -> None:
+        self.evaluated += 1
+        if merit is None:
+            why = self._why_not(found)
+            self.unscored[why] = self.unscored.get(why, 0) + 1
+            self._degenerate += all(score.status != "failed" for score in found.values())
+
+    def _why_not(self, found: Mapping[str, Score]) -> str:
+        return self.objective.why_not(found)
+
+    def _lead(self, merit: float, arch: Any, score: Score) -> None:
+        """Keep it if it is one of the best; the first of equals stays."""
+        if merit > self._merit:
+            self.best, self._merit = self._candidate(arch, score), merit
+        place = (merit, -self.evaluated, arch, score)
+        if len(self._leaders) < LEADERS:
+            heapq.heappush(self._leaders, place)
+        elif merit > self._leaders[0][0]:
+            heapq.heapreplace(self._leaders, place)
+
+    def _candidate(self, arch: Any, score: Score) -> Candidate:
+        return Candidate(arch, self.task.space.text(arch), score)
+
+
+def _place(leader: tuple[float, int, Any, Score]) -> tuple[float, int]:
+    return leader[:2]

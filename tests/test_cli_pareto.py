@@ -1,0 +1,242 @@
+"""`epochzero search` for several things at once, under latency limits, and inside one network."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import epochzero as ez
+from epochzero.registry import spaces
+from epochzero.run.front import Front
+from epochzero.run.meters import Timing, TorchMeter
+from epochzero.searches.dominance import first_front
+from epochzero.store import Store
+from tests.command import epochzero, refusal
+
+FEW = ["--batch-size", "2"]
+TWO = ["search", "--objectives", "l2_norm,-flops", "--option", "population=8", *FEW]
+SPACE = spaces["nb201"]
+
+
+def milliseconds(arch: Any) -> float:
+    return 1.0 + sum({"nor_conv_3x3": 3.0, "nor_conv_1x1": 1.0}.get(op, 0.0) for op in arch)
+
+
+@pytest.fixture
+def stopwatch(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Networks take as long as their convolutions say; the texts of all that were measured."""
+    asked: list[str] = []
+
+    def measure(meter: TorchMeter, arch: Any) -> Timing:
+        asked.append(SPACE.text(arch))
+        return Timing(milliseconds(arch), milliseconds(arch) - 0.1, milliseconds(arch) + 0.25)
+
+    monkeypatch.setattr(TorchMeter, "__call__", measure)
+    return asked
+
+
+@pytest.fixture(scope="module")
+def phones(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Latencies of 400 networks."""
+    path = tmp_path_factory.mktemp("tables") / "phones.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arch_str", "phone"])
+        writer.writerows([SPACE.text(arch), milliseconds(arch)] for arch in Random(0).sample(list(SPACE), 400))
+    return path
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("front")
+    ran = epochzero(*TWO, "--budget", 40, "--store", folder / "run.db", "--out", folder / "out", "--json")
+    assert "front of" in ran.err
+    return folder, ran.json
+
+
+def test_the_front_is_that_of_everything_in_the_store(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = searched
+    with Store.open(folder / "run.db") as store:
+        (run,) = store.runs()
+        (steps,) = run.history().values()
+        assert run.settings["proxy"] == "l2_norm,-flops" and run.state == "finished"
+    scores = {step.arch: [step.scores[name][0].value for name in ("l2_norm", "flops")] for step in steps}
+    assert len(scores) == found["evaluated"] == 40
+    rows = np.array(list(scores.values())) * [1, -1]
+    best = {list(scores)[i] for i in first_front(rows)}
+    assert {one["arch"] for one in found["front"]} == best
+    for one in found["front"]:
+        plan = SPACE.plan(SPACE.parse(one["arch"]))
+        assert list(one["scores"].values()) == scores[one["arch"]]
+        assert (one["params"], one["flops"]) == (plan.params, plan.flops) and one["scores"]["flops"] == plan.flops
+    assert found["objectives"] == [{"name": "l2_norm", "better": "higher"}, {"name": "flops", "better": "lower"}]
+    assert sum(found["clock"].values()) == pytest.approx(found["seconds"])
+
+
+def test_the_front_is_written_and_drawn(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, found = searched
+    out = folder / "out"
+    assert {path.name for path in out.iterdir()} == {"front.json", "front.csv", "front.png", "front.svg"}
+    assert json.loads((out / "front.json").read_text()) == found
+    with (out / "front.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arch"] for row in rows] == [one["arch"] for one in found["front"]]
+    assert [float(row["flops"]) for row in rows] == [one["flops"] for one in found["front"]]
+    assert ElementTree.parse(out / "front.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_a_front_is_extended_from_its_store(searched: tuple[Path, dict[str, Any]]) -> None:
+    folder, small = searched
+    large = epochzero(*TWO, "--budget", 60, "--store", folder / "run.db", "--json").json
+    fresh = epochzero(*TWO, "--budget", 60, "--json").json
+    assert large["front"] == fresh["front"]
+    with Store.open(folder / "run.db") as store:
+        first, second = (next(iter(run.history().values())) for run in store.runs())
+    assert [step.arch for step in second[:40]] == [step.arch for step in first]
+    again = epochzero(*TWO, "--budget", 40, "--store", folder / "run.db", "--json").json
+    assert again["front"] == small["front"]
+
+
+def test_a_front_in_words() -> None:
+    ran = epochzero(*TWO, "--budget", 16)
+    assert ran.code == 0
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["l2_norm", "↑", "flops", "↓", "params", "arch"]
+    assert rows and all("nor_conv" in row or "~0|" in row for row in rows)
+    assert "of 16 networks are beaten by no other" in ran.err
+
+
+def test_a_limit_in_milliseconds_always_holds(stopwatch: list[str], tmp_path: Path) -> None:
+    """4.3 ms: with the upper end a quarter above the median, 4 ms are within and 5 are not."""
+    command = ["search", "--proxy", "l2_norm", "--max-latency-ms", "4.3", "--max-params", "1M", "--budget", 30, *FEW]
+    command += ["--store", tmp_path / "run.db", "--winner-scores", "none"]
+    found = epochzero(*command, "--json").json
+    with Store.open(tmp_path / "run.db") as store:
+        looked = next(run for run in store.runs() if run.kind == "search")
+        assert looked.settings["max_latency_ms"] == 4.3
+        ((_, steps),) = looked.history().items()
+    assert len(steps) == 30
+    assert all(milliseconds(SPACE.parse(step.arch)) <= 4 for step in steps)
+    over = [text for text in stopwatch if milliseconds(SPACE.parse(text)) > 4]
+    assert over and len(stopwatch) == len(set(stopwatch)), "those over the limit were measured, and once"
+    assert found["latency"]["limit_ms"] == 4.3 and found["latency"]["over"] == len(over)
+    assert found["latency"]["best"] == pytest.approx(
+        dict(zip(("median_ms", "low_ms", "high_ms"), _timing(found["best"]["arch"]), strict=True))
+    )
+    stopwatch.clear()
+    again = epochzero(*command, "--json").json
+    assert again["best"] == found["best"] and not stopwatch, "nothing is measured a second time"
+
+
+def _timing(text: str) -> tuple[float, float, float]:
+    median = milliseconds(SPACE.parse(text))
+    return median, median - 0.1, median + 0.25
+
+
+def test_latency_from_a_table_as_a_limit_and_as_an_objective(phones: Path) -> None:
+    table = ["--latency", f"table:{phones}:phone"]
+    found = epochzero(
+        "search", "--objectives", "params,latency", *table, "--max-latency-ms", 6, "--budget", 60, *FEW, "--json"
+    )
+    front = found.json["front"]
+    assert all(one["scores"]["latency"] == milliseconds(SPACE.parse(one["arch"])) <= 6 for one in front)
+    assert len({one["scores"]["latency"] for one in front}) > 1
+    words = epochzero("search", "--proxy", "params", *table, "--max-latency-ms", 6, "--budget", 20, *FEW)
+    assert "latency" in words.out and "phones.csv" in words.out
+
+
+def test_latency_is_measured_for_an_objective(stopwatch: list[str]) -> None:
+    found = ez.search(objectives="params,latency", budget=24, max_latency_ms=9.0, options={"population": 8})
+    assert isinstance(found, Front)
+    assert all(values[1] <= 9 for values in found.values.tolist())
+    assert found.clock.spent["latency"] > 0 and len(stopwatch) == len(set(stopwatch))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--objectives", "dextr"], "at least two different objectives"),
+        (["--objectives", "dextr,-flps"], "No proxy is called 'flps'. Did you mean 'flops'?"),
+        (["--method", "pareto"], "pareto needs at least two objectives"),
+        (["--objectives", "dextr,-flops", "--method", "evolution"], "evolution goes by one objective"),
+        (["--objectives", "dextr,-flops", "--method", "nasi"], "so --objectives means nothing"),
+        (["--max-latency-ms", "0"], "--max-latency-ms takes more than 0 milliseconds, not 0."),
+        (["--max-latency-ms", "-2"], "--max-latency-ms takes more than 0 milliseconds, not -2."),
+        (["--max-latency-ms", "5", "--latency", "table:TABLE:phnoe"], "has no column 'phnoe'. Did you mean 'phone'?"),
+        (
+            ["--max-latency-ms", "0.5", "--latency", "table:TABLE:phone"],
+            "No nb201 network takes at most 0.5 ms: the fastest",
+        ),
+        (["--max-latency-ms", "5", "--latency", "tensorrt"], "Latency cannot be told by 'tensorrt'"),
+        (["--max-latency-ms", "1e-6", "--batch-size", "1"], "The smallest nb201 network takes"),
+        (["--method", "nasi", "--max-params", "1M"], "nasi searches inside one network, so --max-params means nothing"),
+        (["--method", "nasi", "--budget", "0"], "at least 1 "),
+        (["--method", "nasi", "--space", "mobilenet"], "has no relaxed network"),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(arguments: list[str], says: str, phones: Path) -> None:
+    given = [argument.replace("TABLE", str(phones)) for argument in arguments]
+    assert says in refusal("search", *given)
+
+
+def test_without_onnxruntime_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    assert refusal("search", "--max-latency-ms", "5", "--latency", "onnxruntime").endswith("or use --latency torch.")
+
+
+NASI = ["search", "--method", "nasi", "--proxy", "params", "--option", "nu=1", *FEW, "--option", "cells=3"]
+
+
+def test_nasi_ends_the_same_in_one_go_in_two_and_further(tmp_path: Path) -> None:
+    store = ["--store", tmp_path / "run.db", "--winner-scores", "none", "--json"]
+    whole = epochzero(*NASI, "--budget", 4, "--winner-scores", "none", "--json").json
+    first = epochzero(*NASI, "--budget", 2, *store).json
+    further = epochzero(*NASI, "--budget", 4, *store).json
+    assert (first["steps"], further["steps"]) == (2, 4)
+    assert further["best"] == whole["best"] and further["weights"] == whole["weights"]
+    assert SPACE.parse(whole["best"]["arch"])
+    with Store.open(tmp_path / "run.db") as opened:
+        states = [run.saved() for run in opened.runs() if run.kind == "inside"]
+    assert [state["step"] for state in states if state is not None] == [2, 4]
+
+
+def test_the_winner_inside_one_network_is_drawn_and_coded(tmp_path: Path) -> None:
+    ran = epochzero(*NASI, "--budget", 1, "--out", tmp_path / "best")
+    assert ran.code == 0 and "~0|" in ran.out and "1/1" in ran.err
+    assert {path.name for path in (tmp_path / "best").iterdir()} == {
+        "cell.svg", "network.svg", "model.py", "winner.json",
+    }  # fmt: skip
+
+
+def test_all_searches_are_listed() -> None:
+    rows = {row["name"]: row for row in epochzero("list", "searches", "--json").json["searches"]}
+    assert {"nasi", "zero_cost_pt", "pareto", "evolution"} <= set(rows)
+    assert "nu=mean" in rows["nasi"]["options"] and "population=32" in rows["pareto"]["options"]
+    assert rows["pareto"]["about"].startswith("NSGA-II")
+
+
+def test_zero_cost_pt_goes_by_the_proxy_of_the_command(tmp_path: Path) -> None:
+    command = ["search", "--method", "zero_cost_pt", "--proxy", "l2_norm", "--option", "cells=3", *FEW]
+    found = epochzero(*command, "--budget", 6, "--store", tmp_path / "run.db", "--winner-scores", "none", "--json").json
+    assert found["steps"] == 6 and found["proxy"] == "l2_norm"
+    assert list(found["weights"]["proposals"]) == [found["best"]["arch"]]
+    with Store.open(tmp_path / "run.db") as store:
+        state = store.runs()[0].saved()
+    assert state is not None and state["settings"]["proxy"] == "l2_norm"  # type: ignore[index, call-overload]
+    assert "A proposal of Zero-Cost-PT takes 6 steps here" in refusal(*command, "--budget", 5)
+
+
+def test_time_may_end_a_search_inside_one_network(tmp_path: Path) -> None:
+    store = ["--store", tmp_path / "run.db", "--winner-scores", "none", "--json"]
+    part = epochzero(*NASI, "--budget", 3, "--time-limit", "1e-3", *store).json
+    assert part["stopped"] == "the time limit of 0.001 s" and part["steps"] == 1
+    whole = epochzero(*NASI, "--budget", 3, *store).json
+    fresh = epochzero(*NASI, "--budget", 3, "--winner-scores", "none", "--json").json
+    assert whole["steps"] == 3 and whole["weights"] == fresh["weights"]

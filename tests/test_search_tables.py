@@ -1,0 +1,287 @@
+"""Searches by tables and by functions: accuracies as feedback, pools of scores, what tables do not hold, limits."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import epochzero as ez
+from epochzero import data
+from epochzero.combine.objective import parse_objective, single
+from epochzero.engine import Pass, Proxy, Trace, need
+from epochzero.errors import DataError, UserError
+from epochzero.registry import spaces
+from epochzero.run.search import Outcome, budget_of, run_search
+from epochzero.run.sources import Feedback, TableSource
+from epochzero.run.task import Task
+from epochzero.spaces.budget import Budget
+from epochzero.store import Store
+
+SPACE = spaces["nb201"]
+BATCH = data.pink(size=2)
+CELLS = Random(0).sample(list(SPACE), 300)
+
+
+def accuracy(arch: tuple[str, ...]) -> float:
+    """Known by hand: the share of 3x3 convolutions, and a little for each skip."""
+    return 50 + 7.0 * arch.count("nor_conv_3x3") + 0.5 * arch.count("skip_connect")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """accuracies.csv of 200 cells; scores.csv of 300, where the first has no `naswot`, with a reason."""
+    folder = tmp_path_factory.mktemp("tables")
+    with (folder / "accuracies.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arch_str", "cifar10_val_12ep", "cifar10_test", "note"])
+        writer.writerows([SPACE.text(cell), accuracy(cell), accuracy(cell) + 1, "x"] for cell in CELLS[:200])
+    with (folder / "scores.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["arch", "naswot", "ntk_cond", "snip", "nasi_trace", "reasons"])
+        for i, cell in enumerate(CELLS):
+            why = json.dumps({"naswot": ["degenerate", "det K = 0"]}) if i == 0 else ""
+            score = "" if i == 0 else accuracy(cell) / 3
+            writer.writerow([SPACE.text(cell), score, 100 - accuracy(cell), i + 1, accuracy(cell), why])
+    return folder
+
+
+def search(folder: Path, proxy: Any = "table:cifar10_val_12ep", budget: int = 40, **given: Any) -> Outcome:
+    return ez.search(proxy=proxy, budget=budget, data=BATCH, **({"table": folder / "accuracies.csv"} | given))
+
+
+# Accuracies as feedback
+
+
+def test_the_winner_is_the_best_that_the_table_knows(folder: Path, tmp_path: Path) -> None:
+    found = search(folder, method="random", budget=3000, store=tmp_path / "run.db")
+    with Store.open(tmp_path / "run.db") as store:
+        (run,) = store.runs()
+        ((setting, steps),) = run.history().items()
+    assert setting.batch.startswith("accuracies.csv ") and setting.origin == "looked up"
+    known = [step for step in steps if step.scores["table:cifar10_val_12ep"][0].ok]
+    texts = {SPACE.text(cell) for cell in CELLS[:200]}
+    values = {step.arch: step.scores["table:cifar10_val_12ep"][0].value for step in known}
+    assert all(values[text] == accuracy(SPACE.parse(text)) for text in texts & set(values))
+    assert found.winner.score.value == max(values.values()) == values[found.winner.text]
+    assert len(known) >= sum(step.arch in texts for step in steps) > 10
+    (why,) = found.unscored
+    assert why.endswith("accuracies.csv does not hold this network")
+    assert found.unscored[why] == 3000 - len(known), "those that the table does not hold are said and counted"
+
+
+def test_isomorphic_cells_share_their_row(folder: Path) -> None:
+    source = TableSource.read(folder / "accuracies.csv", SPACE)
+    keys = {SPACE.key(cell) for cell in CELLS[:200]}
+    others = [cell for cell in SPACE if SPACE.key(cell) in keys and cell not in CELLS[:200]]
+    assert others
+    for cell in others[:20]:
+        twins = [accuracy(twin) for twin in CELLS[:200] if SPACE.key(twin) == SPACE.key(cell)]
+        assert source.value(SPACE.text(cell), "cifar10_val_12ep").value in twins
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"table": None},
+            "table:cifar10_val_12ep needs a table with a column 'cifar10_val_12ep': name one with --table",
+        ),
+        ({"proxy": "table:cifar10_valid"}, "has no column 'cifar10_valid'. Did you mean 'cifar10_val_12ep'?"),
+        ({"proxy": "table:"}, "names no column: write table:COLUMN"),
+        ({"proxy": "table:note", "budget": 40, "method": "random"}, None),
+        ({"space": "nats_sss"}, "Row 1 of .* is no nats_sss network"),
+    ],
+)
+def test_columns_and_tables_that_do_not_fit(folder: Path, given: dict[str, Any], says: str | None) -> None:
+    if says is None:
+        assert search(folder, **given).best is None, "text is no accuracy"
+        return
+    with pytest.raises((UserError, DataError), match=says):
+        search(folder, **given)
+
+
+def test_a_column_means_nothing_where_networks_are_run() -> None:
+    with pytest.raises(UserError, match="is looked up in a table: use it in search"):
+        single([parse_objective("table:cifar10_test")])
+
+
+def test_a_function_of_the_user_s_is_asked_once_for_each_network(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def short_training(arch: Any) -> float:
+        asked.append(arch)
+        return math.nan if arch[0] == "none" else accuracy(arch)
+
+    first = search(tmp_path, short_training, table=None, store=tmp_path / "run.db")
+    assert len(asked) == 40 == first.evaluated
+    assert first.winner.score.value == max(accuracy(arch) for arch in asked if arch[0] != "none")
+    assert list(first.unscored) == ["feedback:short_training gave nan"]
+    again = search(tmp_path, short_training, table=None, store=tmp_path / "run.db")
+    assert len(asked) == 40 and again.best == first.best, "the store knows what it said"
+
+
+@pytest.mark.parametrize("method", ["tpe", "reinforce", "local_search", "te_nas", "evolution_nasrec"])
+def test_resumed_by_replay_every_search_ends_the_same(method: str, tmp_path: Path) -> None:
+    """Stopped in the middle by an exception, then given again."""
+
+    def stop(outcome: Outcome) -> None:
+        if outcome.evaluated >= 17:
+            raise KeyboardInterrupt
+
+    calm = search(tmp_path, accuracy, table=None, method=method, store=tmp_path / "calm.db")
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, accuracy, table=None, method=method, store=tmp_path / "run.db", progress=stop)
+    again = search(tmp_path, accuracy, table=None, method=method, store=tmp_path / "run.db")
+    assert (again.best, again.evaluated) == (calm.best, calm.evaluated)
+    with Store.open(tmp_path / "calm.db") as one, Store.open(tmp_path / "run.db") as other:
+        histories = [
+            [(s.step, s.arch) for s in next(iter(store.runs()[-1].history().values()))] for store in (one, other)
+        ]
+    assert histories[0] == histories[1]
+
+
+# Pools
+
+
+def test_a_pool_gives_scores_and_candidates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "score", lambda *_: pytest.fail("a network was run"))
+    found = search(folder, "naswot", 1000, pool=folder / "scores.csv", method="random")
+    assert found.evaluated == 300 and found.stopped == "the search has no more networks to look at"
+    assert found.unscored == {"det K = 0": 1}
+    assert found.winner.score.value == max(accuracy(cell) / 3 for cell in CELLS[1:])
+    lower = search(folder, "ntk_cond", 300, pool=folder / "scores.csv", method="evolution")
+    assert lower.winner.score.value == min(100 - accuracy(cell) for cell in CELLS), "lower is better"
+
+
+def test_a_pool_within_limits(folder: Path) -> None:
+    limits = Budget(max_params=400_000)
+    source = TableSource.read(folder / "scores.csv", SPACE, pool=True)
+    task = Task(SPACE, parse_objective("snip").proxies, BATCH, sources=(source,))
+    with Store.open(":memory:") as store:
+        found = run_search(task, "random", 1000, budget=limits, store=store)
+        fitting = [cell for cell in CELLS if SPACE.plan(cell).params <= 400_000]
+        assert found.evaluated == len(fitting) < 300
+        small = Budget(max_params=73_306)
+        if not any(SPACE.plan(cell).params <= 73_306 for cell in CELLS):
+            with pytest.raises(UserError, match=r"None of the 300 networks of scores.csv .* is within the limits"):
+                run_search(task, "random", 10, budget=small, store=store)
+
+
+def test_a_proxy_that_the_pool_lacks_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"has no column 'dextr'.* It has naswot, ntk_cond, snip, nasi_trace"):
+        search(folder, "dextr", pool=folder / "scores.csv")
+    with pytest.raises(UserError, match="has no column 'fisher'"):
+        pytest.importorskip("bayes_opt")
+        search(folder, method="hnas", options={"metric": "fisher"}, pool=folder / "scores.csv")
+
+
+def test_hnas_and_top_k_choose_from_the_pool_by_feedback(folder: Path) -> None:
+    pytest.importorskip("bayes_opt")
+    given = {"pool": folder / "scores.csv", "table": folder / "accuracies.csv"}
+    found = search(folder, method="hnas", budget=12, options={"metric": "knas", "networks": 300}, **given)
+    assert found.evaluated == 12 and found.winner.arch in CELLS
+    top = search(folder, method="top_k", budget=5, options={"proxy": "nasi_trace", "networks": 300}, **given)
+    assert top.winner.score.value == max(accuracy(cell) for cell in CELLS[:200]), "nasi_trace is the accuracy here"
+
+
+def test_hnas_is_resumed_by_replay_and_the_same_again(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("bayes_opt")
+    given: dict[str, Any] = {"table": None, "pool": folder / "scores.csv", "method": "hnas", "budget": 10}
+    given |= {"options": {"metric": "snip", "networks": 300, "probes": 2}}
+
+    def stop(outcome: Outcome) -> None:
+        if outcome.evaluated == 6:
+            raise KeyboardInterrupt
+
+    calm = search(folder, accuracy, store=tmp_path / "calm.db", **given)
+    with pytest.raises(KeyboardInterrupt):
+        search(folder, accuracy, store=tmp_path / "run.db", progress=stop, **given)
+    again = search(folder, accuracy, store=tmp_path / "run.db", **given)
+    assert again.top(10) == calm.top(10) and len(calm.top(10)) == 10
+
+
+def test_a_pool_that_is_computed_is_stored_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"proxy": "l2_norm", "networks": 20}
+    given: dict[str, Any] = {"method": "top_k", "budget": 4, "options": options, "store": tmp_path / "run.db"}
+    first = search(tmp_path, "params", table=None, **given)
+    monkeypatch.setattr(Task, "score", lambda *_: pytest.fail("a stored score was computed again"))
+    again = search(tmp_path, "params", table=None, **given)
+    assert again.best == first.best and again.evaluated == 4
+    with Store.open(tmp_path / "run.db") as store:
+        assert [run.kind for run in store.runs()] == ["pool", "search"]
+
+
+def test_ranks_of_pool_scores_are_those_of_the_whole_history(folder: Path) -> None:
+    found = search(folder, "rank(naswot,nasi_trace)", 100, pool=folder / "scores.csv", method="evolution_az")
+    top = found.top(5)
+    assert top[0].score.value == pytest.approx(0.0), "first of both has rank N of N"
+    assert [one.score.value for one in top] == sorted((one.score.value for one in top), reverse=True)
+    assert found.best == top[0]
+
+
+# Limits
+
+
+def test_the_best_few_are_remembered(folder: Path) -> None:
+    found = search(folder, "nasi_trace", 300, pool=folder / "scores.csv", method="random")
+    wanted = sorted((accuracy(cell) for cell in CELLS), reverse=True)[:15]
+    assert [one.score.value for one in found.top(15)] == wanted
+    assert found.top(1)[0] == found.best
+
+
+def test_a_time_limit_ends_a_search_that_goes_on_later(tmp_path: Path) -> None:
+    def slow(arch: Any) -> float:
+        import time
+
+        time.sleep(0.005)
+        return accuracy(arch)
+
+    given: dict[str, Any] = {"table": None, "method": "random", "store": tmp_path / "run.db", "budget": 200}
+    part = search(tmp_path, slow, time_limit=0.3, **given)
+    assert 0 < part.evaluated < 200 and part.stopped == "the time limit of 0.3 s" and part.best is not None
+    with Store.open(tmp_path / "run.db") as store:
+        assert store.runs()[0].state == "unfinished"
+    whole = search(tmp_path, slow, **given)
+    assert whole.evaluated == 200 and whole.stopped == "" and whole.run == part.run
+    assert whole.winner.score.value >= part.winner.score.value
+
+
+@pytest.mark.parametrize("limit", [0, -1, math.nan, math.inf])
+def test_time_limits_that_cannot_be(tmp_path: Path, limit: float) -> None:
+    with pytest.raises(UserError, match="a time limit of more than 0 seconds"):
+        search(tmp_path, accuracy, table=None, time_limit=limit)
+
+
+def test_a_proxy_that_fails_on_everything_stops_early() -> None:
+    def compute(trace: Trace) -> float:
+        raise RuntimeError("no such luck")
+
+    broken = Proxy("broken", compute, [need(Pass(), "params")], True, {})
+    with Store.open(":memory:") as store:
+        found = run_search(Task(SPACE, [broken], BATCH), "random", 5000, store=store)
+    assert found.best is None and found.evaluated == 32
+    assert found.stopped == "none of the first 32 networks has a score"
+    assert "no such luck" in next(iter(found.unscored))
+
+
+def test_the_clock_adds_up(folder: Path) -> None:
+    found = search(folder, "l2_norm", 30, table=None, max_params=700_000)
+    parts = found.clock.split(found.seconds)
+    assert list(parts) == ["building", "scoring", "latency", "overhead"]
+    assert sum(parts.values()) == pytest.approx(found.seconds)
+    assert parts["scoring"] == found.scoring_seconds > parts["overhead"] > 0 == parts["latency"]
+    assert parts["building"] > 0
+
+
+def test_published_budgets() -> None:
+    assert (budget_of("hnas"), budget_of("evolution_nasrec"), budget_of("evolution")) == (20, 2048, 300)
+
+
+def test_feedback_has_the_name_of_its_function() -> None:
+    assert Feedback(accuracy).name == "feedback:accuracy" and Feedback(accuracy, "mine").name == "feedback:mine"
