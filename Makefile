@@ -1,6 +1,7 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
-# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; a table of 423,624 rows
+# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; a table of 423,624 rows;
+#               what searches cost beyond scoring; rows a second of CTR tables and samples a second of their networks
 # make clean    forget the environment
 
 PYTHON ?= python3
@@ -28,6 +29,8 @@ bench: .venv/installed
 	$(BIN)/epochzero bench-speed --batch-size 64 --networks 8 --alone-networks 4 --only $(BUNDLES) --out runs/speed_batch64.json
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/searches.py
+	$(BIN)/python benchmarks/recommenders.py
 
 clean:
 	rm -rf .venv

@@ -27,6 +27,8 @@ LAYERS = [
     {"searches"},
     {"supernet"},
     {"run"},
+    {"train"},
+    {"export"},
     {"api"},
     {"experiments"},
     {"testing"},

@@ -1,0 +1,247 @@
+"""What the columns of a click-through table mean: a built-in name, or a short JSON or TOML file.
+
+    label = "click"
+    dense = ["age", {name = "income", transform = "none"}]
+    categorical = ["city", {name = "user", encoding = "hash", rows = 50000}]
+
+| field | what it says |
+|---|---|
+| label | the column of clicks, 0 or 1 |
+| click_counts | true where the label counts clicks: any number above 0 is then a click |
+| dense, categorical | the columns that a network reads, each a name or a table of settings |
+| columns | the names of all columns in order, for a file that has no line of names |
+| separator | one character; left out, the tab where the first line has one, else the comma or semicolon |
+| missing | texts that stand for no value, beside the empty one |
+| split | a column that says train, val (valid, validation, dev) or test; left out, rows are split 8/1/1 |
+| transform, fill, encoding, rows, min_count | for every column that does not say otherwise |
+
+A dense value x becomes log(1 + max(x, 0)) (transform "log") or stays (`none`); a missing one is `fill` before that.
+Table row 0 of a categorical column stands for a missing value. For the encodings `hex` (the text is a hexadecimal
+number) and `hash` (any text, by its hash), a value v takes row 1 + v mod (rows - 1), as in NASRec (arXiv:2207.07187).
+With `vocabulary`, row 1 stands for values that are unseen or rarer than `min_count` in the training rows, and the
+others follow by frequency, `rows` in all at most.
+
+The numbers of rows of the built-in schemas are NASRec's, capped to 500,000 as in its search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from epochzero.data.samples import reading
+from epochzero.errors import DataError
+from epochzero.registry import near_miss
+
+TRANSFORMS = ("log", "none")
+ENCODINGS = ("hash", "hex", "vocabulary")
+MOST_ROWS = 2**31 - 1
+CAP = 500_000
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A column of numbers."""
+
+    name: str
+    transform: str = "log"
+    fill: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.transform not in TRANSFORMS:
+            raise DataError(
+                f"The column '{self.name}' has the transform '{self.transform}': use {' or '.join(TRANSFORMS)}."
+            )
+        if not math.isfinite(self.fill):
+            raise DataError(f"The column '{self.name}' has the fill {self.fill}: give a finite number.")
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """A column of values that each have, or share, a row of an embedding table."""
+
+    name: str
+    encoding: str = "hash"
+    rows: int = 100_000
+    min_count: int = 1
+
+    def __post_init__(self) -> None:
+        least = 3 if self.encoding == "vocabulary" else 2
+        if self.encoding not in ENCODINGS:
+            raise DataError(f"The column '{self.name}' has the encoding '{self.encoding}': use {', '.join(ENCODINGS)}.")
+        if not least <= self.rows <= MOST_ROWS:
+            raise DataError(f"The column '{self.name}' has {self.rows} rows: give {least} to {MOST_ROWS:,}.")
+        if self.min_count < 1:
+            raise DataError(f"The column '{self.name}' has the min_count {self.min_count}: give 1 or more.")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the columns of a table mean."""
+
+    name: str
+    label: str
+    dense: tuple[Dense, ...]
+    categorical: tuple[Categorical, ...]
+    columns: tuple[str, ...] = ()
+    separator: str = ""
+    missing: tuple[str, ...] = ()
+    split: str = ""
+    click_counts: bool = False
+
+    def __post_init__(self) -> None:
+        names = self.features
+        if not names:
+            raise self._refused("names no dense and no categorical column: name at least one")
+        for name in {self.label, self.split} - {""}:
+            if name in names:
+                raise self._refused(f"uses the column '{name}' both as a feature and as label or split")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise self._refused(f"names the column '{twice}' twice")
+        for name in [self.label, *names] if self.columns else []:
+            if name not in self.columns:
+                raise self._refused(f"has no '{name}' among its columns", near_miss(name, list(self.columns)))
+        if len(self.separator.encode()) > 1 or self.separator in {'"', "\n", "\r"}:
+            raise self._refused(f"has the separator {self.separator!r}: it has to be one ASCII character")
+
+    def _refused(self, why: str, hint: str = "") -> DataError:
+        return DataError(f"The schema '{self.name}' {why}.{hint}")
+
+    @property
+    def features(self) -> list[str]:
+        return [column.name for column in self.dense] + [column.name for column in self.categorical]
+
+    def json(self) -> dict[str, Any]:
+        """The schema as plain values; `Schema.of` inverts it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any], name: str) -> Schema:
+        """From the contents of a schema file."""
+        given = {"name": name, **found}
+        dense_defaults: dict[str, Any] = {key: given.pop(key) for key in ("transform", "fill") if key in given}
+        categorical_defaults: dict[str, Any] = {
+            key: given.pop(key) for key in ("encoding", "rows", "min_count") if key in given
+        }
+        for key, kind, defaults in (
+            ("dense", Dense, dense_defaults),
+            ("categorical", Categorical, categorical_defaults),
+        ):
+            items = given.get(key, [])
+            if not isinstance(items, Sequence) or isinstance(items, str):
+                raise DataError(f"The schema '{name}' has {key} = {items!r}: it has to be a list of columns.")
+            given[key] = tuple(_column(kind, item, defaults, name) for item in items)
+        if "label" not in given:
+            raise DataError(f"The schema '{name}' has no label: name the column that says 0 or 1.")
+        schema: Schema = _built(cls, given, name)
+        return schema
+
+
+def _column(kind: type, item: Any, defaults: dict[str, Any], schema: str) -> Any:
+    given = {"name": item} if isinstance(item, str) else item
+    if not isinstance(given, Mapping) or "name" not in given:
+        raise DataError(f"The schema '{schema}' has the column {item!r}: give a name, or a table with a name.")
+    return _built(kind, {**defaults, **given}, schema)
+
+
+def _built(kind: type, given: Mapping[str, Any], schema: str) -> Any:
+    """A value of the dataclass, its fields checked by name and kind."""
+    hints = get_type_hints(kind)
+    for key, value in given.items():
+        if key not in hints:
+            raise DataError(f"The schema '{schema}' has an unknown field '{key}'.{near_miss(key, list(hints))}")
+        if hints[key] == tuple[str, ...]:
+            right = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+        elif hints[key] in (str, bool, int, float):
+            wanted = (int, float) if hints[key] is float else hints[key]
+            right = isinstance(value, wanted) and (hints[key] is bool or not isinstance(value, bool))
+        else:
+            right = True
+        if not right:
+            raise DataError(f"The schema '{schema}' has {key} = {value!r}, which is of the wrong kind.")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+
+def load_schema(source: str | Path | Schema) -> Schema:
+    """A built-in schema by its name, or one from a JSON or TOML file."""
+    if isinstance(source, Schema):
+        return source
+    if str(source) in BUILT_IN:
+        return BUILT_IN[str(source)]
+    path = Path(source)
+    if path.suffix.lower() not in (".json", ".toml"):
+        hint = near_miss(str(source), list(BUILT_IN))
+        raise DataError(f"No schema is called '{source}'.{hint} Give {', '.join(BUILT_IN)}, or a .json or .toml file.")
+    with reading(path, "a schema", "check that it exists and may be read"):
+        text = path.read_text(encoding="utf-8")
+    try:
+        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except ValueError as error:
+        raise DataError(f"The schema {path} cannot be read ({error}): mend it.") from error
+    if not isinstance(found, dict):
+        raise DataError(f"The schema {path} is no table of fields: begin with a label, dense and categorical columns.")
+    return Schema.of(found, found.pop("name", path.stem))
+
+
+def _categorical(names: Sequence[str], rows: Sequence[int], encoding: str) -> tuple[Categorical, ...]:
+    return tuple(Categorical(n, encoding, min(size, CAP)) for n, size in zip(names, rows, strict=True))
+
+
+_CRITEO_DENSE = [f"I{i}" for i in range(1, 14)]
+_CRITEO_CATEGORICAL = [f"C{i}" for i in range(1, 27)]
+_CRITEO_ROWS = [
+    1461, 584, 10131227, 2202609, 306, 25, 12518, 634, 4, 93146, 5684, 8351593, 3195,
+    28, 14993, 5461307, 11, 5653, 2174, 5, 7046548, 19, 16, 286182, 106, 142573,
+]  # fmt: skip
+_AVAZU = [
+    "id", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain",
+    "app_category", "device_id", "device_ip", "device_model", "device_type", "device_conn_type",
+    "C14", "C15", "C16", "C17", "C18", "C19", "C20", "C21",
+]  # fmt: skip
+_AVAZU_ROWS = [
+    10000, 241, 8, 8, 4738, 7746, 27, 8553, 560, 37, 2686409, 6729487,
+    8252, 6, 5, 2627, 9, 10, 436, 5, 69, 173, 61,
+]  # fmt: skip
+_KDD12 = [
+    "Click", "Impression", "DisplayURL", "AdID", "AdvertiserID", "Depth", "Position",
+    "QueryID", "KeywordID", "TitleID", "DescriptionID", "UserID",
+]  # fmt: skip
+_KDD12_DENSE = ["Impression", "Depth", "Position"]
+_KDD12_ROWS = [26274, 641708, 14848, 22122011, 1188090, 3735797, 2934102, 20004011]
+
+
+def _kdd12(name: str, profile: Sequence[str], rows: Sequence[int]) -> Schema:
+    categorical = [column for column in _KDD12[1:] if column not in _KDD12_DENSE]
+    return Schema(
+        name,
+        "Click",
+        tuple(map(Dense, _KDD12_DENSE)),
+        _categorical([*categorical, *profile], [*_KDD12_ROWS, *rows], "hash"),
+        columns=(*_KDD12, *profile),
+        click_counts=True,
+    )
+
+
+BUILT_IN = {
+    schema.name: schema
+    for schema in (
+        Schema(
+            "criteo",
+            "label",
+            tuple(map(Dense, _CRITEO_DENSE)),
+            _categorical(_CRITEO_CATEGORICAL, _CRITEO_ROWS, "hex"),
+            columns=("label", *_CRITEO_DENSE, *_CRITEO_CATEGORICAL),
+        ),
+        Schema("avazu", "click", (), _categorical(_AVAZU, _AVAZU_ROWS, "hash")),
+        _kdd12("kdd12", ("Gender", "Age"), (4, 8)),
+        _kdd12("kdd12_clicks", (), ()),
+    )
+}
+"""`kdd12` is the table of clicks joined with the users' profiles; `kdd12_clicks` is that table as it is handed out"""
