@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from epochzero.registry import proxies, searches, spaces
+from epochzero import registry
 from epochzero.types import Origin, Score
 
 if TYPE_CHECKING:
@@ -52,15 +52,18 @@ _HOMES = {
 
 
 def list_proxies() -> list[str]:
-    return list(proxies)
+    return list(registry.proxies)
 
 
 def list_spaces() -> list[str]:
-    return list(spaces)
+    return list(registry.spaces)
 
 
 def list_searches() -> list[str]:
-    return list(searches)
+    """Those that ask and are told, and those inside one network that holds all others."""
+    from epochzero.supernet import methods
+
+    return [*registry.searches, *methods]
 
 
 def __getattr__(name: str) -> Any:
