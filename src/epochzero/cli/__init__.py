@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from epochzero import __version__
-from epochzero.cli import bench, bench_speed, data, reproduce, score, search, store
+from epochzero.cli import bench, bench_speed, data, export, reproduce, score, search, store, train
 from epochzero.cli.console import err
 from epochzero.cli.list import list_
 from epochzero.engine.failure import out_of_memory
@@ -54,6 +54,8 @@ def _epochzero(
 app.command(name="list")(list_)
 app.command()(score.score)
 app.command()(search.search)
+app.command()(train.train)
+app.command()(export.export)
 app.command()(bench.bench)
 app.command()(bench_speed.bench_speed)
 app.command()(reproduce.reproduce)

@@ -1,0 +1,130 @@
+"""`epochzero export`: a network as a product."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from epochzero import data as data_
+from epochzero.cli.console import err, millions, out, print_json
+from epochzero.cli.options import AsJson, Init, Plugins, Seed, made_folder, shape
+from epochzero.cli.plugin import load_plugins
+from epochzero.errors import StoreError, UserError
+from epochzero.export import Subject
+from epochzero.export import export as export_
+from epochzero.export.subject import best_of
+from epochzero.export.weights import read_weights
+from epochzero.registry import spaces
+from epochzero.store import Store
+from epochzero.types import Origin
+
+REAL = 4
+"""samples of the data that the check runs on"""
+
+
+def export(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.")],
+    space: Annotated[
+        str | None, typer.Option("--space", help="Search space; default: what weights or store say, or nb201.")
+    ] = None,
+    arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: that of weights or store.")] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help="Export the winner of its last finished search, and take the card's scores there."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option("--weights", help="Folder of `epochzero train`, a checkpoint, a state_dict or .safetensors."),
+    ] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option("--classes", "--num-classes", min=1, max=10**6, help="Default: those of weights, data or space."),
+    ] = None,
+    input_shape: Annotated[
+        str | None, typer.Option("--input-shape", help="3,224,224; default: that of weights, data or space.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", help="Real inputs for the check: an .npz file, or a CIFAR archive or folder."),
+    ] = None,
+    onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True,
+    seed: Seed = 0,
+    init: Init = "default",
+    plugin: Plugins = None,
+    json: AsJson = False,
+) -> None:
+    """Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.
+
+    epochzero export --weights run --data cifar10.npz --out product
+
+    Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real inputs.
+    """
+    load_plugins(plugin)
+    given = None if weights is None else read_weights(weights)
+    with ExitStack() as stack:
+        opened = None if store is None else stack.enter_context(_opened(store))
+        known = {} if given is None else given.identity
+        text = arch or known.get("arch")
+        name = space or known.get("space") or "nb201"
+        if text is None:
+            name, text = _winner(space, store, opened)
+        found = spaces[name]
+        sizes = shape(input_shape) or (tuple(known["input_shape"]) if "input_shape" in known else None)
+        batch = None if data is None else data_.load(data, input_shape=sizes, size=REAL, parts=1, seed=seed)
+        guessed = known.get("num_classes") or (None if batch is None else batch.num_classes)
+        subject = Subject.of(
+            found,
+            found.parse(text),
+            num_classes=classes or guessed,
+            input_shape=sizes or (None if batch is None else batch.input_shape),
+            weights=given,
+            origin=Origin(init, seed),
+            store=opened,
+        )
+    folder = made_folder(out_dir)
+    real = None if batch is None else batch.part(0)[0]
+    with err.status("export") as status:
+        made = export_(subject, folder, real=real, onnx=onnx, say=lambda what: status.update(f"export  {what}"))
+    report: dict[str, Any] = {
+        "space": subject.space,
+        "arch": subject.arch,
+        "params": subject.plan.params,
+        "flops": subject.plan.flops,
+        "weights": subject.about_weights,
+        "files": [str(file) for file in made.files],
+        "errors": {"model.py": made.code_error, "model.onnx": made.onnx_error},
+        "latency_ms": None if made.latency is None else made.latency._asdict(),
+    }
+    for sentence in () if given is None else given.refused:
+        err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
+    if json:
+        print_json(report)
+        return
+    out.print(f"{subject.arch}\n", style="bold")
+    out.print(f"params   {millions(subject.plan.params)}")
+    out.print(f"flops    {millions(subject.plan.flops)} multiply-accumulates")
+    out.print(f"weights  {subject.about_weights}")
+    if made.onnx_error is not None:
+        out.print(f"onnx     differs by {made.onnx_error:.2g} at most; {made.latency} for one sample")
+    err.print(f"product  {folder}/{', '.join(file.name for file in made.files)}", soft_wrap=True)
+
+
+def _opened(path: Path) -> Store:
+    if not path.is_file():
+        raise StoreError(f"There is no store '{path}'.")
+    return Store.open(path)
+
+
+def _winner(space: str | None, path: Path | None, store: Store | None) -> tuple[str, str]:
+    """Space and architecture that the store's last search found."""
+    if path is None or store is None:
+        raise UserError("Say what to export: give --arch, --store, or --weights of `epochzero train`.")
+    searched, best = best_of(path, store)
+    if space not in (None, searched):
+        raise UserError(f"The store's last search was in {searched}, not in {space}: leave --space out.")
+    return searched, best

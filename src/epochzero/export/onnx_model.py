@@ -1,0 +1,94 @@
+"""The network as an ONNX model for batches of any size, compared with PyTorch by ONNX Runtime."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from epochzero.errors import MachineError, UserError
+from epochzero.run.meters import RUNS, WARM_UP, Timing, summed_up
+
+TOLERANCE = 1e-4
+"""largest difference of any output"""
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+def check_packages() -> None:
+    """UserError where something is missing, before any work."""
+    for package in PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"ONNX needs {package}: pip install 'epochzero[onnx]', or export with --no-onnx.")
+
+
+def to_onnx(network: nn.Module, example: Tensor) -> bytes:
+    """The model as bytes, input `x` [batch, ...] and output `y` [batch, ...]."""
+    with _quietly():
+        batch = torch.export.Dim("batch")
+        # strict: len(x) of a tensor stays free then
+        program = torch.export.export(network, (example,), dynamic_shapes=({0: batch},), strict=True)
+        made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=["x"], output_names=["y"])
+    assert made is not None
+    return bytes(made.model_proto.SerializeToString())
+
+
+def session_of(model: bytes) -> Any:
+    """ONNX Runtime on the CPU, with as many threads as torch has."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def largest_error(session: Any, network: nn.Module, inputs: Sequence[Tensor]) -> float:
+    """The largest difference between ONNX Runtime and PyTorch; MachineError where it is too large."""
+    worst = 0.0
+    for x in inputs:
+        with torch.inference_mode():
+            expected = network(x).numpy()  # [B, ...]
+        (found,) = session.run(["y"], {"x": x.numpy()})
+        if found.shape != expected.shape:
+            raise MachineError(f"The ONNX model gives {list(found.shape)} where PyTorch gives {list(expected.shape)}.")
+        error = float(np.abs(found - expected).max())
+        if not error < TOLERANCE:
+            raise MachineError(
+                f"The ONNX model is refused: it differs from PyTorch by {error:.2g}, more than {TOLERANCE:g}, on a "
+                f"batch of {len(x)}, where outputs are up to {np.abs(expected).max():.2g}. Export with --no-onnx."
+            )
+        worst = max(worst, error)
+    return worst
+
+
+def latency(session: Any, example: Tensor) -> Timing:
+    """Of one sample, in milliseconds."""
+    x = {"x": example[:1].numpy()}
+    times = []
+    for _ in range(WARM_UP + RUNS):
+        start = time.perf_counter()
+        session.run(["y"], x)
+        times.append(1e3 * (time.perf_counter() - start))
+    return summed_up(times[WARM_UP:])
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporter says of its own insides."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,111 @@
+"""Weights from a file, checked against the network that they are for.
+
+A checkpoint of `epochzero train`, the folder of one, a `state_dict` saved by PyTorch, or a `.safetensors` file. None of
+them can run code here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epochzero.errors import DataError, UserError
+from epochzero.plan import Plan
+from epochzero.train.checkpoint import Checkpoints, read
+from epochzero.train.images import FORMAT
+
+OURS = {"format", "identity", "epoch", "history", "weights"}
+"""what a checkpoint of `epochzero train` holds, at least"""
+COUNTER = "num_batches_tracked"
+"""a buffer of torch's batch norms that no prediction depends on"""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Tensors by name, and what the file says of them."""
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    training: Mapping[str, Any] | None = None
+    """of a checkpoint of ours: identity, epoch and history"""
+    refused: list[str] = field(default_factory=list)
+    """damaged checkpoints that were passed over"""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """Which network the weights are of, as far as the file says."""
+        return {} if self.training is None else self.training["identity"]
+
+
+def read_weights(path: Path) -> Weights:
+    """Read any of the kinds; DataError for a damaged, hostile or strange file."""
+    if not path.exists():
+        raise DataError(f"There are no weights '{path}'.")
+    if path.is_dir():
+        kept = Checkpoints(path)
+        state = kept.last()
+        if state is None:
+            raise DataError(f"The folder '{path}' holds no checkpoint (epoch-000001.pt, ...): train into it first.")
+        return _from_state(path.name, state, kept.refused)
+    if path.suffix == ".safetensors":
+        return Weights(path.name, _safetensors(path))
+    return _from_state(path.name, read(path), [])
+
+
+def _from_state(name: str, state: Mapping[str, Any], refused: list[str]) -> Weights:
+    """Weights of a checkpoint of ours, or of a state_dict, bare or under that name."""
+    ours = state.keys() >= OURS
+    if ours and state["format"] != FORMAT:
+        raise DataError(f"The checkpoint '{name}' is of format {state['format']}, and this EpochZero knows {FORMAT}.")
+    tensors = state["weights"] if ours else state.get("state_dict", state)
+    if not isinstance(tensors, dict) or not tensors or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise DataError(f"The checkpoint '{name}' holds no weights by name: save a state_dict.")
+    training = {key: state[key] for key in ("identity", "epoch", "history")} if ours else None
+    return Weights(name, tensors, training, refused)
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError:
+        raise UserError("Reading .safetensors needs safetensors: pip install 'epochzero[export]'.") from None
+    try:
+        return load_file(path)
+    except Exception:
+        raise DataError(f"The weights '{path}' are damaged, cut short or no safetensors file at all.") from None
+
+
+def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]:
+    """The weights of the plan, in its order; UserError where they are of another network."""
+    given = {name: tensor for name, tensor in weights.tensors.items() if not name.endswith(COUNTER)}
+    expected = {name: param.shape for name, param in plan.weights.items()}
+    where = f"The weights '{weights.name}'"
+    missing, strange = expected.keys() - given.keys(), given.keys() - expected.keys()
+    if missing or strange:
+        odd = f"lack {min(missing)}" if missing else f"have {min(strange)}, which the network lacks"
+        count = len(missing) + len(strange)
+        more = f" ({count} names differ in all)" if count > 1 else ""
+        raise UserError(f"{where} are of another network: they {odd}{more}. Give the --space and --arch they are of.")
+    wrong = {name: tuple(given[name].shape) for name, shape in expected.items() if tuple(given[name].shape) != shape}
+    if wrong:
+        told = {shape[0] for shape in wrong.values() if shape}
+        if len(told) == 1 and all(expected[name] == (num_classes, *shape[1:]) for name, shape in wrong.items()):
+            (classes,) = told
+            raise UserError(
+                f"{where} tell {classes} classes apart, and the network {num_classes}: give --classes {classes}."
+            )
+        name, shape = next(iter(wrong.items()))
+        raise UserError(
+            f"{where} are of another network: {name} is {list(shape)}, and should be {list(expected[name])}. Give the "
+            "--space, --arch and --input-shape they are of."
+        )
+    found = {name: given[name].detach().to("cpu", torch.float32).contiguous() for name in expected}
+    for name, tensor in found.items():
+        if not tensor.isfinite().all():
+            raise UserError(f"{where} hold numbers in {name} that are NaN or infinite: the training went wrong.")
+    return found
