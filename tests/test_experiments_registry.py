@@ -44,8 +44,8 @@ WANTED = [
 ]
 UNPRINTED = {
     "dextr-figure1", "dextr-figure3", "nasi-figure3", "nb201-latency-front", "sigeo-figure2", "sigeo-figure4",
-    "sigeo-figure7", "thesis-figure5.2", "thesis-figure6.2", "thesis-figure6.6", "thesis-figure7.3", "thesis-figure7.4",
-    "thesis-figure7.5", "thesis-table5.4",
+    "sigeo-figure7", "sigeo-recommender", "thesis-figure5.2", "thesis-figure6.2", "thesis-figure6.6",
+    "thesis-figure7.3", "thesis-figure7.4", "thesis-figure7.5", "thesis-table5.4",
 }  # fmt: skip
 """the papers show pictures there, or it is our own; the thesis' Table 5.4 is not copied yet"""
 

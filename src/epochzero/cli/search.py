@@ -38,6 +38,7 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.pareto import end_front
 from epochzero.cli.plugin import load_plugins
+from epochzero.cli.recommender import Chosen, search_recommender
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
 from epochzero.combine.goals import parse_goals
 from epochzero.combine.objective import Objective, parse_objective
@@ -111,6 +112,16 @@ def search(
         typer.Option("--pool", help="Score table (.parquet, .csv): search among its networks, by its scores."),
     ] = None,
     data: DataSource = "pink",
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
+    ] = None,
+    warmup: Annotated[
+        float, typer.Option("--warmup", help="For recommenders: share of an epoch that the supernet is trained for.")
+    ] = 0.01,
+    preset: Annotated[
+        str, typer.Option("--preset", help="For recommenders: published sizes, or reduced ones for two cores.")
+    ] = "published",
     input_shape: InputShape = None,
     batch_size: BatchSize = 64,
     classes: Classes = None,
@@ -153,11 +164,24 @@ def search(
 
     epochzero search --objectives "dextr,-flops,latency" --budget 1000 --store run.db --out front
 
+    epochzero search --space nasrec_small --data criteo.tsv --schema criteo --proxy sigeo --warmup 0.01 --out clicks
+
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     Ctrl-C and --time-limit end it with what was found so far.
     The winner is scored by every quick proxy; a large one by those alone that need no run, unless --winner-scores all.
     """
     load_plugins(plugin)
+    if schema is not None:
+        search_recommender(
+            Chosen(space, proxy, data, schema, warmup, preset, options(option or []), seed),
+            limits=(count(max_params, "--max-params"), count(max_flops, "--max-flops")),
+            unused={"--objectives": objectives, "--method": method, "--budget": budget, "--time-limit": time_limit}
+            | {"--max-latency-ms": max_latency_ms, "--table": table, "--pool": pool, "--store": store}
+            | {"--executor": executor},
+            out_dir=out_dir,
+            json=json,
+        )
+        return
     if winner_scores not in ("auto", "all", "none"):
         raise UserError(f"--winner-scores takes auto, all or none, not {winner_scores!r}.")
     goals = None if objectives is None else parse_goals(objectives)

@@ -1,0 +1,99 @@
+"""A found recommender against random ones and against DLRM and DeepFM, on clicks with planted interactions.
+
+    python benchmarks/recommender_found.py --folder runs/found [--rows 500000] [--share 0.2] [--networks 40] [--seeds 3]
+
+The clicks, sizes and training are those of `epochzero reproduce sigeo-recommender`, whose store may be given as
+`chain.db` in the folder: networks that were trained there are not trained again. Each warm-up level and proxy is one
+chain: a supernet, 64 networks looked at, 3 trained, the best by validation rows. Random networks are drawn with the
+seed of the study. Stopped and run again, it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import torch
+
+from epochzero.data.ctr_synthetic import synthetic
+from epochzero.experiments.sigeo_recommender import LAW, Clicks
+from epochzero.run.task import Task
+from epochzero.spaces.nasrec import Choices
+from epochzero.store import JSON, Store, manifest
+from epochzero.train.ctr import Settings, evaluate
+from epochzero.train.ctr_baselines import baseline
+from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
+from epochzero.train.recommender import PRESETS, STORE, Chain
+
+CHAINS = (("sigeo", 0.01), ("zico", 0.01), ("sigeo", 0.0), ("sigeo", 1.0), ("one_shot", 1.0))
+
+
+def line(name: str, found: list[tuple[float, float]]) -> str:
+    """Means over seeds, with the deviation where there are several."""
+    figures = [
+        f"{statistics.mean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+        for values in zip(*found, strict=True)
+    ]
+    return f"{name:32} log loss {figures[0]:18} AUC {figures[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sizes = Clicks()
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=sizes.rows)
+    parser.add_argument("--share", type=float, default=sizes.share)
+    parser.add_argument("--networks", type=int, default=sizes.networks)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--chains", type=int, default=len(CHAINS), help="how many of the chains, from the first on")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    folder: Path = given.folder
+    table = synthetic(folder / "table", given.rows, LAW)
+    preset = replace(PRESETS["reduced"], batch_size=sizes.batch_size)
+    print(f"{table.count:,} rows, {given.share:g} of the training rows; floor {table.about['floor']:.4f}", flush=True)
+
+    def trained(seed: int, chain: Chain) -> FromScratch:
+        return FromScratch(chain.fitted, table, Settings(preset.batch_size), seed=seed, share=given.share)
+
+    chains = [Chain(table, proxy=p, warmup=level, preset=preset, share=given.share) for p, level in CHAINS]
+    for name in ("dlrm", "deepfm"):
+        found = []
+        for seed in range(given.seeds):
+            torch.manual_seed(seed)
+            model = baseline(name, table.num_dense, table.rows)
+            trained(seed, chains[0]).fit(model, name)
+            metrics = evaluate(model, table, "test")
+            found.append((metrics.log_loss, metrics.auc))
+        print(line(name, found), flush=True)
+    batch, space = chains[0].batch, chains[0].fitted
+
+    def measured(arch: Choices, seed: int) -> tuple[float, float]:
+        task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(trained(seed, chains[0]),))
+        with Store.open(folder / STORE) as store:
+            settings: dict[str, JSON] = {"arch": space.text(arch), "seed": seed, "share": given.share}
+            run = store.begin_run("training", settings, manifest(settings))
+            (scores,), _ = task.evaluate([arch], store, run, 0)
+        return scores[TEST_LOSS.text].value, scores[TEST_AUC.text].value
+
+    rng = Random(0)
+    others = [measured(space.sample(rng), 0) for _ in range(given.networks)]
+    losses, areas = (sorted(values) for values in zip(*others, strict=True))
+    middle = statistics.median(losses), statistics.median(areas)
+    print(line(f"median of {len(others)} random networks", [middle]), flush=True)
+    print(line("lowest and highest of them", [(losses[0], areas[-1])]), flush=True)
+    for chain in chains[: given.chains]:
+        start = time.perf_counter()
+        best = chain.run(folder)
+        spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in best.seconds.items())
+        again = [measured(space.parse(best.best.arch), seed) for seed in range(given.seeds)]
+        print(line(f"found by {chain.proxy}, warm-up {chain.warmup:g}", again), f"| {spent}", flush=True)
+        print(f"    {time.perf_counter() - start:.0f} s; {best.best.arch}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
