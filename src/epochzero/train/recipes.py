@@ -11,6 +11,10 @@ B.4) gives them; `nb201` is that of Dong, Yang (ICLR 2020, arXiv:2001.00326); `n
 arXiv:2008.09777); `zen` is what SiGeo and ZenNAS (ICCV 2021, arXiv:2102.01063) train their residual networks with, less
 AutoAugment and the teacher; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay
 of DARTS. Images are cropped with a border, those of ImageNet too. `default` is our own.
+
+Beware: what neither NASI, SiGeo nor the thesis prints follows the public codes as we remember them, unchecked: all of
+`nb201` and `nb301`, the clipping and smoothing of `darts` and `imagenet_mobile`, and mixup, smoothing, warm-up and
+erasing of `zen`. Check them before you compare with a published accuracy.
 """
 
 from __future__ import annotations
