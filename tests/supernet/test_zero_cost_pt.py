@@ -48,13 +48,15 @@ def scores_by(monkeypatch: pytest.MonkeyPatch, value: Any) -> list[tuple[Plan, s
     """Replace scoring by a function of the plan; returns what was asked for."""
     asked: list[tuple[Plan, str, data.Batch]] = []
 
-    def told(network: Any, asked_for: Sequence[Any], given: data.Batch, seed: int) -> Scored:
-        asked.append((network.plan, asked_for[0].text, given))
-        found = value(network.plan)
-        score = Score.degenerate("made up") if found is None else Score(found)
-        return Scored({asked_for[0].text: score}, 0.0)
+    def told(networks: Iterable[Any], asked_for: Sequence[Any], given: data.Batch, seed: int) -> list[Scored]:
+        return [one(network.plan, asked_for[0].text, given) for network in networks]
 
-    monkeypatch.setattr(module, "score_network", told)
+    def one(plan: Plan, proxy: str, given: data.Batch) -> Scored:
+        asked.append((plan, proxy, given))
+        found = value(plan)
+        return Scored({proxy: Score.degenerate("made up") if found is None else Score(found)}, 0.0)
+
+    monkeypatch.setattr(module, "score_population", told)
     return asked
 
 

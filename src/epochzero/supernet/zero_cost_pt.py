@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork, Proxy, parse, score_network
+from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.errors import UserError
 from epochzero.plan import Plan, generator
 from epochzero.plan.init import check
@@ -153,7 +153,7 @@ class ZeroCostPT:
     def _scores(self, plans: Sequence[Plan], proxy: Proxy, data: Batch) -> list[Score]:
         """The scores of networks that share their weights; UserError where none has any."""
         networks = (PlanNetwork(plan, self.origin, self.device) for plan in plans)
-        found = [score_network(network, [proxy], data, self.seed).scores[proxy.text] for network in networks]
+        found = [one.scores[proxy.text] for one in score_population(networks, [proxy], data, self.seed)]
         if not any(score.ok for score in found):
             raise UserError(f"The proxy {proxy.text} has no score for these networks ({found[0].why}): use another.")
         return found
