@@ -229,7 +229,7 @@ def test_stored_warm_up_is_whole(warm_up: ModuleType) -> None:
 
 def test_tf32_leaves_what_it_does_not_touch(correlations: ModuleType) -> None:
     single, rounded = (
-        correlations.read_scores([DATA / f"{name}.csv.gz"]) for name in ("nb101_300_cifar10", "nb101_224_cifar10_tf32")
+        correlations.read_scores([DATA / f"{name}.csv.gz"]) for name in ("nb101_1000_cifar10", "nb101_224_cifar10_tf32")
     )
     assert len(rounded["params"]) == 224 and len(rounded["ntk_cond"]) == 128
     for arch, score in rounded["l2_norm"].items():
