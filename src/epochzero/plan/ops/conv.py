@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -57,6 +58,8 @@ class Conv(Op):
         bias = w[1] if len(w) > 1 else None
         if self._fused(x[0], w):
             return fused.grouped_conv(x[0], w[0], self.stride, self.padding, self.dilation, self.groups)  # type: ignore[arg-type]
+        if self.joint and bias is None and self.dilation == 1 and x[0].is_cuda and x[0].dtype == torch.float64:
+            return as_products(x[0], w[0], pair(self.stride), pair(self.padding), self.groups)
         return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
 
     def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
@@ -80,3 +83,16 @@ class Conv(Op):
         extras += [("groups", self.groups, 1), ("bias", self.bias, True)]
         given = "".join(f", {name}={value}" for name, value, usual in extras if value != usual)
         return f"nn.Conv2d({inputs[0][0]}, {self.out_channels}, {self.kernel}{given})"
+
+
+def as_products(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], groups: int) -> Tensor:
+    """`F.conv2d` as one product of matrices a group, since a GPU's library is slow at grouped convolutions in double."""
+    (down, right), (height, width) = padding, weight.shape[2:]
+    images = len(x)
+    padded = F.pad(x, (right, right, down, down)) if down or right else x
+    windows = padded.unfold(2, height, stride[0]).unfold(3, width, stride[1])  # [B, G * Ci, Ho, Wo, k, k]
+    size = windows.shape[2:4]
+    each = windows.unflatten(1, (groups, -1)).permute(1, 2, 5, 6, 0, 3, 4)  # [G, Ci, k, k, B, Ho, Wo]
+    columns = each.reshape(groups, -1, images * size.numel())  # [G, Ci * k * k, B * Ho * Wo]
+    out = weight.view(groups, -1, columns.shape[1]) @ columns  # [G, Co, B * Ho * Wo]
+    return out.unflatten(2, (images, *size)).movedim(2, 0).flatten(1, 2)  # [B, G * Co, Ho, Wo]
