@@ -86,13 +86,14 @@ class Conv(Op):
 
 
 def as_products(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], groups: int) -> Tensor:
-    """`F.conv2d` as one product of matrices a group, since a GPU's library is slow at grouped convolutions in double."""
+    """`F.conv2d` as one product of matrices for each group: a GPU's library is slow at many groups in double."""
     (down, right), (height, width) = padding, weight.shape[2:]
     images = len(x)
     padded = F.pad(x, (right, right, down, down)) if down or right else x
     windows = padded.unfold(2, height, stride[0]).unfold(3, width, stride[1])  # [B, G * Ci, Ho, Wo, k, k]
     size = windows.shape[2:4]
-    each = windows.unflatten(1, (groups, -1)).permute(1, 2, 5, 6, 0, 3, 4)  # [G, Ci, k, k, B, Ho, Wo]
+    apart = windows.view(images, groups, -1, *windows.shape[2:])  # [B, G, Ci, Ho, Wo, k, k]
+    each = apart.permute(1, 2, 5, 6, 0, 3, 4)  # [G, Ci, k, k, B, Ho, Wo]
     columns = each.reshape(groups, -1, images * size.numel())  # [G, Ci * k * k, B * Ho * Wo]
     out = weight.view(groups, -1, columns.shape[1]) @ columns  # [G, Co, B * Ho * Wo]
-    return out.unflatten(2, (images, *size)).movedim(2, 0).flatten(1, 2)  # [B, G * Co, Ho, Wo]
+    return out.view(groups, -1, images, *size).movedim(2, 0).flatten(1, 2)  # [B, G * Co, Ho, Wo]
