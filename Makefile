@@ -1,21 +1,25 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
 # make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; a table of 423,624 rows;
-#               what searches cost beyond scoring; rows a second of CTR tables and samples a second of their networks
+#               what searches cost beyond scoring; rows a second of CTR tables and samples a second of their networks;
+#               images a second of training, against a plain loop
+# make docs     the documentation site, in build/docs
 # make clean    forget the environment
 
 PYTHON ?= python3
 BUNDLES := "one batch,four batches,dextr,synflow"
 BIN := .venv/bin
+# many tests wait for other processes: one more of them than there are cores
+TESTERS = $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
-.PHONY: search test lint bench clean
+.PHONY: search test lint bench docs clean
 
 search: .venv/installed
 	@mkdir -p runs
 	$(BIN)/epochzero search --space nb201 --proxy dextr --budget 300 --store runs/nb201.db --out runs/nb201
 
 test: .venv/installed lint
-	$(BIN)/pytest
+	PYTEST_XDIST_AUTO_NUM_WORKERS=$(TESTERS) $(BIN)/pytest
 
 lint: .venv/installed
 	$(BIN)/ruff check
@@ -31,6 +35,11 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/searches.py
 	$(BIN)/python benchmarks/recommenders.py
+	$(BIN)/python benchmarks/training.py
+
+docs: .venv/installed
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
+	@echo "build/docs/index.html"
 
 clean:
 	rm -rf .venv

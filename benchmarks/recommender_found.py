@@ -20,7 +20,8 @@ from random import Random
 import torch
 
 from epochzero.data.ctr_synthetic import synthetic
-from epochzero.experiments.sigeo_recommender import LAW, Clicks
+from epochzero.experiments.clicks import LAW
+from epochzero.experiments.sigeo_recommender import Clicks
 from epochzero.run.task import Task
 from epochzero.spaces.nasrec import Choices
 from epochzero.store import JSON, Store, manifest

@@ -3,5 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def shallow_nb201() -> Iterator[None]:
+    """Networks of nb201 with two cells in each stage, not five, for tests that are as good with fewer layers."""
+    from epochzero.spaces import nb201
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nb201, "CELLS", 2)
+        yield

@@ -24,9 +24,9 @@ from epochzero.run.task import Task
 from epochzero.store import Store
 from epochzero.types import Score
 
-KILLS = 24
-BUDGET = 400
-SHARED = 100
+KILLS = 16
+BUDGET = 272
+SHARED = 60
 """the budget of searches that share a store"""
 BATCH = 4
 """networks that a search asks for at a time"""

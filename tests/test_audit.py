@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +14,10 @@ import epochzero as ez
 from epochzero.data import pink
 from epochzero.engine import parse
 from epochzero.run.task import Task
-from epochzero.spaces.nb201 import NB201
 from epochzero.store import Store
 from tests.command import epochzero
+
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
 class LeNet(nn.Module):
@@ -76,12 +78,14 @@ def test_only_missing_proxies_are_computed(tmp_path: Path) -> None:
     assert sorted(asked[1:]) == [["l2_norm"], ["l2_norm", "params"]]
 
 
-def test_every_network_is_found_in_the_end() -> None:
-    space = ez.space("nb201")
-    for method in ("random", "evolution"):
-        found = ez.search(space, "params", method, 20_000, max_params=80_000, data=pink(size=2))
-        fitting = [arch for arch in NB201() if space.plan(arch).params <= 80_000]
-        assert found.evaluated == len(fitting)
+@pytest.mark.parametrize("method", ["random", "evolution"])
+def test_every_network_is_found_in_the_end(method: str) -> None:
+    space, batch, limit = ez.space("mlp"), pink((1, 4, 4), size=2), 700
+    everything: list[Any] = list(space)
+    fitting = sum(space.plan(arch, 10, batch.input_shape).params <= limit for arch in everything)
+    found = ez.search(space, "params", method, 20_000, max_params=limit, data=batch)
+    assert found.evaluated == fitting
+    assert 10 < fitting < len(everything)
 
 
 def test_ranks_are_for_sets(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import csv
 import gzip
 import json
 import re
+import runpy
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -16,6 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 import epochzero as ez
 from epochzero import data
@@ -23,6 +24,7 @@ from epochzero.engine import parse
 from epochzero.registry import proxies, spaces
 from epochzero.store import Store
 from tests.command import CHEAP, CUT, epochzero, process, refusal
+from tests.forgetting import plugins_forgotten
 
 FEW = ["--batch-size", "2"]
 SPACE = spaces["nb201"]
@@ -77,13 +79,9 @@ def test_search_leaves_the_winner_as_drawing_code_and_facts(searched: tuple[Path
     for drawing in ("cell.svg", "network.svg"):
         assert ElementTree.parse(out / drawing).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert json.loads((out / "winner.json").read_text()) == found
-    program = (
-        "import torch, model\n"
-        "network = model.Network()\n"
-        "print(sum(p.numel() for p in network.parameters()), list(network(torch.zeros(2, 3, 32, 32)).shape))\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], cwd=out, capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{found['best']['params']} [2, 10]\n"
+    network = runpy.run_path(str(out / "model.py"))["Network"]()
+    assert sum(weight.numel() for weight in network.parameters()) == found["best"]["params"]
+    assert network(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict[str, Any]]) -> None:
@@ -119,13 +117,9 @@ def test_the_winner_among_darts_networks_is_drawn_with_both_cells_and_trains_wit
     assert epochzero(*search, "--out", tmp_path, "--auxiliary").code == 0
     titles = [e.text for e in ElementTree.parse(tmp_path / "cell.svg").iter() if e.get("class") == "title"]
     assert titles == ["normal cell (cell1)", "reduction cell (cell2)"]
-    program = (
-        "import torch, model\n"
-        "network, x = model.Network(), torch.zeros(2, 3, 32, 32)\n"
-        "print([list(y.shape) for y in network.train()(x)], list(network.eval()(x).shape))\n"
-    )
-    told = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert told.stdout == "[[2, 10], [2, 10]] [2, 10]\n"
+    network, x = runpy.run_path(str(tmp_path / "model.py"))["Network"](), torch.zeros(2, 3, 32, 32)
+    assert [y.shape for y in network.train()(x)] == [(2, 10), (2, 10)]
+    assert network.eval()(x).shape == (2, 10)
 
 
 def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
@@ -222,6 +216,14 @@ def test_time_alone_may_be_limited() -> None:
     [
         (["--budget", 0], "A search needs a budget of at least 1 evaluation, not 0."),
         (["--budget", -5], "A search needs a budget of at least 1 evaluation, not -5."),
+        (["--method", "nasi", "--budget", 0], "A search needs a budget of at least 1 step, not 0."),
+        (["--method", "zero_cost_pt", "--budget", 3], "A proposal of Zero-Cost-PT takes 6 steps here, and the budget"),
+        (["--method", "nasi", "--space", "mobilenet"], "The space 'mobilenet' has no relaxed network: use nb201"),
+        (["--method", "te_nas", "--space", "darts"], "and darts is none: use evolution, random or local_search."),
+        (["--method", "pareto"], "The search pareto needs at least two objectives"),
+        (["--method", "nasi", "--max-params", "1M"], "so --max-params means nothing to it"),
+        (["--space", "mobilenet", "--max-flops", "1M"], "at most 1,000,000 multiply-accumulates: the smallest"),
+        (["--space", "autoformer_tiny", "--max-params", "1M"], "1,000,000 parameters: the smallest has 5,366,056."),
         (["--time-limit", 0], "--time-limit takes more than 0 seconds, not 0."),
         (["--max-params", "1k"], "No nb201 network has at most 1,000 parameters: the smallest has 73,306."),
         (["--proxy", "table:x"], "table:x needs a table with a column 'x': name one with --table FILE."),
@@ -243,11 +245,11 @@ def test_a_proxy_that_fails_on_every_network_stops_early(tmp_path: Path) -> None
         "def unlucky(trace):\n"
         "    raise RuntimeError('no such luck')\n"
     )
-    run = process("search", "--proxy", "unlucky", "--plugin", str(plugin), "--budget", "5000", *FEW)
-    ran = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
-    assert ran.returncode == 1 and "Traceback" not in ran.stderr
-    assert "None of the 32 networks has a unlucky score; most often:" in " ".join(ran.stderr.split())
-    assert "no such luck" in ran.stderr
+    with plugins_forgotten():
+        ran = epochzero("search", "--proxy", "unlucky", "--plugin", plugin, "--budget", 5000, *FEW)
+    assert ran.code == 1 and "Traceback" not in ran.err
+    assert "None of the 32 networks has a unlucky score; most often:" in " ".join(ran.err.split())
+    assert "no such luck" in ran.err
 
 
 # bench

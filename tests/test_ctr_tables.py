@@ -41,8 +41,8 @@ def slow_hash(text: str) -> int:
     return mixed
 
 
-@settings(deadline=None)
-@given(st.lists(st.one_of(st.none(), st.text(max_size=40))), st.integers(2, 10**6))
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.one_of(st.none(), st.text(max_size=40)), max_size=20), st.integers(2, 10**6))
 def test_hashes_are_those_of_the_formula(texts: list[str | None], rows: int) -> None:
     found = hashed_rows(pl.Series(texts, dtype=pl.String), rows)
     assert found.tolist() == [0 if text is None else 1 + slow_hash(text) % (rows - 1) for text in texts]
@@ -114,7 +114,7 @@ def test_folds_of_one_label() -> None:
     assert len(folds(np.zeros(0, np.uint8))) == 0
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 40), st.integers(0, 6), st.one_of(st.none(), st.integers(1, 3000)))
 def test_batches_are_the_rows_in_order(size: int, start: int, stop: int | None) -> None:
     table = _numbered()

@@ -230,7 +230,7 @@ def test_a_network_of_a_space_is_trained_within_its_budget(table: CtrTable, tmp_
     path = tmp_path / "rows.tsv"
     write_text(path, 50, PLANTED)
     capped.encoding.write(tmp_path / "encoding.json")
-    assert predict(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == 50
+    assert predict(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == (50, 0)
     with pytest.raises(UserError, match="There are 3 categorical columns"):
         table.capped((3,))
 
@@ -298,7 +298,7 @@ def lines(tmp_path: Path) -> Iterator[list[str]]:
 def test_predictions_line_by_line(table: CtrTable, tmp_path: Path, lines: list[str]) -> None:
     model = small_dlrm(table).train()
     out = tmp_path / "out.csv"
-    assert predict(model, tmp_path / "rows.tsv", table.encoding, out) == 300
+    assert predict(model, tmp_path / "rows.tsv", table.encoding, out) == (300, 0)
     assert model.training
     written = [row.split(",") for row in out.read_text().splitlines()]
     assert written[0] == ["line", "probability", "why"]
@@ -325,7 +325,7 @@ def test_predictions_lose_no_line(table: CtrTable, tmp_path: Path, lines: list[s
     with pytest.raises(DataError, match="Line 5 of"):
         predict(small_dlrm(table), path, table.encoding, out)
     assert out.read_text() == "old"
-    assert predict(small_dlrm(table), path, table.encoding, out, bad_lines="skip") == 299
+    assert predict(small_dlrm(table), path, table.encoding, out, bad_lines="skip") == (299, 1)
     assert out.read_text().splitlines()[5] == '5,,"has 2 columns where 6 should be"'
     with pytest.raises(UserError, match="choose another place"):
         predict(small_dlrm(table), path, table.encoding, tmp_path / "nowhere" / "out.csv", bad_lines="skip")

@@ -141,7 +141,10 @@ def test_a_killed_node_loses_nothing(tmp_path: Path, folder: Path, cluster: Any,
 # Addresses
 
 
-def test_an_address_without_a_cluster_is_refused_soon() -> None:
+def test_an_address_without_a_cluster_is_refused_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ray_.PATIENCE <= 5
+    monkeypatch.setattr(ray_, "PATIENCE", 0.5)
+
     def says(address: str) -> str:
         start = time.monotonic()
         found = refusal("search", "--budget", 1, "--executor", "ray", "--address", address)

@@ -32,6 +32,7 @@ TINY: dict[str, Settings] = {
     "thesis-table7.4": Settings(networks=3, batch_size=4),
     "thesis-figure7.2": Settings(networks=3, batch_size=4),
 }
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
 @pytest.fixture(scope="module")

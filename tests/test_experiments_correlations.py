@@ -38,6 +38,7 @@ from tests.experiments_small import small_images
 
 NETWORKS = 5
 SEEDS = (3, 4)
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
 class Small(Correlations):

@@ -43,16 +43,16 @@ WANTED = [
     "thesis-figure7.4",
 ]
 UNPRINTED = {
-    "dextr-figure1", "dextr-figure3", "nasi-figure3", "nb201-latency-front", "sigeo-figure2", "sigeo-figure4",
-    "sigeo-figure7", "sigeo-recommender", "thesis-figure5.2", "thesis-figure6.2", "thesis-figure6.6",
+    "dextr-figure1", "dextr-figure3", "nasi-figure3", "nb101-pool", "nb201-latency-front", "sigeo-figure2",
+    "sigeo-figure4", "sigeo-figure7", "sigeo-recommender", "thesis-figure5.2", "thesis-figure6.2", "thesis-figure6.6",
     "thesis-figure7.3", "thesis-figure7.4", "thesis-figure7.5", "thesis-table5.4",
 }  # fmt: skip
 """the papers show pictures there, or it is our own; the thesis' Table 5.4 is not copied yet"""
 
 
 @pytest.mark.parametrize("name", WANTED)
-def test_everything_that_the_papers_have_is_there(name: str) -> None:
-    assert name in experiments
+def test_what_the_papers_have_of_scores_can_be_run(name: str) -> None:
+    assert isinstance(experiments[name], Recipe)
 
 
 @pytest.mark.parametrize("name", list(experiments))
@@ -98,13 +98,14 @@ def test_figures_as_printed() -> None:
     assert printed("thesis-table7.1", "non-realizable, grasp")["NB101"] == 0.46
     assert printed("thesis-table7.5", "hnas(metric=snip)")["NB201-C10"] == 0.728
     assert printed("thesis-table7.9", "hnas(form=realizable,metric=grasp)", "kendall")["NB201-C10, He"] == 0.242
-    assert printed("thesis-table7.10", "kappa, b = 4", "correlation")["rho grad"] == 0.578
+    assert printed("thesis-table7.10", "kappa, b = 4, grad") == {"NB201-C10": 0.578}
+    assert printed("thesis-table7.11", "M, 32, trace", "kendall") == {"NB201-C10": 0.558}
     assert printed("thesis-table7.12", "hnas(form=realizable,metric=synflow)")["NB201-C100 from C10"] == 0.76
 
 
 def test_what_is_planned_says_so_in_one_sentence() -> None:
     planned = [one for one in experiments.values() if isinstance(one, Planned)]
-    assert {one.step for one in planned} == {6, 7, 8, 9}
+    assert {one.step for one in planned} <= {6, 7, 8, 9}
     for one in planned:
         assert one.status() == "planned"
         with pytest.raises(UserError, match=rf"^{one.name} cannot be run yet: it is planned for step {one.step}, "):
@@ -136,7 +137,7 @@ def test_the_list_shows_all_with_their_status(tmp_path: Path) -> None:
     assert list(rows) == sorted(experiments)
     assert rows["dextr-table1"]["status"] == rows["sigeo-figure2"]["status"] == "needs data"
     assert rows["thesis-table7.4"]["status"] == "ready", "noise will do"
-    assert rows["thesis-table7.11"]["status"] == "planned, step 6"
+    assert rows["sigeo-figure4"]["status"] == "planned, step 7"
     for name in ("nb201.csv.gz", "cifar10.npz"):
         (tmp_path / name).write_text("")
     assert experiments["dextr-table1"].status(tmp_path) == "part"
@@ -153,9 +154,9 @@ def test_about_shows_protocol_data_and_figures(tmp_path: Path) -> None:
         f"NAS-Bench-201, columns arch_str, cifar10_test, cifar100_test, imagenet16_test): missing in '{tmp_path}'."
         in (shown)
     )
-    found = epochzero("reproduce", "thesis-table7.10", "--about", "--json").json
-    assert found["status"] == "planned, step 6" and found["protocol"].startswith("mu and nu as tuned")
-    assert {"x": "M, b = 4", "y": "tau trace", "statistic": "correlation", "value": 0.501} in found["paper"]
+    found = epochzero("reproduce", "thesis-table7.7", "--about", "--json").json
+    assert found["status"] == "planned, step 8" and found["protocol"].startswith("Five independent evaluations")
+    assert {"x": "HNAS (C10)", "y": "C100", "statistic": "test error %", "value": 17.10} in found["paper"]
     assert "The paper prints no figures." in epochzero("reproduce", "nasi-figure3", "--about").out
 
 

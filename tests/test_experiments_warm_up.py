@@ -44,6 +44,7 @@ DEAD = (
 )
 """a convolution that nothing reads, and one of zeros; no way at all; a sum that nothing reads"""
 SEVEN = (*ARCHS, *DEAD, "|avg_pool_3x3~0|+|nor_conv_1x1~0|nor_conv_3x3~1|+|none~0|nor_conv_3x3~1|avg_pool_3x3~2|")
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
 @pytest.fixture(scope="module")

@@ -223,6 +223,8 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
         (["--out=OUT", "--option=population=many"], "takes int, not 'many'"),
         (["--out=OUT", "--option=batch_size=0"], "'batch_size' of a search for recommenders has to be at least 1"),
         (["--out=OUT", "--store=run.db"], "has no use for --store"),
+        (["--out=OUT", "--batch-size=256"], "has no use for --batch-size.*--option batch_size=256"),
+        (["--out=OUT", "--device=cuda"], "has no use for --device"),
         (["--out=OUT", "--data=missing.tsv"], "missing.tsv"),
         (["--out=OUT", "--data=synthetic:many"], "takes a number of rows"),
         (["--out=OUT", "--data=synthetic:400"], "40 validation rows, and scoring takes 4 batches of 512"),

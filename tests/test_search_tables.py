@@ -159,6 +159,24 @@ def test_a_pool_gives_scores_and_candidates(folder: Path, monkeypatch: pytest.Mo
     assert lower.winner.score.value == min(100 - accuracy(cell) for cell in CELLS), "lower is better"
 
 
+def test_a_pool_may_have_a_row_for_each_score(folder: Path, tmp_path: Path) -> None:
+    """As a store is exported: reasons come with it, and a second value is refused."""
+    lines = ["arch,proxy,value,status,why"]
+    for place, cell in enumerate(CELLS[:20]):
+        lines.append(f"{SPACE.text(cell)},naswot,{place},ok,")
+        lines.append(f"{SPACE.text(cell)},snip," + (",degenerate,no weights" if place == 7 else f"{-place},ok,"))
+    (tmp_path / "long.csv").write_text("\n".join(lines))
+    found = search(folder, "naswot", 30, pool=tmp_path / "long.csv", method="random")
+    assert found.evaluated == 20 and found.winner.arch == CELLS[19] and not found.unscored
+    by_snip = search(folder, "snip", 30, pool=tmp_path / "long.csv", method="random")
+    assert by_snip.winner.arch == CELLS[0] and by_snip.unscored == {"no weights": 1}
+    (tmp_path / "long.csv").write_text("\n".join([*lines, lines[1]]))
+    with pytest.raises(
+        DataError, match=r"Row 41 of .*long.csv gives a second value of naswot for .*: keep one of them"
+    ):
+        search(folder, "naswot", pool=tmp_path / "long.csv")
+
+
 def test_a_pool_within_limits(folder: Path) -> None:
     limits = Budget(max_params=400_000)
     source = TableSource.read(folder / "scores.csv", SPACE, pool=True)

@@ -21,7 +21,6 @@ from epochzero.run.network import budgeted, size_of
 from epochzero.spaces.budget import Budget
 from epochzero.spaces.mlp import MLP
 from epochzero.testing import check_space
-from epochzero.testing.spaces import check_architecture
 from epochzero.types import Shape
 
 SHAPES: dict[str, Shape] = {
@@ -38,7 +37,7 @@ SHAPES: dict[str, Shape] = {
 }
 """by the beginning of the name"""
 SLOW = ("autoformer_base", "darts", "darts_imagenet", "transnas_macro_jigsaw", "transnas_micro_jigsaw")
-"""whose smaller relatives are drawn twice"""
+"""whose smaller relatives are drawn twice from"""
 
 
 def small(name: str) -> Shape:
@@ -47,25 +46,23 @@ def small(name: str) -> Shape:
 
 @pytest.mark.parametrize("name", sorted(spaces))
 def test_contract(name: str) -> None:
-    check_space(name, samples=1, input_shape=small(name))
+    check_space(name, samples=1 if name in SLOW else 2, input_shape=small(name))
 
 
 @pytest.mark.parametrize("name", sorted(spaces))
-def test_any_network(name: str) -> None:
-    """Drawn from any seed, it keeps the contract too, and a mutation of it fits into its own size."""
+def test_any_mutation_fits_into_the_size_of_its_parent(name: str) -> None:
     space, batch = spaces[name], white(small(name), 10, size=4, parts=1)
 
     @settings(max_examples=1 if name in SLOW else 2, derandomize=True, database=None, deadline=None)
     @given(st.integers(1, 2**32))
-    def keeps_its_promises(seed: int) -> None:
+    def fits(seed: int) -> None:
         rng = Random(seed)
         arch = space.sample(rng)
-        check_architecture(space, arch, batch, rng)
         size = size_of(space, arch, batch)
         budget = Budget(size.params, size.flops)
         assert budget.fits(size_of(space, budgeted(space, budget, batch).mutate(arch, rng), batch))
 
-    keeps_its_promises()
+    fits()
 
 
 @pytest.mark.parametrize("name", sorted(spaces))

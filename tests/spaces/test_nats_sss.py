@@ -17,15 +17,10 @@ from epochzero.engine import PlanNetwork
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.nats_sss import CELL, Widths
-from epochzero.testing import check_space
 from tests.test_codegen import assert_same
 
 SPACE, NB201 = spaces["nats_sss"], spaces["nb201"]
 widths = st.tuples(*[st.sampled_from(range(8, 65, 8))] * 5)
-
-
-def test_contract() -> None:
-    check_space("nats_sss", samples=2)
 
 
 # Sizes

@@ -104,6 +104,7 @@ def test_files_of_another_kind_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
+    """Refused first, in a sentence, and then run: both in one new process."""
     program = (
         "import runpy, sys\n"
         "class Blocked:\n"
@@ -111,18 +112,20 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
         "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click'}:\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Blocked())\n"
+        "given = sys.argv[1:]\n"
+        "sys.argv[1:] = ['--space', 'nb21', '--out', 'a.json']\n"
+        "try:\n"
+        "    runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
+        "except SystemExit as stop:\n"
+        "    assert stop.code == 2, stop.code\n"
+        "else:\n"
+        "    raise AssertionError('nb21 was searched')\n"
+        "sys.argv[1:] = given\n"
         "runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
     )
     given = [*SMALL, *TINY, "--steps", "1", "--option", "nu=9", "--out", str(tmp_path / "a.json")]
     done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert spaces["nb201"].parse(done.stdout.strip())
-    refused = subprocess.run(
-        [sys.executable, "-m", "epochzero.run.inside", "--space", "nb21", "--out", "a.json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("error: No space is called 'nb21'.")
-    assert "Traceback" not in refused.stderr
+    assert done.stderr.startswith("error: No space is called 'nb21'.")
+    assert "Traceback" not in done.stderr

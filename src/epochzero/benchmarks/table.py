@@ -7,12 +7,16 @@ Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). Th
 `arch_str` (or `arch`), or in two that are read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as
 they are read; a column is checked and made into numbers when it is asked for, so that a text or half-empty column does
 no harm to the others. Messages count rows from 1, the header not included.
+
+A file with columns `arch`, `proxy` and `value`, a row for each score, as `epochzero store export` writes it, is read as
+one with a column for each proxy.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import json
 import math
 import zlib
 from collections import Counter
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
 """where the architecture stands; the cells of several columns make one text, with spaces between them"""
 
+LONG = {"arch", "proxy", "value"}
+"""columns of a table that has a row for each score"""
 TABLES = (".csv", ".csv.gz", ".parquet")
 ENDING = ".ezb"
 """of a benchmark that was imported"""
@@ -68,6 +74,7 @@ class AccuracyTable:
             benchmark = TabularBenchmark.open(path)
             return cls(benchmark.archs, _Stored(benchmark), source)
         cells = _read_cells(path)
+        cells = _by_proxy(cells, source) if cells.keys() >= LONG else cells
         names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
         if names is None:
             raise DataError(
@@ -195,6 +202,27 @@ def _read_cells(path: Path) -> Cells:
     if twice:
         raise DataError(f"{path} has more than one column called '{twice[0]}'.")
     return dict(zip(names, columns, strict=True))
+
+
+def _by_proxy(cells: Cells, source: str) -> Cells:
+    """A row for each architecture, a column for each proxy; `reasons` has status and why of what has no value."""
+    found: dict[str, dict[str, object]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
+    nothing = [""] * len(cells["arch"])
+    rows = zip(*(cells.get(name, nothing) for name in ("arch", "proxy", "value", "status", "why")), strict=True)
+    for row, (arch, proxy, value, status, why) in enumerate(rows):
+        scores = found.setdefault(str(arch), {})
+        if str(proxy) in scores:
+            raise DataError(
+                f"Row {row + 1} of {source} gives a second value of {proxy} for '{arch}': keep one of them."
+            )
+        scores[str(proxy)] = value
+        if math.isnan(_number(value)):
+            reasons.setdefault(str(arch), {})[str(proxy)] = [str(status), str(why)]
+    names = dict.fromkeys(name for scores in found.values() for name in scores)
+    columns: dict[str, Sequence[object]] = {"arch": list(found)}
+    columns |= {name: [scores.get(name) for scores in found.values()] for name in names}
+    return columns | {"reasons": [json.dumps(reasons[arch]) if arch in reasons else "" for arch in found]}
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[Sequence[object]]]:

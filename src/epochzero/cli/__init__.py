@@ -15,7 +15,21 @@ import typer
 from rich.text import Text
 
 from epochzero import __version__
-from epochzero.cli import bench, bench_speed, data, export, reproduce, score, search, store, train
+from epochzero.cli import (
+    analyze,
+    bench,
+    bench_speed,
+    data,
+    ensemble,
+    export,
+    predict,
+    report,
+    reproduce,
+    score,
+    search,
+    store,
+    train,
+)
 from epochzero.cli.console import err
 from epochzero.cli.list import list_
 from epochzero.engine.failure import out_of_memory
@@ -55,11 +69,15 @@ app.command(name="list")(list_)
 app.command()(score.score)
 app.command()(search.search)
 app.command()(train.train)
+app.command()(ensemble.ensemble)
 app.command()(export.export)
+app.command()(predict.predict)
 app.command()(bench.bench)
 app.command()(bench_speed.bench_speed)
 app.command()(reproduce.reproduce)
+app.command()(report.report)
 app.command()(store.store)
+app.add_typer(analyze.analyze, name="analyze")
 app.add_typer(data.data, name="data")
 
 

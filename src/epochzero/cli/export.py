@@ -10,11 +10,15 @@ import typer
 
 from epochzero import data as data_
 from epochzero.cli.console import err, millions, out, print_json
+from epochzero.cli.export_ensemble import export_members
+from epochzero.cli.export_recommender import export_clicks
 from epochzero.cli.options import AsJson, Init, Plugins, Seed, made_folder, shape
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import StoreError, UserError
 from epochzero.export import Subject
 from epochzero.export import export as export_
+from epochzero.export.ensemble import holds_ensemble
+from epochzero.export.recommender import holds_recommender
 from epochzero.export.subject import best_of
 from epochzero.export.weights import read_weights
 from epochzero.registry import spaces
@@ -39,7 +43,9 @@ def export(
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option("--weights", help="Folder of `epochzero train`, a checkpoint, a state_dict or .safetensors."),
+        typer.Option(
+            "--weights", help="Folder of `epochzero train` or `ensemble`, a checkpoint, a state_dict or .safetensors."
+        ),
     ] = None,
     classes: Annotated[
         int | None,
@@ -50,7 +56,9 @@ def export(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", help="Real inputs for the check: an .npz file, or a CIFAR archive or folder."),
+        typer.Option(
+            "--data", help="Real inputs for the check: an .npz file, a CIFAR archive or folder, or a table of clicks."
+        ),
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True,
     seed: Seed = 0,
@@ -62,9 +70,22 @@ def export(
 
     epochzero export --weights run --data cifar10.npz --out product
 
+    epochzero export --weights clicks-run --data criteo.tsv --out product
+
     Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real inputs.
     """
     load_plugins(plugin)
+    if weights is not None and (holds_recommender(weights) or holds_ensemble(weights)):
+        unused = {
+            "--space": space,
+            "--arch": arch,
+            "--store": store,
+            "--classes": classes,
+            "--input-shape": input_shape,
+        }
+        write = export_members if holds_ensemble(weights) else export_clicks
+        write(weights, data, out_dir, unused=unused, onnx=onnx, json=json)
+        return
     given = None if weights is None else read_weights(weights)
     with ExitStack() as stack:
         opened = None if store is None else stack.enter_context(_opened(store))

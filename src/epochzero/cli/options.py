@@ -14,9 +14,6 @@ from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
 from epochzero.run.executors import Executor, executor_of
 
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
-COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
-
 Plugins = Annotated[
     list[str] | None,
     typer.Option(
@@ -58,20 +55,11 @@ Address = Annotated[
 Gpus = Annotated[
     float | None, typer.Option("--gpus", help="GPUs of each Ray worker, 0.25 for a quarter; default: 1 on cuda.")
 ]
+BadLines = Annotated[
+    str,
+    typer.Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-
-
-def count(text: str | None, what: str) -> int | None:
-    """`450M`, `1.5e6` or `1500000` as a whole number."""
-    if text is None:
-        return None
-    match = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
-    if match is None:
-        raise UserError(f"{what} takes a number such as 1500000, 1.5e6 or 1.5M, not {text!r}.")
-    number = float(match[1]) * UNITS[match[2].lower()]
-    if not 1 <= number <= 1e18:
-        raise UserError(f"{what} takes a number from 1 to 1e18, not {text!r}.")
-    return int(number)
 
 
 def shape(text: str | None) -> tuple[int, ...] | None:

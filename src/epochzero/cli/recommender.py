@@ -11,17 +11,19 @@ from rich.table import Table
 
 from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar
 from epochzero.cli.options import made_folder
-from epochzero.data.ctr import encode, open_table
+from epochzero.data.ctr import BadLines, encode, open_table
 from epochzero.data.ctr_synthetic import synthetic
-from epochzero.data.ctr_table import CtrTable
+from epochzero.data.ctr_table import CtrTable, Part
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, spaces
 from epochzero.spaces.nasrec import Nasrec
 from epochzero.train.recommender import PRESETS, Chain, Preset, Recommended
 
 RESULT, CHOICE, ENCODING, TABLE = "result.json", "choice.json", "encoding.json", "table"
+SKIPPED = "skipped.tsv"
 SYNTHETIC = "synthetic"
 ROWS = 500_000
+MEASURED: tuple[Part, ...] = ("val", "test")
 
 
 class Chosen(NamedTuple):
@@ -31,6 +33,7 @@ class Chosen(NamedTuple):
     proxy: str
     data: str
     schema: str
+    bad_lines: str
     warmup: float
     preset: str
     changes: Mapping[str, Any]
@@ -53,8 +56,8 @@ def search_recommender(
     for option, value in unused.items():
         if value not in (None, "local"):
             raise UserError(
-                f"A search for recommenders has no use for {option}: leave it out; `--option population=64` changes "
-                "its sizes."
+                f"A search for recommenders has no use for {option}: leave it out; `--option batch_size=256` and the "
+                "like change its sizes."
             )
     if out_dir is None:
         raise UserError("A search for recommenders keeps its table, checkpoints and results in a folder: give --out.")
@@ -65,7 +68,10 @@ def search_recommender(
         )
     folder = made_folder(out_dir)
     with progress_bar("reading") as bar:
-        table = _table(chosen.data, chosen.schema, folder, lambda rows: bar(rows, rows, "rows"))
+        table = table_of(chosen.data, chosen.schema, chosen.bad_lines, folder, lambda rows: bar(rows, rows, "rows"))
+    for part in MEASURED:
+        if table.clicks(part) in (0, table.size(part)):
+            err.print(f"All {part} rows have the same label, so there is no AUC on them.", style="yellow")
     more: dict[str, Any] = {"max_params": limits[0], "max_flops": limits[1], "seed": chosen.seed}
     with progress_bar("search", estimate=False) as bar:
         more["tell"] = lambda stage, done, total, note: bar(done, total, f"{stage}: {note}")
@@ -88,7 +94,7 @@ def _sizes(preset: str, changes: Mapping[str, Any]) -> tuple[Preset, dict[str, A
     if preset not in PRESETS:
         hint = near_miss(preset, list(PRESETS))
         raise UnknownNameError(f"No preset is called '{preset}'.{hint} Known: {', '.join(PRESETS)}.")
-    own: dict[str, type] = {"scaled": int, "share": float, "max_embedding_rows": int}
+    own: dict[str, type] = {"scaled": int, "share": float, "max_embedding_rows": int, "max_embedding_bytes": int}
     known = {field.name: int for field in fields(Preset)} | own
     for name, value in changes.items():
         if name not in known:
@@ -102,8 +108,8 @@ def _sizes(preset: str, changes: Mapping[str, Any]) -> tuple[Preset, dict[str, A
     return replace(PRESETS[preset], **{name: value for name, value in changes.items() if name not in own}), mine
 
 
-def _table(data: str, schema: str, folder: Path, tell: Any) -> CtrTable:
-    """The table in numbers: made from a file, opened, or generated."""
+def table_of(data: str, schema: str, bad_lines: str, folder: Path, tell: Any) -> CtrTable:
+    """The table in numbers: made from a file, opened, or generated. Lines that were put aside are counted aloud."""
     kind, _, rows = data.partition(":")
     if kind == SYNTHETIC:
         if not (rows or str(ROWS)).isdecimal():
@@ -111,7 +117,18 @@ def _table(data: str, schema: str, folder: Path, tell: Any) -> CtrTable:
         return synthetic(folder / TABLE, int(rows or ROWS))
     if Path(data).is_dir():
         return open_table(data)
-    return encode(data, schema, folder / TABLE, tell=tell)
+    table = encode(data, schema, folder / TABLE, bad_lines=mode_of(bad_lines), tell=tell)
+    if table.skipped:
+        err.print(f"{table.skipped:,} bad lines put aside: {table.folder / SKIPPED}", style="yellow", soft_wrap=True)
+    return table
+
+
+def mode_of(bad_lines: str) -> BadLines:
+    """What --bad-lines says."""
+    modes: dict[str, BadLines] = {"strict": "strict", "skip": "skip"}
+    if bad_lines not in modes:
+        raise UserError(f"--bad-lines takes strict or skip, not {bad_lines!r}.")
+    return modes[bad_lines]
 
 
 def _report(found: Recommended, chain: Chain) -> dict[str, Any]:
@@ -124,6 +141,9 @@ def _report(found: Recommended, chain: Chain) -> dict[str, Any]:
         "warmup_steps": found.warmup_steps,
         "preset": asdict(chain.preset),
         "seed": chain.seed,
+        "share": chain.share,
+        "table": str(chain.table.folder.resolve()),
+        "skipped_lines": chain.table.skipped,
         "rows": {part: chain.table.size(part) for part in ("train", "val", "test")},
         "embedding_params": found.embedding_params,
         "evaluated": found.evaluated,

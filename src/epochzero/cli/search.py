@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from epochzero.cli.console import progress_bar
+from epochzero.cli.feedback import trained_by
 from epochzero.cli.inside import PARTS, check_inside, searched_inside
 from epochzero.cli.options import (
     Address,
     AsJson,
+    BadLines,
     BatchSize,
     Classes,
     DataSource,
@@ -28,7 +30,6 @@ from epochzero.cli.options import (
     StorePath,
     Threads,
     Workers,
-    count,
     made_folder,
     options,
     shape,
@@ -40,16 +41,17 @@ from epochzero.cli.pareto import end_front
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommender import Chosen, search_recommender
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
-from epochzero.combine.goals import parse_goals
-from epochzero.combine.objective import Objective, parse_objective
+from epochzero.combine.goals import Goals, parse_goals
+from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import USUAL_PARTS
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
+from epochzero.run.bare import count
 from epochzero.run.front import Front
 from epochzero.run.latency import timed
 from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, budget_of, run_search
-from epochzero.run.sources import TableSource
+from epochzero.run.sources import Feedback, TableSource
 from epochzero.run.supernets import INTERRUPTED
 from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
@@ -57,6 +59,7 @@ from epochzero.store import Store
 from epochzero.supernet import methods
 from epochzero.types import Origin
 
+USUAL_BATCH = 64
 UNLIMITED = 10**9
 """networks where the time alone is limited"""
 
@@ -103,6 +106,14 @@ def search(
         ),
     ] = "torch",
     latency_batch: Annotated[int, typer.Option("--latency-batch", help="Samples in the batch that is timed.")] = 1,
+    feedback: Annotated[
+        str | None,
+        typer.Option(
+            "--feedback",
+            help="In place of --proxy, a short training on half of --data, judged by the other half: a recipe of "
+            "`epochzero train`, hnas(epochs=1,images=2000).",
+        ),
+    ] = None,
     table: Annotated[
         Path | None,
         typer.Option("--table", help="Accuracies of known networks, for table:COLUMN and to look up the winner's."),
@@ -116,6 +127,7 @@ def search(
         str | None,
         typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
     ] = None,
+    bad_lines: BadLines = "strict",
     warmup: Annotated[
         float, typer.Option("--warmup", help="For recommenders: share of an epoch that the supernet is trained for.")
     ] = 0.01,
@@ -123,7 +135,7 @@ def search(
         str, typer.Option("--preset", help="For recommenders: published sizes, or reduced ones for two cores.")
     ] = "published",
     input_shape: InputShape = None,
-    batch_size: BatchSize = 64,
+    batch_size: BatchSize = USUAL_BATCH,
     classes: Classes = None,
     seed: Seed = 0,
     init: Init = "default",
@@ -173,11 +185,12 @@ def search(
     load_plugins(plugin)
     if schema is not None:
         search_recommender(
-            Chosen(space, proxy, data, schema, warmup, preset, options(option or []), seed),
+            Chosen(space, proxy, data, schema, bad_lines, warmup, preset, options(option or []), seed),
             limits=(count(max_params, "--max-params"), count(max_flops, "--max-flops")),
             unused={"--objectives": objectives, "--method": method, "--budget": budget, "--time-limit": time_limit}
             | {"--max-latency-ms": max_latency_ms, "--table": table, "--pool": pool, "--store": store}
-            | {"--executor": executor},
+            | {"--executor": executor, "--device": None if device == "cpu" else device}
+            | {"--batch-size": None if batch_size == USUAL_BATCH else batch_size},
             out_dir=out_dir,
             json=json,
         )
@@ -191,8 +204,11 @@ def search(
         limited = {"--max-params": max_params, "--max-flops": max_flops, "--max-latency-ms": max_latency_ms}
         check_inside(method, {"--objectives": objectives, **limited, "--pool": pool, "--executor": executor})
     evaluations = _evaluations(budget, time_limit, method)
-    objective = parse_objective(proxy) if goals is None else Objective(goals.proxies)
     found = spaces[space]
+    trainer = trained_by(
+        feedback, method, found, data, seed, device, {"--objectives": objectives, "--executor": executor}
+    )
+    objective = _objective(proxy, goals, trainer)
     scored = None if pool is None else TableSource.read(pool, found, pool=True)
     accuracies = None if table is None else TableSource.read(table, found)
     batch = batch_for(
@@ -205,7 +221,7 @@ def search(
         seed=seed,
     )
     crew = executor_(executor, workers, threads, address, gpus, device, plugin)
-    sources = tuple(source for source in (scored, accuracies) if source is not None)
+    sources = tuple(source for source in (scored, accuracies, trainer) if source is not None)
     task = Task(found, objective.proxies, batch, Origin(init, seed), device, crew, sources)
     task, most = timed(task, latency, latency_batch, threads, max_latency_ms)
     limits = Budget(count(max_params, "--max-params"), count(max_flops, "--max-flops"))
@@ -262,12 +278,20 @@ def _shown(run: Callable[..., Outcome], total: int) -> Outcome:
             return met[0]
 
 
+def _objective(proxy: str, goals: Goals | None, trainer: Feedback | None) -> Objective:
+    """What the networks are scored by."""
+    if trainer is not None:
+        return Objective((looked_up(trainer.name),))
+    return parse_objective(proxy) if goals is None else Objective(goals.proxies)
+
+
 def _evaluations(budget: int | None, time_limit: float | None, method: str) -> int:
     """How many networks to evaluate; what cannot be is said before anything is read."""
     if time_limit is not None and not time_limit > 0:
         raise UserError(f"--time-limit takes more than 0 seconds, not {time_limit:g}.")
     if budget is not None and budget < 1:
-        raise UserError(f"A search needs a budget of at least 1 evaluation, not {budget}.")
+        unit = "step" if method in methods else "evaluation"
+        raise UserError(f"A search needs a budget of at least 1 {unit}, not {budget}.")
     if method in methods:
         return UNLIMITED
     if budget is None:

@@ -1,15 +1,17 @@
-"""`epochzero train`: an architecture, trained on images."""
+"""`epochzero train`: an architecture, trained on images or on a table of clicks."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder, options
+from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName, made_folder, options
 from epochzero.cli.plugin import load_plugins
+from epochzero.cli.train_recommender import Given, is_search, train_recommender
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.task import usable
@@ -17,18 +19,33 @@ from epochzero.spaces.base import Space
 from epochzero.train.image_data import SIDE, load_images
 from epochzero.train.images import METRICS, plan_for
 from epochzero.train.images import train as train_
+from epochzero.train.processes import joined
 from epochzero.train.recipes import RECIPES, recipe_of
+from epochzero.train.teacher import read_teacher
+from epochzero.train.tensorboard import logged
 
 
 def train(
-    arch: Annotated[str, typer.Option("--arch", help="Architecture, as the space writes it.")],
     data: Annotated[
-        Path, typer.Option("--data", help="An .npz file, a CIFAR archive or folder, or a folder of images by class.")
+        Path,
+        typer.Option(
+            "--data",
+            help="An .npz file, a CIFAR archive or folder, a folder of images by class; a table of clicks with "
+            "--schema, or the folder of a search on one.",
+        ),
     ],
     out_dir: Annotated[
         Path, typer.Option("--out", help="Folder for checkpoints and metrics. The same command goes on from there.")
     ],
+    arch: Annotated[
+        str | None, typer.Option("--arch", help="Architecture, as the space writes it; default: what the search found.")
+    ] = None,
     space: SpaceName = "nb201",
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
+    ] = None,
+    bad_lines: BadLines = "strict",
     recipe: Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")] = "default",
     epochs: Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None,
@@ -45,19 +62,44 @@ def train(
     classes: Classes = None,
     seed: Seed = 0,
     device: Device = "cpu",
+    teacher: Annotated[
+        Path | None,
+        typer.Option("--teacher", help="Learn from this trained network too: the --out of another `epochzero train`."),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option("--tensorboard", help="Also log loss and accuracy for TensorBoard in this folder.")
+    ] = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
-    """Train a network on images with a paper's recipe, or with our own.
+    """Train a network on images with a paper's recipe or with our own, or on a table of clicks.
 
     epochzero train --space nb201 --arch '|nor_conv_3x3~0|+...' --data cifar10.npz --recipe nb201 --out run
 
     Every epoch is kept in the folder. Stopped at any moment, the same command goes on with the next epoch and, on a
-    CPU, ends with the same bits. `epochzero export --weights run` makes a product of it.
+    CPU, ends with the same bits. `epochzero export --weights run` makes a product of it. On several GPUs:
+
+    torchrun --nproc-per-node 4 -m epochzero train --device cuda ...
+
+    epochzero train --data clicks --out run
+
+    trains the recommender that `epochzero search --schema ... --out clicks` found, on its table.
     """
     load_plugins(plugin)
     given = {"epochs": epochs, "batch_size": batch_size}
     changes = {name: value for name, value in given.items() if value is not None} | options(option or [])
+    if schema is not None or is_search(data):
+        unused = {
+            "--recipe": None if recipe == "default" else recipe,
+            "--classes": classes,
+            "--teacher": teacher,
+            "--tensorboard": tensorboard,
+        }
+        told = Given(space, arch, data, schema, bad_lines, changes, seed, device)
+        train_recommender(told, unused=unused, out_dir=out_dir, json=json)
+        return
+    if arch is None:
+        raise UserError("Say which network to train: give --arch.")
     how = recipe_of(recipe, changes)
     found = spaces[space]
     if not isinstance(found, Space):
@@ -71,17 +113,25 @@ def train(
         err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
     plan = plan_for(found, chosen, images, how)
     folder = made_folder(out_dir)
-    with progress_bar("train") as bar:
+    taught_by = None if teacher is None else read_teacher(teacher)
+    with ExitStack() as stack:
+        processes = stack.enter_context(joined(device))
+        bar = stack.enter_context(progress_bar("train")) if processes.first else None
+        board = stack.enter_context(logged(tensorboard)) if tensorboard is not None and processes.first else None
         trained = train_(
             plan,
             images,
             how,
             seed=seed,
-            device=device,
             folder=folder,
             facts={"space": space, "arch": found.text(chosen)},
+            teacher=taught_by,
+            processes=processes,
             progress=bar,
+            watch=board,
         )
+    if not processes.first:
+        return
     last = trained.history[-1]
     report: dict[str, Any] = {
         "space": space,

@@ -99,8 +99,8 @@ class Encoder:
 
     def _refused(self, bad: BadLine) -> DataError:
         return DataError(
-            f"Line {bad.number:,} of {self.layout.path} {bad.why}: mend the line, or put such lines aside "
-            "(bad lines: skip)."
+            f"Line {bad.number:,} of {self.layout.path} {bad.why}: mend the line, or put such lines aside by "
+            "--bad-lines skip."
         )
 
     def _encode(self, block: Block) -> tuple[Encoded, dict[int, Words]]:

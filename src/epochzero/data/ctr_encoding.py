@@ -67,11 +67,14 @@ class Encoding:
             for name, known in self.vocabulary.items()
         }
 
-    def write(self, path: str | Path) -> None:
+    def text(self) -> str:
+        """As JSON."""
         content = {"format": FORMAT, **{field.name: getattr(self, field.name) for field in fields(self)}}
-        content["schema"] = self.schema.json()
+        return json.dumps(content | {"schema": self.schema.json()})
+
+    def write(self, path: str | Path) -> None:
         try:
-            Path(path).write_text(json.dumps(content), encoding="utf-8")
+            Path(path).write_text(self.text(), encoding="utf-8")
         except OSError as error:
             raise UserError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 

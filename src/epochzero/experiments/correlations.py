@@ -131,9 +131,9 @@ class Correlations(Recipe):
         return [parse_objective(text) for text in self.spearman]
 
     def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
-        """Of each group the scores of what is in `spearman`, in its order, and what to say of each repeat's data."""
+        """Of each group the scores of what is in `spearman`, by its name there, and what to say of each repeat's data."""
         for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
-            merits = {one.text: [as_scores(one, scores) for scores in found] for one in self.objectives}
+            merits = {text: [as_scores(parse_objective(text), scores) for scores in found] for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]
 
     def measure(self, work: Work) -> Found:
@@ -183,14 +183,14 @@ class Correlations(Recipe):
     def _rows(self, group: Group, merits: Merits, seed: int) -> list[Row]:
         rows = []
         place = {target.label: i for i, target in enumerate(self.targets)}
-        for given, (text, scores) in zip(self.spearman, merits.items(), strict=True):
+        for name, scores in merits.items():
             for label, truth in group.truth.items():
                 quality = proxy_quality(scores, truth, True, seed=seed)
                 for statistic, figures in self._figures.items():
-                    printed = figures[given][place[label]] if given in figures else None
+                    printed = figures[name][place[label]] if name in figures else None
                     figure = quality.figures[statistic]
                     rows.append(
-                        Row(group.name, text, label, statistic, figure.found, quality.unscored, printed, figure.why)
+                        Row(group.name, name, label, statistic, figure.found, quality.unscored, printed, figure.why)
                     )
         return rows
 

@@ -24,8 +24,8 @@ class DextrFigure1(Correlations):
     targets = (replace(NB201_C10, label="NB201-C10 validation", column="cifar10_val"),)
     spearman: ClassVar[Figures] = {"fmi": (None,)}
     later = (
-        "The loss curves of panel (a) come with step 8, which trains networks, and the curves of outputs of panel (b) "
-        "with step 9, which analyses them.",
+        "The loss curves of panel (a) come with step 8, which trains networks; the curves of outputs of panel (b) are "
+        "drawn by `epochzero analyze curve`.",
     )
 
 

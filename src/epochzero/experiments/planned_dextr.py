@@ -1,4 +1,4 @@
-"""What is planned of Dextr: its searches, its study of layers and of stability.
+"""What is planned of Dextr: its searches.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -6,7 +6,7 @@ and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
 
 from __future__ import annotations
 
-from epochzero.experiments.files import CIFAR10, NB201
+from epochzero.experiments.files import CIFAR10
 from epochzero.experiments.planned import Planned, grid, plan
 
 DEXTR = "Dextr (openreview.net/forum?id=X0uPof5DVh)"
@@ -59,25 +59,5 @@ plan(
         "Evolution with a population of 1,024 and 1e5 iterations as in AZ-NAS, then training on ImageNet.",
         "as named",
         grid(("FLOPs M", "top-1 accuracy %", "GPU days"), {"Dextr": (457, 78.8, 0.6), "AZ-NAS": (462, 78.6, 0.4)}),
-    ),
-    Planned(
-        "dextr-figure2",
-        f"{DEXTR}, Figure 2",
-        "Dextr, Figure 2: how much Dextr changes with the image and the circle.",
-        9,
-        "Ten networks of NAS-Bench-201 between 50 and 90 % accuracy, ten images of CIFAR-10 and ten circles each.",
-        "as named",
-        {"mean over inputs": {"least": 1.32, "most": 2.34}, "std over inputs": {"least": 0.01, "most": 0.05}},
-        (CIFAR10, NB201),
-    ),
-    Planned(
-        "dextr-figure3",
-        f"{DEXTR}, Figure 3",
-        "Dextr, Figure 3: independence of the feature maps, layer by layer, of a good and a bad network.",
-        9,
-        "1/c of every layer of two networks of NAS-Bench-201, with 89.43 and 63 % accuracy. No figure is printed.",
-        "1/c",
-        {},
-        (CIFAR10, NB201),
     ),
 )

@@ -1,70 +1,15 @@
-"""What is planned of the thesis: topology (chapter 4), ensembles (chapter 5) and HNAS (chapter 7).
+"""What is planned of the thesis: ensembles (chapter 5) and HNAS (chapter 7).
 
 Shu. Understanding and improving neural architecture search (thesis).
 """
 
 from __future__ import annotations
 
-from epochzero.experiments.files import CIFAR10, NB201
 from epochzero.experiments.planned import Planned, grid, plan
 
 THESIS = "Shu, thesis"
 ACCURACIES = ("C10", "C100", "IN16")
-METRICS = ("rho grad", "rho snip", "rho grasp", "rho trace", "tau grad", "tau snip", "tau grasp", "tau trace")
 
-TOPOLOGY = (
-    Planned(
-        "thesis-table4.1",
-        f"{THESIS}, Table 4.1",
-        "Thesis, Table 4.1: popular cells and their adaptations to the widest topology, trained.",
-        8,
-        "20 cells, 36 channels, batch 80, rate .025, 600 epochs, with regularisation; original / adapted.",
-        "test error %",
-        grid(
-            ("C10", "C10 adapted", "C100", "C100 adapted", "Tiny-ImageNet", "Tiny-ImageNet adapted"),
-            {
-                "NASNet": (2.65, 2.80, 17.06, 16.86, 31.88, 32.05),
-                "AmoebaNet": (2.76, 2.91, 17.55, 17.28, 32.22, 33.16),
-                "ENAS": (2.64, 2.76, 16.67, 16.04, 30.68, 31.36),
-                "DARTS": (2.67, 2.73, 16.41, 16.15, 30.58, 31.33),
-                "SNAS": (2.88, 2.69, 17.78, 17.20, 32.40, 32.61),
-            },
-        ),
-    ),
-    Planned(
-        "thesis-table4.2",
-        f"{THESIS}, Table 4.2",
-        "Thesis, Table 4.2: width and depth of popular cells.",
-        9,
-        "Counted on the cell, width in units of its channels c.",
-        "as named",
-        grid(
-            ("width", "depth"),
-            {"DARTS": (3.5, 3), "ENAS": (5, 2), "AmoebaNet": (4, 4), "NASNet": (5, 2), "SNAS": (4, 2)},
-        ),
-    ),
-    Planned(
-        "thesis-table7.2",
-        f"{THESIS}, Table 7.2",
-        "Thesis, Table 7.2: topology, trace metric and condition number of popular cells.",
-        9,
-        "Metric and condition number at initialisation; width and depth as in Table 4.2.",
-        "as named",
-        grid(
-            ("width", "depth", "M_trace", "kappa"),
-            {
-                "NASNet": (5.0, 2, 31, 118),
-                "AmoebaNet": (4.0, 4, 36, 110),
-                "ENAS": (5.0, 2, 36, 98),
-                "DARTS": (3.5, 3, 33, 122),
-                "SNAS": (4.0, 2, 31, 126),
-                "WIDE": (4.0, 2, 27, 141),
-                "DEEP": (1.5, 5, 131, 209),
-            },
-        ),
-        (CIFAR10,),
-    ),
-)
 ENSEMBLES = (
     Planned(
         "thesis-table5.1",
@@ -164,15 +109,6 @@ ENSEMBLES = (
             {"NESBS, MC sampling": (4.74, 4.54), "NESBS, SVGD-RD": (4.81, 4.48)},
         ),
     ),
-    Planned(
-        "thesis-figure5.2",
-        f"{THESIS}, Figure 5.2",
-        "Thesis, Figure 5.2: what delta does in SVGD-RD, on a mixture of two Gaussians.",
-        8,
-        "Means (-1, 0) and (0, 1), covariance diag(.25, .5), 15 particles, 1,000 steps of .1. No figure is printed.",
-        "positions",
-        {},
-    ),
 )
 HNAS = (
     Planned(
@@ -193,52 +129,5 @@ HNAS = (
         "as named",
         grid(("top-1 error %", "top-5 error %"), {"HNAS (C100)": (24.8, 7.8), "HNAS (ImageNet)": (24.3, 7.4)}),
     ),
-    Planned(
-        "thesis-table7.10",
-        f"{THESIS}, Table 7.10",
-        "Thesis, Table 7.10: the non-realizable guarantee on NAS-Bench-201, by batch size.",
-        6,
-        "mu and nu as tuned for Table 7.1; batch of the metric (M) or of the condition number (kappa) varied, the "
-        "other 64. Test error on CIFAR-10.",
-        "correlation",
-        grid(
-            METRICS,
-            {
-                "M, b = 4": (0.737, 0.741, 0.671, 0.684, 0.547, 0.550, 0.487, 0.501),
-                "M, b = 8": (0.739, 0.743, 0.676, 0.689, 0.549, 0.552, 0.492, 0.506),
-                "M, b = 16": (0.747, 0.748, 0.685, 0.690, 0.556, 0.556, 0.499, 0.507),
-                "M, b = 32": (0.750, 0.748, 0.687, 0.690, 0.558, 0.556, 0.502, 0.506),
-                "M, b = 64": (0.750, 0.748, 0.686, 0.697, 0.559, 0.556, 0.501, 0.512),
-                "kappa, b = 4": (0.578, 0.585, 0.569, 0.509, 0.416, 0.421, 0.402, 0.362),
-                "kappa, b = 8": (0.597, 0.603, 0.591, 0.542, 0.429, 0.433, 0.419, 0.386),
-                "kappa, b = 16": (0.628, 0.633, 0.620, 0.582, 0.462, 0.455, 0.442, 0.414),
-                "kappa, b = 32": (0.663, 0.666, 0.645, 0.621, 0.479, 0.481, 0.462, 0.445),
-                "kappa, b = 64": (0.750, 0.748, 0.686, 0.697, 0.559, 0.556, 0.501, 0.512),
-            },
-        ),
-        (CIFAR10, NB201),
-    ),
-    Planned(
-        "thesis-table7.11",
-        f"{THESIS}, Table 7.11",
-        "Thesis, Table 7.11: the non-realizable guarantee on NAS-Bench-201, by initial channels.",
-        6,
-        "mu and nu as tuned for Table 7.1; channels for the metric (M) with 4 for kappa, or for kappa with 32 for M.",
-        "correlation",
-        grid(
-            METRICS,
-            {
-                "M, 4": (0.744, 0.746, 0.688, 0.732, 0.550, 0.552, 0.499, 0.539),
-                "M, 8": (0.750, 0.753, 0.707, 0.744, 0.556, 0.559, 0.515, 0.550),
-                "M, 16": (0.753, 0.753, 0.728, 0.750, 0.558, 0.559, 0.535, 0.556),
-                "M, 32": (0.755, 0.756, 0.736, 0.752, 0.560, 0.562, 0.543, 0.558),
-                "kappa, 4": (0.755, 0.756, 0.736, 0.752, 0.560, 0.562, 0.543, 0.558),
-                "kappa, 8": (0.720, 0.722, 0.700, 0.709, 0.529, 0.531, 0.512, 0.522),
-                "kappa, 16": (0.698, 0.700, 0.677, 0.681, 0.511, 0.514, 0.492, 0.498),
-                "kappa, 32": (0.686, 0.688, 0.664, 0.664, 0.501, 0.503, 0.481, 0.484),
-            },
-        ),
-        (CIFAR10, NB201),
-    ),
 )
-plan(__name__, *TOPOLOGY, *ENSEMBLES, *HNAS)
+plan(__name__, *ENSEMBLES, *HNAS)

@@ -10,10 +10,11 @@ one table of scores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -38,13 +39,29 @@ POOL = File(
 )
 OWN = Path(__file__).parents[3] / "docs" / "data"
 """the project's own tables, where it was not installed but checked out"""
-ACCURACIES = {"C10": "cifar10_test", "C100": "cifar100_test", "IN16": "imagenet16_test"}
 FEEDBACK = "table:cifar10_val_12ep"
 """validation accuracy on CIFAR-10 after 12 epochs"""
 ACCURACY, DEVIATION, SECONDS = "test accuracy %", "deviation", "seconds"
 RESAMPLES = 2000
+T = TypeVar("T")
 Printed = Mapping[str, Sequence[tuple[float, float | None]]]
 """a paper's figures: by label, for each of C10, C100 and IN16, accuracy and deviation"""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A space with the test accuracies of its networks, and scores of them."""
+
+    space: str
+    table: File
+    pool: File
+    accuracies: Mapping[str, str]
+    """what is reported, and in which column it stands"""
+    percent: float = 1.0
+    """what an accuracy of the table is multiplied by to be one"""
+
+
+ON_NB201 = Benchmark("nb201", NB201, POOL, {"C10": "cifar10_test", "C100": "cifar100_test", "IN16": "imagenet16_test"})
 
 
 @dataclass(frozen=True)
@@ -83,23 +100,28 @@ class Arena:
     pool: TableSource
     accuracies: TableSource
     batch: Batch
+    benchmark: Benchmark = ON_NB201
 
     @staticmethod
-    def open(experiment: str, folder: Path) -> Arena:
-        pool, table = find_pool(folder), NB201.find(folder)
+    def open(experiment: str, folder: Path, benchmark: Benchmark = ON_NB201) -> Arena:
+        pool, table = find_pool(folder, benchmark.pool), benchmark.table.find(folder)
         if pool is None or table is None:
-            lacking = [file for file, path in ((POOL, pool), (NB201, table)) if path is None]
+            lacking = [file for file, path in ((benchmark.pool, pool), (benchmark.table, table)) if path is None]
             raise missing(experiment, lacking, folder)
-        space = spaces["nb201"]
+        space = spaces[benchmark.space]
         batch = batch_for(space, "pink", size=1)
-        return Arena(TableSource.read(pool, space, pool=True), TableSource.read(table, space), batch)
+        return Arena(TableSource.read(pool, space, pool=True), TableSource.read(table, space), batch, benchmark)
+
+    @property
+    def about(self) -> str:
+        return f"scores of {self.pool.name}, accuracies of {self.accuracies.name}"
 
     def lacks(self, contest: Contest) -> list[str]:
         return [column for column in contest.needs if column not in self.pool.table.columns]
 
     def search(self, contest: Contest, seed: int, progress: Progress | None = None) -> Outcome:
         objective = parse_objective(contest.proxy)
-        task = Task(spaces["nb201"], objective.proxies, self.batch, sources=(self.pool, self.accuracies))
+        task = Task(self.pool.space, objective.proxies, self.batch, sources=(self.pool, self.accuracies))
         with Store.open(":memory:") as store:
             return run_search(
                 task,
@@ -113,14 +135,14 @@ class Arena:
             )
 
     def accuracy(self, arch: str, label: str) -> float | None:
-        """What the table says of a network; None where it does not hold it."""
-        score = self.accuracies.value(arch, ACCURACIES[label])
-        return score.value if score.ok else None
+        """What the table says of a network, in percent; None where it does not hold it."""
+        score = self.accuracies.value(arch, self.benchmark.accuracies[label])
+        return score.value * self.benchmark.percent if score.ok else None
 
 
-def find_pool(folder: str | Path) -> Path | None:
+def find_pool(folder: str | Path, pool: File = POOL) -> Path | None:
     """The table of scores in the data folder, or the project's own."""
-    return POOL.find(folder) or POOL.find(OWN)
+    return pool.find(folder) or pool.find(OWN)
 
 
 def left_out(arena: Arena, contests: Sequence[Contest]) -> list[str]:
@@ -138,62 +160,86 @@ class Searches(Recipe):
 
     full: Trials = Trials(networks=10)
     quick: Trials = Trials(networks=3)
-    needs = (NB201, POOL)
+    benchmark: Benchmark = ON_NB201
     contests: ClassVar[Sequence[Contest]]
     paper: ClassVar[Printed] = {}
     waiting: ClassVar[Sequence[str]] = ()
     """labels of the paper's that are measured elsewhere"""
 
     @property
+    def needs(self) -> Sequence[File]:  # type: ignore[override]
+        return (self.benchmark.table, self.benchmark.pool)
+
+    @property
     def quoted(self) -> Sequence[Quoted]:
         return [
             Quoted(label, column, statistic, value)
             for label, figures in self.paper.items()
-            for column, pair in zip(ACCURACIES, figures, strict=True)
+            for column, pair in zip(self.benchmark.accuracies, figures, strict=True)
             for statistic, value in zip((ACCURACY, DEVIATION), pair, strict=True)
             if value is not None
         ]
 
     def status(self, folder: str | Path = FOLDER) -> Status:
-        return "ready" if NB201.find(folder) and find_pool(folder) else "needs data"
+        held = self.benchmark.table.find(folder) and find_pool(folder, self.benchmark.pool)
+        return "ready" if held else "needs data"
 
     def measure(self, work: Work) -> Found:
-        arena = Arena.open(self.name, work.folder)
-        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
-        held = [contest for contest in self.contests if not arena.lacks(contest)]
-        seeds = range(work.seed, work.seed + work.settings.networks)
+        arena, outcomes = self.contested(work, self.contests, Arena.search)
         rows: list[Row] = []
-        values: dict[str, Sequence[float | None]] = {}
-        for place, contest in enumerate(held):
-            winners: list[str] = []
-            seconds = []
-            for seed in seeds:
-                work.progress(place * len(seeds) + len(winners), len(held) * len(seeds))
-                outcome = arena.search(contest, seed)
-                winners.append(outcome.winner.text)
-                seconds.append(outcome.seconds)
-            found = {label: [arena.accuracy(arch, label) for arch in winners] for label in ACCURACIES}
-            rows += self._rows(contest.label, found, work.seed)
-            rows.append(Row("nb201", contest.label, "one search", SECONDS, estimate(seconds, seed=work.seed), 0))
-            values[contest.label] = found["C10"]
-        work.progress(len(held) * len(seeds), len(held) * len(seeds))
-        about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}"
-        sample = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
+        for label, searched in outcomes.items():
+            rows += self._rows(label, accuracies(arena, searched), work.seed)
+            seconds = estimate([outcome.seconds for outcome in searched], seed=work.seed)
+            rows.append(Row(self.benchmark.space, label, "one search", SECONDS, seconds, 0))
+        values = {label: accuracies(arena, searched)["C10"] for label, searched in outcomes.items()}
         more = [f"{label} is not measured here." for label in self.waiting]
-        return Found(rows, {"nb201": sample}, [*left_out(arena, self.contests), *more])
+        return found_in(arena, rows, values, [*left_out(arena, self.contests), *more])
+
+    def arena(self, folder: Path) -> Arena:
+        return Arena.open(self.name, folder, self.benchmark)
+
+    def contested(
+        self, work: Work, contests: Sequence[Contest], of_one: Callable[[Arena, Contest, int], T]
+    ) -> tuple[Arena, dict[str, list[T]]]:
+        """What comes of each contest with each seed, by label, but of those whose scores the pool lacks."""
+        arena = self.arena(work.folder)
+        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
+        held = [contest for contest in contests if not arena.lacks(contest)]
+        seeds = range(work.seed, work.seed + work.settings.networks)
+        found: dict[str, list[T]] = {contest.label: [] for contest in held}
+        total = len(held) * len(seeds)
+        for place, (contest, seed) in enumerate(itertools.product(held, seeds)):
+            work.progress(place, total)
+            found[contest.label].append(of_one(arena, contest, seed))
+        work.progress(total, total)
+        return arena, found
 
     def _rows(self, label: str, found: Mapping[str, Sequence[float | None]], seed: int) -> list[Row]:
         printed = {(figure.x, figure.y, figure.statistic): figure.value for figure in self.quoted}
         rows = []
-        for column, accuracies in found.items():
-            known = [value for value in accuracies if value is not None]
+        for column, selected in found.items():
+            known = [value for value in selected if value is not None]
             for statistic in (ACCURACY, DEVIATION):
                 figure = estimate(known, statistic, seed) if len(known) > 1 else None
                 why = "" if figure is not None else "the table holds fewer than two of the winners"
                 paper = printed.get((label, column, statistic))
-                unheld = len(accuracies) - len(known)
-                rows.append(Row("nb201", label, column, statistic, figure, unheld, paper, why))
+                unheld = len(selected) - len(known)
+                rows.append(Row(self.benchmark.space, label, column, statistic, figure, unheld, paper, why))
         return rows
+
+
+def accuracies(arena: Arena, searched: Sequence[Outcome]) -> dict[str, list[float | None]]:
+    """Those of the winners, by what is reported."""
+    labels = arena.benchmark.accuracies
+    return {label: [arena.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}
+
+
+def found_in(
+    arena: Arena, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
+) -> Found:
+    """What was found, with the values of each contest behind it."""
+    space = arena.benchmark.space
+    return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, arena.about), {})}, missing)
 
 
 def estimate(values: Sequence[float], statistic: str = ACCURACY, seed: int = 0) -> Estimate:

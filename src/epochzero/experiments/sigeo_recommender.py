@@ -18,33 +18,24 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from epochzero.data.batch import Batch, digest
-from epochzero.data.ctr_synthetic import Planted, synthetic
-from epochzero.data.ctr_table import CtrTable
+from epochzero.data.batch import digest
 from epochzero.engine import Proxy, parse
 from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
-from epochzero.registry import experiments, spaces
+from epochzero.experiments.clicks import LAW, LEVELS, Place, Sizes, warmed
+from epochzero.registry import experiments
 from epochzero.run.executors.base import Scored
 from epochzero.run.task import Task
-from epochzero.spaces.nasrec import Choices, Nasrec
+from epochzero.spaces.nasrec import Choices
 from epochzero.stats import kendall, spearman
-from epochzero.supernet.inherited import in_parts
-from epochzero.supernet.nasrec import NASRECS, RecommenderSupernet
-from epochzero.supernet.warm_up import Schedule, WarmUp
+from epochzero.supernet.nasrec import RecommenderSupernet
 from epochzero.train import ctr
 from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
-from epochzero.types import Origin, Score
+from epochzero.types import Score
 
-PARTS = 4
-LAW = Planted(sizes=(100, 100, 50, 50, 30, 30, 20, 20, 10, 10))
-"""columns of so few values that their interactions can be learnt from the rows"""
-LEVELS = ((0.0, True), (0.01, True), (0.01, False), (1.0, True))
-"""of warm-up, and whether the schedule is squeezed into it"""
 LOSS = "test log loss"
 
 
@@ -60,26 +51,9 @@ class Clicks(Settings):
     widest: int = 128
     most_rows: int = 16
 
-
-class Place:
-    """Table, space and batches, made when first needed."""
-
-    def __init__(self, settings: Clicks, seed: int, folder: Path) -> None:
-        self.settings, self.seed, self.folder = settings, seed, folder
-
-    @cached_property
-    def table(self) -> CtrTable:
-        return synthetic(self.folder / "clicks", self.settings.rows, LAW)
-
-    @cached_property
-    def space(self) -> Nasrec:
-        whole: Nasrec = spaces["nasrec_small"]
-        tables = tuple(size + 1 for size in LAW.sizes)
-        return whole.on(LAW.num_dense, tables).reduced(self.settings.widest, self.settings.most_rows)
-
-    @cached_property
-    def batch(self) -> Batch:
-        return in_parts(list(islice(self.table.batches("val", size=self.settings.batch_size), PARTS)))
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.rows, self.share, self.batch_size, self.widest, self.most_rows)
 
 
 class Warmed:
@@ -87,19 +61,14 @@ class Warmed:
 
     candidates: Sequence[Any] | None = None
 
-    def __init__(self, place: Place, level: float, scaled: bool) -> None:
+    def __init__(self, settings: Clicks, place: Place, level: float, scaled: bool) -> None:
         self.place, self.level, self.scaled = place, level, scaled
-        about = sorted((asdict(place.settings) | {"networks": 0, "repeats": 0}).items())
+        about = sorted((asdict(settings) | {"networks": 0, "repeats": 0}).items())
         self.name = f"warm-up {level:g} {scaled} {digest(about, LAW, place.seed)[:16]}"
 
     @cached_property
     def supernet(self) -> RecommenderSupernet:
-        place, size = self.place, self.place.settings.batch_size
-        stop = round(place.settings.share * place.table.size("train"))
-        supernet = RecommenderSupernet(place.space, Origin(NASRECS.scheme, place.seed))
-        warm = WarmUp(supernet, Schedule(epoch=-(-stop // size), level=self.level, scaled=self.scaled), place.seed)
-        warm.run(place.table.batches("train", size=size, stop=stop))
-        return supernet
+        return warmed(self.place, self.level, self.scaled)
 
     def covers(self, proxy: Proxy) -> bool:
         return True
@@ -131,14 +100,14 @@ class SigeoRecommender(Recipe):
     def measure(self, work: Work) -> Found:
         settings: Clicks = work.settings
         with tempfile.TemporaryDirectory() as folder:
-            place = Place(settings, work.seed, Path(folder))
+            place = Place(settings.sizes, work.seed, Path(folder))
             rng = Random(work.seed)
             archs = [place.space.sample(rng) for _ in range(settings.networks)]
             run = work.begin()
             how = ctr.Settings(batch_size=settings.batch_size)
             training = FromScratch(place.space, place.table, how, seed=work.seed, share=settings.share)
             truth = Task(place.space, [TEST_LOSS, TEST_AUC], place.batch, sources=(training,))
-            sources = [Warmed(place, level, scaled) for level, scaled in LEVELS]
+            sources = [Warmed(settings, place, level, scaled) for level, scaled in LEVELS]
             scores: dict[str, list[Score]] = {LOSS: [], "test AUC": []}
             scores |= {column: [] for source in sources for column in source.columns}
             for source in sources:

@@ -10,11 +10,10 @@ Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from epochzero.experiments.base import Found, Row, Sample, Work
-from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, left_out
+from epochzero.experiments.base import Found, Row, Work
+from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
 from epochzero.experiments.thesis_table7_3 import baselines, hnas
 from epochzero.registry import experiments
 from epochzero.run.search import Outcome
@@ -50,32 +49,21 @@ class ThesisFigure73(Searches):
         ]
 
     def measure(self, work: Work) -> Found:
-        arena = Arena.open(self.name, work.folder)
-        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
         contests = self.curves(work.settings.evaluations)
-        held = [contest for contest in contests if not arena.lacks(contest)]
-        seeds = range(work.seed, work.seed + work.settings.networks)
-        best = max(filter(None, (arena.accuracy(arch, "C10") for arch in arena.accuracies.table.archs)))
-        rows: list[Row] = []
-        values: dict[str, Sequence[float | None]] = {}
-        for place, contest in enumerate(held):
-            curves: list[list[float]] = []
-            for seed in seeds:
-                work.progress(place * len(seeds) + len(curves), len(held) * len(seeds))
-                curves.append(_regrets(arena, contest, seed, best))
+        arena, found = self.contested(work, contests, regrets)
+        rows = []
+        for label, curves in found.items():
             for step in (step for step in STEPS if step <= work.settings.evaluations):
                 figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves], seed=work.seed)
-                rows.append(Row("nb201", contest.label, f"{step} evaluations", STATISTIC, figure, 0))
-            values[contest.label] = [curve[-1] for curve in curves]
-        work.progress(len(held) * len(seeds), len(held) * len(seeds))
-        about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}"
-        sample = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
-        return Found(rows, {"nb201": sample}, left_out(arena, contests))
+                rows.append(Row("nb201", label, f"{step} evaluations", STATISTIC, figure, 0))
+        values = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        return found_in(arena, rows, values, left_out(arena, contests))
 
 
-def _regrets(arena: Arena, contest: Contest, seed: int, best: float) -> list[float]:
+def regrets(arena: Arena, contest: Contest, seed: int) -> list[float]:
     """After each evaluation."""
     curve: list[float] = []
+    best = max(filter(None, (arena.accuracy(arch, "C10") for arch in arena.accuracies.table.archs)))
 
     def note(outcome: Outcome) -> None:
         if outcome.best is not None and outcome.evaluated > len(curve):

@@ -10,7 +10,6 @@ Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -18,8 +17,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from epochzero.engine import parse
-from epochzero.experiments.base import Found, Row, Sample, Work
-from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, left_out
+from epochzero.experiments.base import Found, Row, Work
+from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
 from epochzero.experiments.thesis_table7_3 import EVALUATIONS, hnas
 from epochzero.registry import experiments
 from epochzero.searches.base import Pool
@@ -36,25 +35,14 @@ class ThesisFigure75(Searches):
     contests = (hnas("trace"), hnas("knas"))
 
     def measure(self, work: Work) -> Found:
-        arena = Arena.open(self.name, work.folder)
-        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
-        held = [contest for contest in self.contests if not arena.lacks(contest)]
-        seeds = range(work.seed, work.seed + work.settings.networks)
-        rows: list[Row] = []
-        values: dict[str, Sequence[float | None]] = {}
-        for place, contest in enumerate(held):
-            curves: list[list[float]] = []
-            for seed in seeds:
-                work.progress(place * len(seeds) + len(curves), len(held) * len(seeds))
-                curves.append(correlations(arena, contest, seed))
-            for step, found in enumerate(zip(*curves, strict=True), start=1):
-                figure = estimate(found, seed=work.seed)
-                rows.append(Row("nb201", contest.label, f"step {step}", "spearman", figure, 0))
-            values[contest.label] = [curve[-1] for curve in curves]
-        work.progress(len(held) * len(seeds), len(held) * len(seeds))
-        about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}"
-        sample = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
-        return Found(rows, {"nb201": sample}, left_out(arena, self.contests))
+        arena, found = self.contested(work, self.contests, correlations)
+        rows = []
+        for label, curves in found.items():
+            for step, values in enumerate(zip(*curves, strict=True), start=1):
+                figure = estimate(values, seed=work.seed)
+                rows.append(Row("nb201", label, f"step {step}", "spearman", figure, 0))
+        ends = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        return found_in(arena, rows, ends, left_out(arena, self.contests))
 
 
 def correlations(arena: Arena, contest: Contest, seed: int) -> list[float]:

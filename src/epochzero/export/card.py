@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero import __version__
 from epochzero.data.batch import shape_text
-from epochzero.export.subject import Subject
+from epochzero.export.subject import Subject, input_names
 from epochzero.store import manifest
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
     """Markdown."""
     plan = subject.plan
+    inputs = [
+        (name, ", ".join(map(str, shape))) for name, shape in zip(input_names(plan), plan.input_shapes, strict=True)
+    ]
     machine: Any = manifest({})["machine"]
     parts = [
         f"# A network of {subject.space}\n\n    {subject.arch}\n",
@@ -25,15 +28,17 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
             {
                 "parameters": f"{plan.params:,}",
                 "multiply-accumulates": f"{plan.flops:,} for one sample",
-                "input": f"`x` [batch, {', '.join(map(str, plan.input_shape))}], single precision",
+                "input": "; ".join(f"`{name}` [batch, {shape}]" for name, shape in inputs)
+                + (", single precision" if len(inputs) == 1 else ""),
                 "output": f"`y` [batch, {', '.join(map(str, plan.output_shape))}]",
                 "weights": subject.about_weights,
                 "latency": _latency(made, machine),
             }
         ),
         "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\n"
-        f"y = network(x)    # x [batch, {', '.join(map(str, plan.input_shape))}]\n```\n",
-        *_training(subject.training),
+        f"y = network({', '.join(name for name, _ in inputs)})    # "
+        f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}\n```\n",
+        *([subject.told] if subject.told else _training(subject.training)),
         *_scores(subject),
         "## Checked\n",
         _table(

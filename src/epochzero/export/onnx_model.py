@@ -29,13 +29,13 @@ def check_packages() -> None:
             raise UserError(f"ONNX needs {package}: pip install 'epochzero[onnx]', or export with --no-onnx.")
 
 
-def to_onnx(network: nn.Module, example: Tensor) -> bytes:
-    """The model as bytes, input `x` [batch, ...] and output `y` [batch, ...]."""
+def to_onnx(network: nn.Module, *example: Tensor, names: Sequence[str] = ("x",)) -> bytes:
+    """The model as bytes, inputs of these names [batch, ...] and output `y` [batch, ...]."""
     with _quietly():
         batch = torch.export.Dim("batch")
         # strict: len(x) of a tensor stays free then
-        program = torch.export.export(network, (example,), dynamic_shapes=({0: batch},), strict=True)
-        made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=["x"], output_names=["y"])
+        program = torch.export.export(network, example, dynamic_shapes=({0: batch},) * len(example), strict=True)
+        made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=names, output_names=["y"])
     assert made is not None
     return bytes(made.model_proto.SerializeToString())
 
@@ -50,34 +50,41 @@ def session_of(model: bytes) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def largest_error(session: Any, network: nn.Module, inputs: Sequence[Tensor]) -> float:
+def largest_error(
+    session: Any, network: nn.Module, batches: Sequence[Sequence[Tensor]], names: Sequence[str] = ("x",)
+) -> float:
     """The largest difference between ONNX Runtime and PyTorch; MachineError where it is too large."""
     worst = 0.0
-    for x in inputs:
+    for inputs in batches:
         with torch.inference_mode():
-            expected = network(x).numpy()  # [B, ...]
-        (found,) = session.run(["y"], {"x": x.numpy()})
+            expected = network(*inputs).numpy()  # [B, ...]
+        (found,) = session.run(["y"], _named(inputs, names))
         if found.shape != expected.shape:
             raise MachineError(f"The ONNX model gives {list(found.shape)} where PyTorch gives {list(expected.shape)}.")
         error = float(np.abs(found - expected).max())
         if not error < TOLERANCE:
             raise MachineError(
                 f"The ONNX model is refused: it differs from PyTorch by {error:.2g}, more than {TOLERANCE:g}, on a "
-                f"batch of {len(x)}, where outputs are up to {np.abs(expected).max():.2g}. Export with --no-onnx."
+                f"batch of {len(inputs[0])}, where outputs are up to {np.abs(expected).max():.2g}. Export with "
+                "--no-onnx."
             )
         worst = max(worst, error)
     return worst
 
 
-def latency(session: Any, example: Tensor) -> Timing:
+def latency(session: Any, example: Sequence[Tensor], names: Sequence[str] = ("x",)) -> Timing:
     """Of one sample, in milliseconds."""
-    x = {"x": example[:1].numpy()}
+    x = _named([part[:1] for part in example], names)
     times = []
     for _ in range(WARM_UP + RUNS):
         start = time.perf_counter()
         session.run(["y"], x)
         times.append(1e3 * (time.perf_counter() - start))
     return summed_up(times[WARM_UP:])
+
+
+def _named(inputs: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
+    return {name: part.numpy() for name, part in zip(names, inputs, strict=True)}
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -14,10 +15,11 @@ from epochzero.data import pink
 from epochzero.errors import MachineError
 from epochzero.export import onnx_model, standalone
 from epochzero.export.card import card
-from epochzero.export.subject import Subject
+from epochzero.export.subject import Subject, input_names
+from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
+from epochzero.plan.ops.embedding import Embedding
 from epochzero.run.meters import Timing
-from epochzero.types import Shape
 
 ONNX, CARD = "model.onnx", "MODEL_CARD.md"
 
@@ -39,14 +41,18 @@ def export(
     subject: Subject,
     folder: Path,
     *,
-    real: Tensor | None = None,
+    real: Tensor | tuple[Tensor, ...] | None = None,
     onnx: bool = True,
     say: Callable[[str], None] = lambda what: None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Exported:
-    """Write code, weights, ONNX and card to a folder that is there, once all agree on random and `real` inputs."""
+    """Write code, weights, ONNX and card to a folder that is there, once all agree on random and `real` inputs.
+
+    `more` are other files by name, for their text.
+    """
     if onnx:
         onnx_model.check_packages()
-    inputs = _inputs(subject.plan.input_shape, real)
+    batches, names = _batches(subject.plan, real), input_names(subject.plan)
     module = subject.plan.module().eval()
     module.load_state_dict(subject.weights)
     with TemporaryDirectory(dir=folder, prefix=".export-") as name:
@@ -55,34 +61,46 @@ def export(
         standalone.write(place, subject.plan, subject.weights)
         onnx_error, timing = None, None
         with standalone.loaded(place) as network:
-            code_error = _code_error(module, network, inputs)
+            code_error = _code_error(module, network, batches)
             if onnx:
                 say("ONNX")
-                made = onnx_model.to_onnx(network, inputs[1])
+                made = onnx_model.to_onnx(network, *batches[1], names=names)
                 (place / ONNX).write_bytes(made)
                 session = onnx_model.session_of(made)
-                onnx_error = onnx_model.largest_error(session, network, inputs)
+                onnx_error = onnx_model.largest_error(session, network, batches, names)
                 say("latency")
-                timing = onnx_model.latency(session, inputs[0])
+                timing = onnx_model.latency(session, batches[0], names)
         checked = Exported([], code_error, onnx_error, timing)
-        (place / CARD).write_text(card(subject, checked, real is not None), encoding="utf-8")
-        names = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), CARD]
-        files = [(place / file).replace(folder / file) for file in names]
+        for file, text in {**more, CARD: card(subject, checked, real is not None)}.items():
+            (place / file).write_text(text, encoding="utf-8")
+        written = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), *more, CARD]
+        files = [(place / file).replace(folder / file) for file in written]
     return Exported(files, code_error, onnx_error, timing)
 
 
-def _inputs(shape: Shape, real: Tensor | None) -> list[Tensor]:
-    """Batches of different sizes: white noise, pink noise where it can be made, and what was given."""
+def _batches(plan: Plan, real: Tensor | tuple[Tensor, ...] | None) -> list[tuple[Tensor, ...]]:
+    """Batches of different sizes: white noise and any ids, pink noise where it can be made, and what was given."""
     rng = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(count, *shape, generator=rng) for count in (1, 2, 3)]
-    if len(shape) == 3:
-        drawn.append(pink(shape, 2, 4, 1, 0).part(0)[0])
-    return drawn if real is None else [*drawn, real]
+    drawn = [tuple(_drawn(plan, i, count, rng) for i in plan.inputs) for count in (1, 2, 3)]
+    if len(plan.input_shape) == 3:
+        drawn.append((pink(plan.input_shape, 2, 4, 1, 0).part(0)[0],))
+    if real is not None:
+        drawn.append((real,) if isinstance(real, Tensor) else real)
+    return drawn
 
 
-def _code_error(module: PlanModule, network: torch.nn.Module, inputs: Sequence[Tensor]) -> float:
+def _drawn(plan: Plan, index: int, count: int, rng: torch.Generator) -> Tensor:
+    """A batch of so many samples for one input."""
+    tables = [node.op.rows for node in plan.nodes if index in node.inputs and isinstance(node.op, Embedding)]
+    if tables:
+        drawn = (torch.randint(rows, (count,), generator=rng) for rows in tables[0])
+        return torch.stack(list(drawn), 1)
+    return torch.randn(count, *plan.nodes[index].shape, generator=rng)
+
+
+def _code_error(module: PlanModule, network: torch.nn.Module, batches: Sequence[Sequence[Tensor]]) -> float:
     with torch.inference_mode():
-        error = max(float((module(x) - network(x)).abs().max()) for x in inputs)
+        error = max(float((module(*inputs) - network(*inputs)).abs().max()) for inputs in batches)
     if not error < onnx_model.TOLERANCE:
         raise MachineError(f"The printed code differs from the network by {error:.2g}: this is a mistake of ours.")
     return error

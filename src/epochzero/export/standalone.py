@@ -15,8 +15,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from epochzero.errors import UserError
 from epochzero.plan import Plan
+from epochzero.train.tensor_file import as_bytes
 
 MODEL, WEIGHTS = "model.py", "model.safetensors"
 _numbers = count()
@@ -51,12 +51,8 @@ def source(plan: Plan) -> str:
 
 def write(folder: Path, plan: Plan, weights: dict[str, Tensor]) -> None:
     """Write code and weights."""
-    try:
-        from safetensors.torch import save
-    except ImportError:
-        raise UserError("Writing weights needs safetensors: pip install 'epochzero[export]'.") from None
     (folder / MODEL).write_text(source(plan), encoding="utf-8")
-    (folder / WEIGHTS).write_bytes(save({name: tensor.contiguous() for name, tensor in weights.items()}))
+    (folder / WEIGHTS).write_bytes(as_bytes(weights))
 
 
 @contextmanager

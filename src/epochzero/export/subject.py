@@ -34,6 +34,8 @@ class Subject:
     scores: Mapping[str, float] = field(default_factory=dict)
     run: Run | None = None
     """the search that found it"""
+    told: str = ""
+    """what stands in the card in place of its section on training"""
 
     @staticmethod
     def of(
@@ -73,6 +75,11 @@ class Subject:
         training = None if weights is None else weights.training
         own = {name: tensors[name] for name in plan.weights}
         return Subject(space.name, text, plan, own, about, training, scores, won[-1] if won else None)
+
+
+def input_names(plan: Plan) -> tuple[str, ...]:
+    """What printed code and ONNX call the inputs."""
+    return ("x",) if len(plan.inputs) == 1 else tuple(plan.nodes[i].name for i in plan.inputs)
 
 
 def _check_same(space: str, arch: str, known: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from epochzero.errors import DataError, UserError
 from epochzero.plan import Plan
 from epochzero.train.checkpoint import Checkpoints, read
 from epochzero.train.images import FORMAT
+from epochzero.train.tensor_file import read_tensors
 
 OURS = {"format", "identity", "epoch", "history", "weights"}
 """what a checkpoint of `epochzero train` holds, at least"""
@@ -53,7 +54,7 @@ def read_weights(path: Path) -> Weights:
             raise DataError(f"The folder '{path}' holds no checkpoint (epoch-000001.pt, ...): train into it first.")
         return _from_state(path.name, state, kept.refused)
     if path.suffix == ".safetensors":
-        return Weights(path.name, _safetensors(path))
+        return Weights(path.name, read_tensors(path))
     return _from_state(path.name, read(path), [])
 
 
@@ -67,17 +68,6 @@ def _from_state(name: str, state: Mapping[str, Any], refused: list[str]) -> Weig
         raise DataError(f"The checkpoint '{name}' holds no weights by name: save a state_dict.")
     training = {key: state[key] for key in ("identity", "epoch", "history")} if ours else None
     return Weights(name, tensors, training, refused)
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        from safetensors.torch import load_file
-    except ImportError:
-        raise UserError("Reading .safetensors needs safetensors: pip install 'epochzero[export]'.") from None
-    try:
-        return load_file(path)
-    except Exception:
-        raise DataError(f"The weights '{path}' are damaged, cut short or no safetensors file at all.") from None
 
 
 def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]:

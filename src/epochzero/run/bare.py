@@ -1,10 +1,11 @@
-"""What the commands share that run with torch and numpy alone: `python -m epochzero.run.speed` and `.sweep`."""
+"""What the commands share that need torch and numpy alone: `python -m epochzero.run.speed`, `.sweep` and their kin."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ from epochzero.errors import MachineError, UserError
 from epochzero.store import JSON
 from epochzero.types import Shape
 
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
 WORKERS_ROOM = 0.95
 """of a GPU's memory, what worker processes share; each one's context takes some of the rest"""
 
@@ -50,6 +53,19 @@ def shape(text: str | None) -> Shape | None:
     if not all(size.strip().isdecimal() and 1 <= int(size) <= 100_000 for size in sizes):
         raise UserError(f"--input-shape takes whole numbers such as 3,224,224, not {text!r}.")
     return tuple(map(int, sizes))
+
+
+def count(text: str | None, what: str) -> int | None:
+    """`450M`, `1.5e6` or `1500000` as a whole number."""
+    if text is None:
+        return None
+    match = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    if match is None:
+        raise UserError(f"{what} takes a number such as 1500000, 1.5e6 or 1.5M, not {text!r}.")
+    number = float(match[1]) * UNITS[match[2].lower()]
+    if not 1 <= number <= 1e18:
+        raise UserError(f"{what} takes a number from 1 to 1e18, not {text!r}.")
+    return int(number)
 
 
 def set_precision(tf32: bool) -> None:

@@ -19,7 +19,7 @@ from epochzero.combine.objective import Objective
 from epochzero.run.outcome import Candidate, Outcome
 from epochzero.run.task import Task
 from epochzero.searches.base import Floats
-from epochzero.searches.dominance import first_front
+from epochzero.searches.dominance import dominates
 from epochzero.types import Score
 
 
@@ -38,6 +38,8 @@ class Front(Outcome):
         super().__init__(task, Objective(goals.proxies))
         self.goals = goals
         self._members: list[Member] = []
+        self._standing: Floats = np.empty((0, len(goals.goals)))
+        """of the members"""
         self._values = array("d")
 
     @property
@@ -61,17 +63,28 @@ class Front(Outcome):
     def tell(self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]) -> tuple[Any, None]:
         """Count networks and keep the front; their merits, a tuple for each."""
         found = [self.goals.values(one) for one in scores]
+        merits = [None if values is None else self.goals.merits(values) for values in found]
+        new = []
         for arch, one, values in zip(archs, scores, found, strict=True):
             self._count(one, None if values is None else 0.0)
             if values is not None:
                 self._values.extend(values)
-                self._members.append(Member(arch, self.task.space.text(arch), values))
-        rows = np.array([self.goals.merits(member.values) for member in self._members])
-        self._members = [self._members[i] for i in first_front(rows)]
-        if self._members:
-            first = self.members[0]
-            self.best = Candidate(first.arch, first.text, Score(first.values[0]))
-        return [None if values is None else self.goals.merits(values) for values in found], None
+                new.append(Member(arch, self.task.space.text(arch), values))
+        self._join(new, np.array([merit for merit in merits if merit is not None], np.float64))
+        return merits, None
+
+    def _join(self, new: list[Member], rows: Floats) -> None:
+        """Keep those of the front and of the new ones that none of the new ones and none of the front dominates."""
+        if not new:
+            return
+        every = np.concatenate([self._standing, rows])
+        beaten = np.asarray(dominates(rows, every).any(axis=0))
+        beaten[len(self._standing) :] |= dominates(self._standing, rows).any(axis=0)
+        kept = np.flatnonzero(~beaten)
+        members = [*self._members, *new]
+        self._members, self._standing = [members[i] for i in kept], every[kept]
+        first = self._members[np.lexsort(-self._standing.T[::-1])[0]]
+        self.best = Candidate(first.arch, first.text, Score(first.values[0]))
 
     def _why_not(self, scores: Mapping[str, Score]) -> str:
         return self.goals.why_not(scores)

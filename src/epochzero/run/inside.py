@@ -53,7 +53,7 @@ def search(asked: argparse.Namespace) -> None:
         raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
     set_precision(asked.tf32)
     usable(asked.device)
-    space, given = spaces[asked.space], dict(map(_pair, asked.option))
+    space, given = spaces[asked.space], dict(map(pair, asked.option))
     file = Saved(asked.out)
     native = space.plan(space.smallest())
     sizes = shape(asked.input_shape) or (native.input_shape if asked.data in data.NOISE else None)
@@ -84,7 +84,7 @@ def search(asked: argparse.Namespace) -> None:
     print(space.text(found.arch), flush=True)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"--option takes key=value, not '{text}'.")

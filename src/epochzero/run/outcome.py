@@ -23,7 +23,7 @@ from epochzero.types import Score
 
 LEADERS = 100
 """how many of the best are remembered"""
-PATIENCE = {"failed": 32, "degenerate": 512}
+PATIENCE = {"failed": 32, "degenerate": 128}
 """networks without any score after which a search gives up, where all failed, and where some have no value"""
 
 

@@ -132,6 +132,20 @@ class TableSource:
         return [({p.text: self.value(text, p.text.removeprefix(TABLE)) for p in task.proxies}, 0.0) for text in texts]
 
 
+class Listed:
+    """The networks of a table as the only candidates; their scores come from elsewhere."""
+
+    def __init__(self, table: TableSource) -> None:
+        self.name = f"among {table.name}"
+        self.candidates: Sequence[Any] | None = table.archs
+
+    def covers(self, proxy: Proxy) -> bool:
+        return False
+
+    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+        raise AssertionError("it covers nothing")
+
+
 class Feedback:
     """A function of an architecture, such as a short training, that says how good it is; higher is better."""
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -58,8 +59,7 @@ class TENAS:
     def ask(self, n: int) -> list[Any]:
         while not self.over:
             room = self.networks - len(self.round)
-            drawn = (self._drawn() for _ in range(min(n, room)))
-            if asked := [arch for arch in drawn if arch is not None]:
+            if asked := list(islice(iter(self._drawn, None), min(n, room))):
                 return asked
             self._prune()
         return []

@@ -45,7 +45,7 @@ SIZES = {f"{field}{node}": size for node in ALL_NODES for field, size in (("op",
 """what a cell chooses, and from how many"""
 
 
-def _check(space: Darts, num_classes: int, shape: Shape, cells: int) -> None:
+def check(space: Darts, num_classes: int, shape: Shape, cells: int) -> None:
     check_classes(space.name, num_classes)
     if cells in (1, 2):
         raise UserError(f"A search in {space.name} takes at least 3 cells, {cells} would be reduction cells alone.")
@@ -54,13 +54,13 @@ def _check(space: Darts, num_classes: int, shape: Shape, cells: int) -> None:
         raise UserError(f"A search in {space.name} takes images CxHxW of at least 4x4, such as 3x32x32, not {given}.")
 
 
-def _reductions(cells: int) -> tuple[int, int]:
+def reductions(cells: int) -> tuple[int, int]:
     return cells // 3, 2 * cells // 3
 
 
 @relax.register
 def _relaxed(space: Darts, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Relaxed:
-    _check(space, num_classes, input_shape, cells)
+    check(space, num_classes, input_shape, cells)
     cells = cells or CELLS
     net = Builder()
     image = net.input(input_shape)
@@ -68,7 +68,7 @@ def _relaxed(space: Darts, num_classes: int, input_shape: Shape, channels: int, 
     before = last = net.inline(stem_block(STEM * channels, input_shape), image, name="stem")
     width = channels
     for i in range(cells):
-        reduces = i in _reductions(cells)
+        reduces = i in reductions(cells)
         if reduces:
             width *= 2
             same = before == last
@@ -119,7 +119,7 @@ EDGES = {
 
 @supernet.register
 def _supernet(space: Darts, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Supernet:
-    _check(space, num_classes, input_shape, cells)
+    check(space, num_classes, input_shape, cells)
     alone = Darts("darts_search", channels, cells or CELLS)
 
     def weighted(weights: Weights) -> Plan:
@@ -146,7 +146,7 @@ def _weighted(weights: Weights, num_classes: int, input_shape: Shape, channels: 
     before = last = net.inline(stem_block(STEM * channels, input_shape), net.input(input_shape), name="stem")
     width, reduced = channels, False
     for i in range(cells):
-        reduces = i in _reductions(cells)
+        reduces = i in reductions(cells)
         width *= 2 if reduces else 1
         cell = _weighted_cell(of_kind[reduces], width, reduces, reduced, net.shape(before), net.shape(last))
         before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces

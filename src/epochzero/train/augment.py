@@ -1,12 +1,14 @@
 r"""Images changed at random, a whole batch at a time, on the device that they are on.
 
 Every function takes images x [B, C, H, W] and a generator on the CPU that all of its draws come from, so that what
-happens to an image does not depend on the device.
+happens to an image does not depend on the device. Draws go to the device without waiting for it.
 
     crop      black around the image, and a window of its own size at a random place
     flip      left for right, every other image
     cutout    a square around a random pixel becomes 0, clipped at the border
     erase     a random rectangle of 2 to 33 % of the area becomes 0
+    zoom      a random window of this share of the area at least, 3:4 to 4:3, scaled to the image's size
+    jitter    brightness, contrast and saturation times 1 - s to 1 + s
     mixup     l x_i + (1 - l) x_j with the labels alike, l ~ Beta(a, a), one l for the batch
 
 DeVries, Taylor. Improved regularization with cutout. 2017. arXiv:1708.04552
@@ -28,11 +30,15 @@ AREA = (0.02, 0.33)
 """of an erased rectangle, as a share of the image"""
 ASPECT = (0.3, 3.3)
 """its height over its width"""
+WINDOW = (3 / 4, 4 / 3)
+"""height over width of a window that is zoomed into"""
+LUMA = (0.299, 0.587, 0.114)
+"""how bright red, green and blue are"""
 
 
 def crop(x: Tensor, pad: int, rng: Generator) -> Tensor:
     B, C, H, W = x.shape
-    down, right = torch.randint(2 * pad + 1, (2, B), generator=rng).to(x.device)  # [B], [B]
+    down, right = torch.randint(2 * pad + 1, (2, B), generator=rng).to(x.device, non_blocking=True)  # [B], [B]
     rows = down[:, None] + torch.arange(H, device=x.device)  # [B, H]
     columns = right[:, None] + torch.arange(W, device=x.device)  # [B, W]
     samples = torch.arange(B, device=x.device)[:, None, None, None]
@@ -41,8 +47,42 @@ def crop(x: Tensor, pad: int, rng: Generator) -> Tensor:
 
 
 def flip(x: Tensor, rng: Generator) -> Tensor:
-    turned = torch.randint(2, (len(x),), generator=rng).bool().to(x.device)
+    turned = torch.randint(2, (len(x),), generator=rng).bool().to(x.device, non_blocking=True)
     return torch.where(turned[:, None, None, None], x.flip(3), x)
+
+
+def zoom(x: Tensor, least: float, rng: Generator) -> Tensor:
+    drawn = torch.rand(4, len(x), generator=rng).to(x.device, non_blocking=True)  # [4, B]
+    area = least + (1 - least) * drawn[0]
+    aspect = torch.exp(math.log(WINDOW[0]) + math.log(WINDOW[1] / WINDOW[0]) * drawn[1])
+    height, width = (area * aspect).sqrt().clamp_max(1), (area / aspect).sqrt().clamp_max(1)
+    down, right = (1 - height) * (2 * drawn[2] - 1), (1 - width) * (2 * drawn[3] - 1)  # of its middle, -1 to 1
+    zero = torch.zeros_like(height)
+    window = torch.stack((torch.stack((width, zero, right), 1), torch.stack((zero, height, down), 1)), 1)  # [B, 2, 3]
+    grid = F.affine_grid(window, list(x.shape), align_corners=False)  # [B, H, W, 2]
+    return _as_before(F.grid_sample(x.float(), grid, padding_mode="border", align_corners=False), x)
+
+
+def jitter(x: Tensor, strength: float, rng: Generator) -> Tensor:
+    drawn = 1 + strength * (2 * torch.rand(3, len(x), 1, 1, 1, generator=rng) - 1)
+    bright, contrast, saturation = drawn.to(x.device, non_blocking=True)  # [B, 1, 1, 1] each
+    lit = _as_before(x * bright, x).float()
+    mean = grey(lit).mean((2, 3), keepdim=True)
+    told = _as_before(mean + contrast * (lit - mean), x).float()
+    pale = grey(told)
+    return _as_before(pale + saturation * (told - pale), x)
+
+
+def grey(x: Tensor) -> Tensor:
+    """Brightness [B, 1, H, W] of images of floats."""
+    if x.shape[1] != len(LUMA):
+        return x.mean(1, keepdim=True)
+    return (x * x.new_tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
+
+
+def _as_before(x: Tensor, before: Tensor) -> Tensor:
+    """Bytes where there were bytes."""
+    return x.round().clamp(0, 255).to(torch.uint8) if before.dtype == torch.uint8 else x
 
 
 def cutout(x: Tensor, side: int, rng: Generator) -> Tensor:
@@ -65,7 +105,7 @@ def erase(x: Tensor, often: float, rng: Generator) -> Tensor:
 
 def _blanked(x: Tensor, top: Tensor, bottom: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """The images with 0 in rows top <= i < bottom and columns left <= j < right."""
-    top, bottom, left, right = (edge.to(x.device)[:, None] for edge in (top, bottom, left, right))
+    top, bottom, left, right = (edge.to(x.device, non_blocking=True)[:, None] for edge in (top, bottom, left, right))
     rows, columns = (torch.arange(size, device=x.device) for size in x.shape[2:])
     inside_rows = (rows >= top) & (rows < bottom)  # [B, H]
     inside_columns = (columns >= left) & (columns < right)  # [B, W]
@@ -84,6 +124,6 @@ class Mixed(NamedTuple):
 
 
 def mixup(x: Tensor, alpha: float, rng: Generator) -> Mixed:
-    partner = torch.randperm(len(x), generator=rng).to(x.device)
+    partner = torch.randperm(len(x), generator=rng).to(x.device, non_blocking=True)
     share = Random(int(torch.randint(2**62, (), generator=rng))).betavariate(alpha, alpha)
     return Mixed(share * x + (1 - share) * x[partner], partner, share)

@@ -163,7 +163,7 @@ def train(
     if not 0 < share <= 1:
         raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
     total = table.size(*parts)
-    _check_labels(table, parts, total)
+    check_labels(table, *parts)
     stop = max(1, round(share * total))
     each = math.ceil(stop / settings.batch_size)
     trainer = Trainer(model, table.rows, each * settings.epochs, settings)
@@ -186,8 +186,9 @@ def train(
     return Trained(trainer.steps, sum(last) / len(last), seconds, seen / seconds if begun < trainer.steps else math.nan)
 
 
-def _check_labels(table: CtrTable, parts: Sequence[Part], total: int) -> None:
-    if not total:
+def check_labels(table: CtrTable, *parts: Part) -> None:
+    """DataError where there is nothing to learn."""
+    if not (total := table.size(*parts)):
         raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to learn.")
     if (clicks := table.clicks(*parts)) in (0, total):
         raise DataError(

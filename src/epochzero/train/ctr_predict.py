@@ -27,13 +27,15 @@ def predict(
     *,
     bad_lines: BadLines = "strict",
     tell: Callable[[int], None] | None = None,
-) -> int:
-    """Write `line,probability` for every row of `source`, read as the model's own table was; gives the number of rows.
+) -> tuple[int, int]:
+    """Write `line,probability` for every row of `source`, read as the model's own table was.
+
+    Gives the number of rows and that of bad lines.
 
     The source needs no label and no split. A bad line is an error, or (`skip`) has no probability and says why.
     """
     encoder = encoder_of(encoding, source, bad_lines=bad_lines)
-    out, count = Path(out), 0
+    out, count, bad_count = Path(out), 0, 0
     beside = out.with_name(f"{out.name}.part")
     training, device = model.training, device_of(model)
     model.eval()
@@ -51,7 +53,7 @@ def predict(
                 lines = [(number, f"{number},{click:.9g},") for number, click in found]
                 lines += [(bad.number, f'{bad.number},,"{bad.why.replace(chr(34), chr(39))}"') for bad in block.bad]
                 file.writelines(f"{text}\n" for _, text in sorted(lines))
-                count += len(block.line)
+                count, bad_count = count + len(block.line), bad_count + len(block.bad)
                 if tell is not None:
                     tell(count)
         beside.replace(out)
@@ -62,4 +64,4 @@ def predict(
     finally:
         beside.unlink(missing_ok=True)
         model.train(training)
-    return count
+    return count, bad_count

@@ -22,6 +22,7 @@ from epochzero.combine.objective import FEEDBACK, looked_up
 from epochzero.data.batch import digest
 from epochzero.data.ctr_table import CtrTable, Part
 from epochzero.engine import Proxy
+from epochzero.plan.module import PlanModule
 from epochzero.run.executors.base import Scored
 from epochzero.run.task import Task
 from epochzero.spaces.nasrec import Choices, Nasrec
@@ -78,7 +79,11 @@ class FromScratch:
                 found[measure.name] = score
         return {name: score for name, score in found.items() if name in asked}, time.perf_counter() - start
 
-    def model(self, arch: Choices) -> nn.Module:
+    def checkpoint(self, folder: Path, name: str) -> Path:
+        """The file that a training of this name goes on from."""
+        return folder / f"trained-{digest(self.id, name)[:16]}.pt"
+
+    def model(self, arch: Choices) -> PlanModule:
         """The network without blocks that lead nowhere, its weights drawn by the seed."""
         return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
 
@@ -90,7 +95,7 @@ class FromScratch:
 
     def fit(self, model: nn.Module, name: str) -> None:
         """Train any model in the same way."""
-        file = None if self.checkpoints is None else self.checkpoints / f"trained-{digest(self.id, name)[:16]}.pt"
+        file = None if self.checkpoints is None else self.checkpoint(self.checkpoints, name)
         train(model, self.table, self.settings, share=self.share, checkpoint=file, every=self.every, tell=self.tell)
 
 

@@ -13,35 +13,28 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Generator, Tensor, nn
-
 from epochzero.errors import UserError
 from epochzero.plan import Plan
-from epochzero.plan.init import generator
 from epochzero.plan.module import PlanModule
 from epochzero.spaces.base import Space
-from epochzero.train.augment import crop, cutout, erase, flip, mixup
 from epochzero.train.checkpoint import Checkpoints
-from epochzero.train.drop_path import with_drop_path
 from epochzero.train.image_data import Images
+from epochzero.train.loop import Progress, Training
+from epochzero.train.processes import Processes
 from epochzero.train.recipes import Recipe
-from epochzero.types import Origin
+from epochzero.train.teacher import Teacher
 
 FORMAT = 1
 """of a checkpoint of ours"""
 METRICS = "metrics.jsonl"
 
-Progress = Callable[[int, int, str], None]
-"""called with steps done, steps in all, and how the training stands"""
+Watch = Callable[[dict[str, float]], None]
+"""called with the record of every epoch that was trained"""
 
 
 @dataclass
@@ -77,13 +70,18 @@ def train(
     device: str = "cpu",
     folder: Path | None = None,
     facts: Mapping[str, Any] | None = None,
+    teacher: Teacher | None = None,
+    processes: Processes | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> Trained:
     """Train a network by a recipe. With a folder, every epoch is kept there, and a stopped training goes on.
 
     `facts` say which network it is (space, architecture); they are kept in the checkpoint, as are recipe and data.
+    With several processes, the first one writes, and `device` is theirs to say.
     """
-    run = _Training(plan, images, recipe, seed, device)
+    together = processes or Processes(device=device)
+    run = Training(plan, images, recipe, seed, together, teacher)
     identity: dict[str, Any] = {
         **(facts or {}),
         "num_classes": images.num_classes,
@@ -92,6 +90,7 @@ def train(
         "recipe": recipe.as_json(),
         "seed": seed,
         "data": images.facts,
+        "teacher": None if teacher is None else teacher.about,
     }
     kept = None if folder is None else Checkpoints(folder)
     trained = Trained(run.module, [])
@@ -100,133 +99,18 @@ def train(
         run.restore(state)
         trained.history, trained.resumed = list(state["history"]), state["epoch"]
         trained.refused = kept.refused
-    _write_metrics(folder, trained.history)
+    together.wait()
+    writes = kept if together.first else None
+    _write_metrics(writes, trained.history)
     for epoch in range(trained.resumed, recipe.epochs):
         trained.history.append(run.epoch(epoch, progress or (lambda done, total, note: None)))
-        if kept is not None:
+        if writes is not None:
             state = {"format": FORMAT, "identity": identity, "epoch": epoch + 1, "history": trained.history}
-            kept.write(epoch + 1, state | run.state())
-            _write_metrics(folder, trained.history)
+            writes.write(epoch + 1, state | run.state())
+            _write_metrics(writes, trained.history)
+        if watch is not None:
+            watch(trained.history[-1])
     return trained
-
-
-class _Training:
-    """The network, its optimiser and the data, on one device."""
-
-    def __init__(self, plan: Plan, images: Images, recipe: Recipe, seed: int, device: str) -> None:
-        self.plan, self.images, self.recipe, self.seed = plan, images.to(device), recipe, seed
-        self.device = torch.device(device)
-        self.on_gpu = self.device.type == "cuda"
-        self.module = plan.module(Origin(seed=seed)).to(self.device)
-        if self.on_gpu:
-            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.size = min(recipe.batch_size, len(images.y))
-        self.steps = len(images.y) // self.size
-        """in an epoch; what is left over of the shuffled images waits for another"""
-        self.optimiser = torch.optim.SGD(
-            self.module.parameters(),
-            lr=recipe.learning_rate,
-            momentum=recipe.momentum,
-            nesterov=recipe.nesterov,
-            weight_decay=recipe.weight_decay,
-            fused=self.on_gpu or None,
-        )
-
-    def state(self) -> dict[str, Any]:
-        return {"weights": dict(self.module.state_dict()), "optimiser": self.optimiser.state_dict()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self.module.load_state_dict(state["weights"])
-        self.optimiser.load_state_dict(state["optimiser"])
-
-    def epoch(self, number: int, progress: Progress) -> dict[str, float]:
-        """Train for one epoch, then test."""
-        recipe, start = self.recipe, time.perf_counter()
-        rng = generator(self.seed, "train", number)
-        order = torch.randperm(len(self.images.y), generator=rng).to(self.device)
-        self.module.train()
-        self.module.plan = with_drop_path(self.plan, recipe.dropped(number), rng)
-        loss, correct = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
-        for step in range(self.steps):
-            progress(number * self.steps + step, recipe.epochs * self.steps, f"epoch {number + 1}")
-            for group in self.optimiser.param_groups:
-                group["lr"] = recipe.rate(number * self.steps + step, self.steps)
-            chosen = order[step * self.size : (step + 1) * self.size]
-            step_loss, step_correct = self._step(self.images.x[chosen], self.images.y[chosen], rng)
-            loss += step_loss
-            correct += step_correct
-        if not math.isfinite(float(loss)):
-            raise UserError(
-                f"The loss is no longer a number in epoch {number + 1}: train with a lower learning_rate, or clip the "
-                "gradients."
-            )
-        seconds = time.perf_counter() - start
-        seen = self.steps * self.size
-        test_loss, test_accuracy = self.test()
-        record = {
-            "epoch": number + 1,
-            "loss": float(loss) / self.steps,
-            "accuracy": float(correct) / seen,
-            "test_loss": test_loss,
-            "test_accuracy": test_accuracy,
-            "learning_rate": float(self.optimiser.param_groups[0]["lr"]),
-            "seconds": seconds,
-            "images_per_second": seen / seconds,
-        }
-        note = f"loss {record['loss']:.3f}  test accuracy {100 * test_accuracy:.2f} %"
-        progress((number + 1) * self.steps, recipe.epochs * self.steps, f"epoch {number + 1}  {note}")
-        return record
-
-    def _step(self, x: Tensor, y: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-        recipe = self.recipe
-        x = self.images.standardised(self._moved(x, rng))  # [B, C, H, W]
-        x = cutout(x, recipe.cutout, rng) if recipe.cutout else x
-        x = erase(x, recipe.erase, rng) if recipe.erase else x
-        partner, share = None, 1.0
-        if recipe.mixup:
-            x, partner, share = mixup(x, recipe.mixup, rng)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.on_gpu):
-            outputs = self.module(x.contiguous(memory_format=torch.channels_last) if self.on_gpu else x)
-        logits, *tower = outputs if isinstance(outputs, tuple) else (outputs,)  # [B, classes]
-
-        def cost(given: Tensor) -> Tensor:
-            first = F.cross_entropy(given.float(), y, label_smoothing=recipe.label_smoothing)
-            if partner is None:
-                return first
-            second = F.cross_entropy(given.float(), y[partner], label_smoothing=recipe.label_smoothing)
-            return share * first + (1 - share) * second
-
-        loss = cost(logits)
-        whole = loss + recipe.auxiliary * cost(tower[0]) if tower else loss
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(whole)
-        if recipe.clip:
-            nn.utils.clip_grad_norm_(self.module.parameters(), recipe.clip)
-        self.optimiser.step()
-        return loss.detach(), (logits.argmax(1) == y).sum()
-
-    def _moved(self, x: Tensor, rng: Generator) -> Tensor:
-        x = crop(x, self.recipe.pad, rng) if self.recipe.pad else x
-        return flip(x, rng) if self.recipe.flip else x
-
-    def test(self) -> tuple[float, float]:
-        """Mean loss and accuracy on the test images."""
-        self.module.eval()
-        self.module.plan = self.plan
-        return test(self.module, self.images, self.size)
-
-
-def test(module: nn.Module, images: Images, size: int = 256) -> tuple[float, float]:
-    """Mean loss and accuracy of a network on the test images, which lie on its device."""
-    on_gpu = images.test_x.is_cuda
-    loss = correct = 0.0
-    with torch.inference_mode(), torch.autocast(images.test_x.device.type, torch.bfloat16, enabled=on_gpu):
-        for start in range(0, len(images.test_y), size):
-            y = images.test_y[start : start + size]
-            logits = module(images.standardised(images.test_x[start : start + size])).float()  # [B, classes]
-            loss += float(F.cross_entropy(logits, y, reduction="sum"))
-            correct += float((logits.argmax(1) == y).sum())
-    return loss / len(images.test_y), correct / len(images.test_y)
 
 
 def _check_same(folder: Path, state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
@@ -241,9 +125,9 @@ def _check_same(folder: Path, state: Mapping[str, Any], identity: Mapping[str, A
         )
 
 
-def _write_metrics(folder: Path | None, history: list[dict[str, float]]) -> None:
+def _write_metrics(kept: Checkpoints | None, history: list[dict[str, float]]) -> None:
     """One line of JSON for each epoch."""
-    if folder is not None:
-        part = folder / f"{METRICS}.part"
+    if kept is not None:
+        part = kept.folder / f"{METRICS}.part"
         part.write_text("".join(f"{json.dumps(record)}\n" for record in history), encoding="utf-8")
-        part.replace(folder / METRICS)
+        part.replace(kept.folder / METRICS)

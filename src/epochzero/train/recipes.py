@@ -8,13 +8,15 @@ end e, with t from 0 to 1 over the steps that are left:
 
 `darts` and `imagenet_mobile` are those of Liu, Simonyan, Yang (ICLR 2019, arXiv:1806.09055) as NASI (ICLR 2022, section
 B.4) gives them; `nb201` is that of Dong, Yang (ICLR 2020, arXiv:2001.00326); `nb301` that of Zela et al. (ICLR 2022,
-arXiv:2008.09777); `zen` is what SiGeo and ZenNAS (ICCV 2021, arXiv:2102.01063) train their residual networks with, less
-AutoAugment and the teacher; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay
-of DARTS. Images are cropped with a border, those of ImageNet too. `default` is our own.
+arXiv:2008.09777); `zen` is what SiGeo (section on experiment 3) and ZenNAS (ICCV 2021, arXiv:2102.01063) train their
+residual networks with, less the change of lighting and but for the teacher, which is another network of ours where one
+is given; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay of DARTS.
+`default` is our own.
 
 Beware: what neither NASI, SiGeo nor the thesis prints follows the public codes as we remember them, unchecked: all of
-`nb201` and `nb301`, the clipping and smoothing of `darts` and `imagenet_mobile`, and mixup, smoothing, warm-up and
-erasing of `zen`. Check them before you compare with a published accuracy.
+`nb201` and `nb301`, the clipping and smoothing of `darts` and `imagenet_mobile`, windows and colours of the latter, and
+mixup, smoothing, warm-up and erasing of `zen`. Check them before you compare with a published accuracy. The weight and
+the temperature of a teacher are our own choice.
 """
 
 from __future__ import annotations
@@ -50,6 +52,12 @@ class Recipe:
     pad: int = 4
     """pixels of black around an image before one of its own size is cut out; 0 for no cutting"""
     flip: bool = True
+    zoom: float = 0.0
+    """the least share of an image's area that a random window of it shows, scaled to its size; 0 for no windows"""
+    jitter: float = 0.0
+    """how much brightness, contrast and saturation change at most; 0 for not at all"""
+    auto_augment: bool = False
+    """AutoAugment's policy for CIFAR-10"""
     cutout: int = 0
     """side of the square that is blanked; 0 for none"""
     erase: float = 0.0
@@ -58,6 +66,10 @@ class Recipe:
     """weight of the auxiliary tower's loss, where the space has one"""
     drop_path: float = 0.0
     """how often a path into a sum is dropped in the last epoch; it rises in a straight line from 0 in the first"""
+    distil: float = 0.9
+    """weight of a teacher's word, where there is a teacher; that of the labels is what is left of 1"""
+    temperature: float = 4.0
+    """what the teacher's and the network's logits are divided by for it"""
 
     def __post_init__(self) -> None:
         limits = {
@@ -72,10 +84,14 @@ class Recipe:
             "label_smoothing": (0, 1),
             "mixup": (0, 100),
             "pad": (0, 10**3),
+            "zoom": (0, 1),
+            "jitter": (0, 1),
             "cutout": (0, 10**4),
             "erase": (0, 1),
             "auxiliary": (0, 100),
             "drop_path": (0, 0.99),
+            "distil": (0, 1),
+            "temperature": (0.01, 100),
         }
         for name, (least, most) in limits.items():
             value = getattr(self, name)
@@ -122,6 +138,9 @@ RECIPES = {
         weight_decay=3e-5,
         clip=5,
         label_smoothing=0.1,
+        pad=0,
+        zoom=0.08,
+        jitter=0.4,
         auxiliary=0.4,
     ),
     "nb201": Recipe(epochs=200, batch_size=256, nesterov=True),
@@ -136,7 +155,16 @@ RECIPES = {
         auxiliary=0.4,
         drop_path=0.2,
     ),
-    "zen": Recipe(epochs=1440, batch_size=256, warm_up=5, nesterov=True, label_smoothing=0.1, mixup=0.2, erase=0.5),
+    "zen": Recipe(
+        epochs=1440,
+        batch_size=256,
+        warm_up=5,
+        nesterov=True,
+        label_smoothing=0.1,
+        mixup=0.2,
+        auto_augment=True,
+        erase=0.5,
+    ),
     "hnas": Recipe(
         epochs=10, batch_size=576, end_rate=0.005, weight_decay=3e-4, clip=5, pad=0, flip=False, drop_path=0.2
     ),

@@ -44,7 +44,7 @@ from epochzero.store import JSON, Store, manifest
 from epochzero.supernet.inherited import FINE, Inherited, OneShot, in_parts
 from epochzero.supernet.nasrec import NASRECS, RecommenderSupernet
 from epochzero.supernet.warm_up import Schedule, WarmUp
-from epochzero.train.ctr import Settings
+from epochzero.train.ctr import Settings, check_labels
 from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, FromScratch
 from epochzero.types import Origin
 
@@ -148,6 +148,8 @@ class Chain:
     """beside the embeddings"""
     max_flops: int | None = None
     max_embedding_rows: int | None = None
+    """of all tables together, as `max_embedding_bytes`"""
+    max_embedding_bytes: int | None = None
     share: float = 1.0
     """of the training rows, from the first on, that supernet and networks are trained on"""
     seed: int = 0
@@ -156,6 +158,11 @@ class Chain:
     tell: Tell = field(default=lambda stage, done, total, note: None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_labels(self.table, "train")
+        if not self.table.size("test"):
+            raise DataError(
+                f"The table {self.table.folder} has no test rows: give its split column some that say test."
+            )
         size = self.preset.batch_size
         if (rows := self.table.size("val")) < PARTS * size:
             raise DataError(
@@ -177,7 +184,8 @@ class Chain:
         if not isinstance(space, Nasrec):
             raise UserError(f"The space {self.space} has no networks for tables of clicks: use nasrec_small or -full.")
         preset = self.preset
-        fitted = space.on(self.table.num_dense, self.table.rows, self.max_embedding_rows)
+        limits = self.max_embedding_rows, self.max_embedding_bytes
+        fitted = space.on(self.table.num_dense, self.table.rows, *limits)
         return fitted.reduced(preset.widest, preset.most_rows)
 
     @cached_property
@@ -216,7 +224,7 @@ class Chain:
             with _timed(seconds, "warm-up"):
                 supernet = self.warmed(place)
             with _timed(seconds, "search"):
-                outcome = self._searched(supernet, store)
+                outcome = self.searched(supernet, store)
             with _timed(seconds, "training"):
                 candidates = self._retrained(outcome, store, place)
         steps, rows = self.schedule.steps, self.fitted.embedding_params
@@ -243,7 +251,8 @@ class Chain:
             warm.run(batches, progress=show)
         return warm.supernet
 
-    def _searched(self, supernet: RecommenderSupernet, store: Store) -> Outcome:
+    def searched(self, supernet: RecommenderSupernet, store: Store) -> Outcome:
+        """The search over the sub-networks of a supernet."""
         batch = self.batch
         if self.objective is None:
             source: Source = self._one_shot(supernet)

@@ -1,0 +1,331 @@
+r"""Does a wide, shallow cell learn faster, and does it generalise better? A cell and variants of it, trained alike.
+
+    python -m epochzero.analysis.convergence --data cifar10.npz --device cuda --out convergence.json
+
+The line-up: a cell, random variants of its connections of falling width, and random variants of its operations; each
+with every learning rate and every seed. All of them are trained side by side as one plan on the same batches, by SGD as
+in the thesis' appendix A.1: momentum .9, weight decay 3e-4, batches of 80, cosine annealing to 0, crops and flips, no
+other regularisation. Then, of the networks of the middle rate and the first seed, the loss landscape and the gradient
+variance around the trained weights, on test images.
+
+Needs torch and numpy alone. The file is written after each epoch and each picture, and beside it lies a folder with the
+last weights: the same command goes on where one was stopped. `epochzero.analysis.pictures` draws what is in the file.
+
+Shu, Wang, Cai. Understanding architectures learnt by cell-based neural architecture search. ICLR 2020. arXiv:1909.09569
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from epochzero.analysis.gradient_variance import check_parts, gradient_variance
+from epochzero.analysis.landscape import Plane, axis_of, landscape
+from epochzero.analysis.recorded import Recorded, on_gpu
+from epochzero.analysis.subjects import SideBySide
+from epochzero.analysis.topology import KNOWN, ladder, random_operations, topologies
+from epochzero.engine import PlanNetwork
+from epochzero.errors import UserError
+from epochzero.plan import generator
+from epochzero.run.bare import command, default_device, machine, set_precision
+from epochzero.run.task import usable
+from epochzero.spaces.darts import Darts
+from epochzero.spaces.genotypes import Genotype, parse
+from epochzero.train.augment import crop, flip
+from epochzero.train.checkpoint import Checkpoints
+from epochzero.train.image_data import Images, load_images
+from epochzero.types import Origin
+
+PAD = 4
+TEST_AT_ONCE = 250
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """How large the study is."""
+
+    arch: str = "DARTS"
+    widths: tuple[float, ...] = (3.0, 2.5, 2.0, 1.5)
+    """of the variants of connections, in c"""
+    operations: int = 2
+    """variants of these"""
+    channels: int = 8
+    cells: int = 5
+    rates: tuple[float, ...] = (0.25, 0.025, 0.0025)
+    epochs: int = 10
+    batch_size: int = 80
+    momentum: float = 0.9
+    decay: float = 3e-4
+    seeds: int = 1
+    seed: int = 0
+    images: int = 256
+    """test images that the landscape is taken on"""
+    across: int = 21
+    """points to a side of the landscape"""
+    span: float = 1.0
+    noise_images: int = 96
+    """and the gradient variance"""
+    noise_parts: int = 6
+    noise_across: int = 9
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.seeds, self.images) < 1 or self.batch_size < 2 or not self.rates:
+            raise UserError("The study needs epochs, seeds, images, a batch of 2 or more, and a learning rate.")
+        axis_of(self.span, self.across)
+        axis_of(self.span, self.noise_across)
+        check_parts(self.noise_images, self.noise_parts)
+
+    @property
+    def middle(self) -> float:
+        """The learning rate whose networks are looked at more closely."""
+        return sorted(self.rates)[len(self.rates) // 2]
+
+
+class Entry(NamedTuple):
+    """One network to train."""
+
+    name: str
+    arch: Genotype
+    rate: float
+    seed: int
+
+
+def lineup(study: Study) -> dict[str, Genotype]:
+    """The cell and its variants by name."""
+    arch = KNOWN[study.arch] if study.arch in KNOWN else parse(study.arch)
+    rng = Random(study.seed)
+    found = {study.arch if study.arch in KNOWN else "cell": arch}
+    found |= {f"C{i}": variant for i, variant in enumerate(ladder(arch, study.widths, rng), start=1)}
+    return found | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
+
+
+class Trainer:
+    """All networks of a study, trained side by side."""
+
+    def __init__(self, study: Study, images: Images, device: str) -> None:
+        self.study, self.images = study, images.to(device)
+        self.device = torch.device(device)
+        self.space = Darts("darts_small", study.channels, study.cells)
+        seeds = range(study.seed, study.seed + study.seeds)
+        cells = lineup(study).items()
+        self.entries = [Entry(name, arch, rate, seed) for seed in seeds for rate in study.rates for name, arch in cells]
+        self.networks = SideBySide([self._network(entry, Origin(seed=entry.seed)) for entry in self.entries])
+        self.tracked = self.networks.population.merged.plan.with_statistics("tracked")
+        self.weights = self.networks.weights
+        self.speeds = {name: torch.zeros_like(self.weights[name]) for name in self.networks.trainable}
+        rates = torch.tensor([entry.rate for entry in self.entries], device=self.device)
+        self.rates = {
+            name: self.networks.of_each(rates, name).expand_as(self.weights[name]).contiguous()
+            for name in self.networks.trainable
+        }
+        state = [*self.weights.values(), *self.speeds.values()]
+        self.step = Recorded(self._step, state, on_gpu if self.device.type == "cuda" else None)
+        self.size = min(study.batch_size, len(images.y))
+        self.steps = len(images.y) // self.size
+
+    def _network(self, entry: Entry, weights: Origin | Mapping[str, Tensor]) -> PlanNetwork:
+        plan = self.space.plan(entry.arch, self.images.num_classes, self.images.input_shape)
+        return PlanNetwork(plan, weights, self.device)
+
+    def epoch(self, number: int) -> dict[str, list[float]]:
+        """Train for one epoch, then test: losses and accuracies of each network."""
+        images, rng = self.images, generator(self.study.seed, "convergence", number)
+        order = torch.randperm(len(images.y), generator=rng).to(self.device)
+        total = torch.zeros(len(self.entries), device=self.device)
+        for step in range(self.steps):
+            chosen = order[step * self.size : (step + 1) * self.size]
+            x = images.standardised(flip(crop(images.x[chosen], PAD, rng), rng))  # [B, C, H, W]
+            passed = (number * self.steps + step) / (self.study.epochs * self.steps)
+            share = torch.full((), (1 + math.cos(math.pi * passed)) / 2, device=self.device)
+            total += self.step(x, images.y[chosen], share)
+        test_loss, accuracy = self.test()
+        return {
+            "loss": (total / self.steps).tolist(),
+            "test_loss": test_loss.tolist(),
+            "test_accuracy": accuracy.tolist(),
+        }
+
+    def _step(self, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
+        """One step, v <- m v + g + decay w and w <- w - share rate v; the losses before it."""
+        losses, gradients = self.networks.losses_and_gradients(self.weights, x, y, self.tracked)
+        names = list(gradients)
+        weights, speeds = [self.weights[name] for name in names], [self.speeds[name] for name in names]
+        torch._foreach_mul_(speeds, self.study.momentum)
+        torch._foreach_add_(speeds, [gradients[name] for name in names])
+        torch._foreach_add_(speeds, weights, alpha=self.study.decay)
+        rates = torch._foreach_mul([self.rates[name] for name in names], share)
+        torch._foreach_addcmul_(weights, speeds, rates, value=-1)
+        return losses
+
+    def test(self) -> tuple[Tensor, Tensor]:
+        """Mean loss and accuracy [P] on the test images."""
+        loss = correct = torch.zeros(len(self.entries), device=self.device)
+        for first in range(0, len(self.images.test_y), TEST_AT_ONCE):
+            y = self.images.test_y[first : first + TEST_AT_ONCE]
+            logits = self.networks.logits(self.weights, self.images.standardised(self.images.test_x[first:][: len(y)]))
+            loss = loss + self.networks.each_loss(logits, y) * len(y)
+            correct = correct + (logits.argmax(2) == y).sum(1)
+        return loss / len(self.images.test_y), correct / len(self.images.test_y)
+
+    def examined(self) -> tuple[list[str], SideBySide]:
+        """The networks of the middle rate and the first seed, as they are now."""
+        own = self.networks.unpacked(self.weights)
+        chosen = [
+            i
+            for i, entry in enumerate(self.entries)
+            if (entry.rate, entry.seed) == (self.study.middle, self.study.seed)
+        ]
+        names = [self.entries[i].name for i in chosen]
+        return names, SideBySide([self._network(self.entries[i], own[i]) for i in chosen])
+
+    def some(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first test images, standardised, and their labels."""
+        return self.images.standardised(self.images.test_x[:count]), self.images.test_y[:count]
+
+
+def study_convergence(
+    study: Study, images: Images, out: Path, device: str = "cpu", say: Say = lambda note: None
+) -> dict[str, Any]:
+    """Train, look around, and write what was found to a file of JSON, step by step."""
+    begun = time.perf_counter()
+    check_parts(min(study.noise_images, len(images.test_y)), study.noise_parts)
+    identity = {"study": json.loads(json.dumps(asdict(study))), "data": images.facts}
+    found = _so_far(out, identity)
+    trainer = Trainer(study, images, device)
+    found.setdefault("seconds", {})
+    found |= {"machine": machine(device), "networks": [_described(trainer, entry) for entry in trainer.entries]}
+    kept = Checkpoints(out.with_suffix(".weights"))
+    kept.folder.mkdir(parents=True, exist_ok=True)
+    curves = found["curves"] = _restored(trainer, kept, identity)
+    say(f"{len(trainer.entries)} networks ready in {time.perf_counter() - begun:.1f} s")
+    for number in range(len(curves), study.epochs):
+        start = time.perf_counter()
+        curves.append(_finite(trainer.epoch(number)))
+        states = {"weights": trainer.weights, "speeds": trainer.speeds}
+        kept.write(number + 1, {"identity": json.dumps(identity), "curves": curves} | states)
+        spent = time.perf_counter() - start
+        found["seconds"][f"epoch {number + 1}"] = spent
+        _write(out, identity | found)
+        found["recorded"] = trainer.step.play is not None
+        best = max(value for value in curves[-1]["test_accuracy"] if value is not None)
+        say(f"epoch {number + 1}/{study.epochs}: {spent:.1f} s, best test accuracy {100 * best:.1f} %")
+    names, subject = trainer.examined()
+    for name, look in (("landscape", _landscape), ("gradient_variance", _variance)):
+        if name not in found:
+            start = time.perf_counter()
+            found[name] = {"networks": names, **_plane(look(study, subject, trainer))}
+            found["seconds"][name] = time.perf_counter() - start
+            _write(out, identity | found)
+            say(f"{name}: {found['seconds'][name]:.1f} s")
+    return identity | found
+
+
+def _landscape(study: Study, subject: SideBySide, trainer: Trainer) -> Plane:
+    return landscape(subject, *trainer.some(study.images), span=study.span, across=study.across, seed=study.seed)
+
+
+def _variance(study: Study, subject: SideBySide, trainer: Trainer) -> Plane:
+    x, y = trainer.some(study.noise_images)
+    across, parts = study.noise_across, study.noise_parts
+    return gradient_variance(subject, x, y, parts=parts, span=study.span, across=across, seed=study.seed)
+
+
+def _plane(plane: Plane) -> dict[str, Any]:
+    return {"axis": list(plane.axis), "values": _finite(plane.values)}
+
+
+def _described(trainer: Trainer, entry: Entry) -> dict[str, Any]:
+    cell = topologies(entry.arch)["normal"]
+    plan = trainer.space.plan(entry.arch, trainer.images.num_classes, trainer.images.input_shape)
+    facts = {"name": entry.name, "arch": entry.arch.text, "width": cell.width, "depth": cell.depth}
+    return facts | {"params": plan.params, "rate": entry.rate, "seed": entry.seed}
+
+
+def _so_far(out: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stopped study has found; UserError where the file holds another one."""
+    if not out.exists():
+        return {}
+    try:
+        found = json.loads(out.read_text(encoding="utf-8"))
+        same = {key: found.pop(key) for key in identity} == identity
+    except (ValueError, KeyError, AttributeError):
+        raise UserError(f"'{out}' holds no study to go on with: choose another --out, or remove it.") from None
+    if not same:
+        raise UserError(f"'{out}' holds a study with other settings or data: choose another --out, or remove it.")
+    return dict(found)
+
+
+def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) -> list[Any]:
+    """The curves up to the last epoch that was kept, whose weights the trainer gets."""
+    state = kept.last()
+    if state is None:
+        return []
+    if state.get("identity") != json.dumps(identity):
+        raise UserError(
+            f"The folder '{kept.folder}' holds weights of another study: choose another --out, or remove it."
+        )
+    for mine, before in ((trainer.weights, state["weights"]), (trainer.speeds, state["speeds"])):
+        for name, tensor in mine.items():
+            tensor.copy_(before[name])
+    return list(state["curves"])
+
+
+def _finite(value: Any) -> Any:
+    """As JSON can hold it: null for a number that is none."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write(out: Path, content: Mapping[str, Any]) -> None:
+    part = out.with_name(f"{out.name}.part")
+    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    part.replace(out)
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m epochzero.analysis.convergence",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    usual = Study()
+    parser.add_argument("--data", type=Path, required=True, help="an .npz file with x_train, y_train, x_test, y_test")
+    parser.add_argument("--out", type=Path, required=True, help="the result, a JSON file")
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--arch", default=usual.arch, help="a known cell or a genotype; default: DARTS")
+    for name in ("channels", "cells", "epochs", "batch_size", "seeds", "seed", "across", "noise_across"):
+        usually = getattr(usual, name)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usually, help=f"default: {usually}")
+    parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
+    return parser
+
+
+def main() -> None:
+    """Study as the command line says."""
+    asked = vars(options().parse_args())
+    data, out, device = asked.pop("data"), asked.pop("out"), asked.pop("device")
+    set_precision(asked.pop("tf32"))
+    usable(device)
+    if out.suffix != ".json":
+        raise UserError(f"--out takes a name that ends with .json, not '{out}'.")
+    study = replace(Study(), **asked)
+    study_convergence(study, load_images(data), out, device, lambda note: print(note, file=sys.stderr, flush=True))
+
+
+if __name__ == "__main__":
+    command(main)

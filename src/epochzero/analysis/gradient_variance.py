@@ -1,0 +1,53 @@
+r"""How noisy the gradient of one sample is, on the plane of the loss landscape.
+
+    g(a, b) = Var[grad f_i(w + a d_1 + b d_2)] = E_i ||grad f_i - E grad f||^2
+
+It is estimated without bias from the mean gradients of n parts of b samples each, b / (n - 1) sum_p ||g_p - mean||^2,
+since the mean of b samples has one b-th of the variance of one. That takes samples which do not see each other, so
+batch norms use remembered statistics; under `train` it is b times the variance of a part's gradient.
+
+Shu. Understanding and improving neural architecture search (thesis, section 4.3.2.2).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from epochzero.analysis.landscape import Plane, Progress, axis_of, on_plane
+from epochzero.analysis.subjects import Subject, Weights
+from epochzero.errors import UserError
+
+
+def gradient_variance(
+    subject: Subject,
+    x: Tensor,
+    y: Tensor,
+    *,
+    parts: int = 8,
+    span: float = 1.0,
+    across: int = 11,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Plane:
+    """The variance of each network's gradient on the plane."""
+    axis = axis_of(span, across)
+    check_parts(len(x), parts)
+    return on_plane(subject, axis, seed, lambda weights: variance_at(subject, weights, x, y, parts), progress)
+
+
+def check_parts(samples: int, parts: int) -> None:
+    if not 2 <= parts <= samples:
+        raise UserError(f"A variance takes at least 2 parts of at least one sample each, not {parts} of {samples}.")
+
+
+def variance_at(subject: Subject, weights: Weights, x: Tensor, y: Tensor, parts: int) -> Tensor:
+    """At given weights: [P]."""
+    size = len(x) // parts
+    found = [
+        subject.gradients(weights, x[first : first + size], y[first : first + size])
+        for first in range(0, parts * size, size)
+    ]
+    mean = {name: torch.stack([one[name] for one in found]).mean(0) for name in found[0]}
+    spread = [subject.squared_norms({name: one[name] - mean[name] for name in mean}) for one in found]  # [P] each
+    return torch.stack(spread).sum(0) * size / (parts - 1)

@@ -1,0 +1,181 @@
+"""Pictures of what the analyses find, as PNG and SVG. Needs matplotlib.
+
+    python -m epochzero.analysis.pictures convergence.json --out docs/images
+
+draws the curves, landscapes and gradient variances of a study of convergence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.analysis.features import Feature
+from epochzero.errors import UserError
+from epochzero.run.bare import command
+from epochzero.run.plots import new_figure, new_panels, save
+
+Values = Sequence[Sequence[float | None]]
+LEVELS = 20
+CAP = 20.0
+"""times the value at the centre, beyond which a plane is cut off: far from the weights the loss grows without end"""
+PANEL = 2.9
+"""inches to a side"""
+TITLE = 32
+"""letters that a panel is wide"""
+
+
+def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label: str, per_line: int = 4) -> Any:
+    """A panel for each network: `contour`, `surface` or `heat`, all on one scale."""
+    grids = {name: _grid(values) for name, values in named.items()}
+    finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids.values()])
+    if not len(finite):
+        raise UserError("There is no finite value to draw on this plane: take a smaller --span.")
+    centres = [float(grid[len(axis) // 2, len(axis) // 2]) for grid in grids.values()]
+    top = min(float(finite.max()), CAP * max([centre for centre in centres if math.isfinite(centre)] or [math.inf]))
+    low = min(float(finite.min()), top * 0.999)
+    across = min(per_line, len(grids))
+    down = math.ceil(len(grids) / across)
+    figure = new_figure(PANEL * across + 0.6, PANEL * down)
+    drawn, places = None, []
+    for place, (name, grid) in enumerate(grids.items(), start=1):
+        axes = figure.add_subplot(down, across, place, **({"projection": "3d"} if kind == "surface" else {}))
+        drawn = _drawn(axes, grid, axis, kind, low, top)
+        _dress(axes, name)
+        places.append(axes)
+    bar = figure.colorbar(drawn, ax=places, shrink=0.8, format="%.3g")
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    return figure
+
+
+def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: str, low: float, top: float) -> Any:
+    capped = np.clip(np.where(np.isfinite(grid), grid, top), low, top)
+    if kind == "surface":
+        a, b = np.meshgrid(axis, axis, indexing="ij")
+        axes.set_zlim(low, top)
+        return axes.plot_surface(a, b, capped, cmap="viridis", vmin=low, vmax=top, rcount=50, ccount=50)
+    if kind == "heat":
+        edges = (axis[0], axis[-1], axis[0], axis[-1])
+        return axes.imshow(capped.T, extent=edges, origin="lower", cmap="viridis", vmin=low, vmax=top)
+    levels = np.geomspace(low, top, LEVELS) if low > 0 else np.linspace(low, top, LEVELS)
+    axes.set_aspect("equal")
+    return axes.contour(axis, axis, capped.T, levels=levels, cmap="viridis", linewidths=0.8)
+
+
+def _grid(values: Values) -> NDArray[np.float64]:
+    return np.array([[np.nan if value is None else value for value in row] for row in values], np.float64)
+
+
+def output_curves(named: Mapping[str, Sequence[Sequence[float]]], per_line: int = 4) -> Any:
+    """Each network's curve on its three principal components, closed."""
+    across = min(per_line, len(named))
+    figure = new_figure(PANEL * across, PANEL * math.ceil(len(named) / across))
+    for place, (name, points) in enumerate(named.items(), start=1):
+        axes = figure.add_subplot(math.ceil(len(named) / across), across, place, projection="3d")
+        closed = np.array([*points, points[0]])
+        axes.plot(*closed.T, linewidth=1)
+        _dress(axes, name)
+    return figure
+
+
+def _dress(axes: Any, name: str) -> None:
+    """A title that fits a panel, and few ticks in small type."""
+    axes.set_title("\n".join(textwrap.wrap(name, TITLE)), fontsize=8)
+    axes.tick_params(labelsize=6)
+    axes.locator_params(nbins=4)
+
+
+def layer_features(named: Mapping[str, Sequence[Feature]]) -> Any:
+    """1/c of each layer, in the order of the layers."""
+    figure = new_figure(8, 3)
+    axes = figure.add_subplot()
+    for name, features in named.items():
+        axes.plot([feature.independence for feature in features], linewidth=0.8, label=name)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("1/c, independence of its maps")
+    axes.legend(fontsize=7)
+    return figure
+
+
+def stability(named: Mapping[str, Sequence[float]]) -> Any:
+    """Dextr's value for each image and circle as a dot, a line for each network, with mean and standard deviation."""
+    figure = new_figure(6, 1.2 + 0.5 * len(named))
+    axes = figure.add_subplot()
+    for place, values in enumerate(named.values()):
+        axes.plot(values, [place] * len(values), "o", markersize=3, alpha=0.5, color="tab:blue")
+        spread = np.std(values, ddof=1)
+        axes.errorbar(np.mean(values), place, xerr=spread, fmt="D", markersize=4, capsize=4, color="tab:orange")
+    axes.set_yticks(range(len(named)), ["\n".join(textwrap.wrap(name, TITLE)) for name in named], fontsize=7)
+    axes.set_ylim(len(named) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("dextr, over images and circles", fontsize=8)
+    return figure
+
+
+def convergence(found: Mapping[str, Any], folder: Path, name: str = "convergence") -> list[str]:
+    """Curves, landscapes and gradient variances of a study; the names of the files."""
+    files = save(_curves(found), folder, f"{name}_curves")
+    labels = {one["name"]: f"{one['name']} ({one['width']:g}c, {one['depth']})" for one in found["networks"]}
+    for part, shapes in (("landscape", ("contour", "surface")), ("gradient_variance", ("heat",))):
+        if part in found:
+            of_part = found[part]
+            named = {labels[net]: values for net, values in zip(of_part["networks"], of_part["values"], strict=True)}
+            what = "test loss"
+            if part == "gradient_variance":
+                what = "standard deviation of a sample's gradient"
+                named = {net: [[_root(value) for value in row] for row in rows] for net, rows in named.items()}
+            for shape in shapes:
+                files += save(planes(named, of_part["axis"], shape, what), folder, f"{name}_{part}_{shape}")
+    return files
+
+
+def _root(value: float | None) -> float | None:
+    return None if value is None else math.sqrt(value)
+
+
+def _curves(found: Mapping[str, Any]) -> Any:
+    """Test loss and test accuracy by epoch, a column for each learning rate; the mean over seeds."""
+    networks = found["networks"]
+    rates = list(dict.fromkeys(one["rate"] for one in networks))
+    figure, panels = new_panels(2 * len(rates), len(rates), 3.4, 2.8)
+    epochs = range(1, len(found["curves"]) + 1)
+    for place, (measure, rate) in enumerate((m, r) for m in ("test_loss", "test_accuracy") for r in rates):
+        axes = panels[place]
+        for name in dict.fromkeys(one["name"] for one in networks):
+            mine = [i for i, one in enumerate(networks) if (one["name"], one["rate"]) == (name, rate)]
+            rows = np.array([[epoch[measure][i] for i in mine] for epoch in found["curves"]], np.float64)
+            one = networks[mine[0]]
+            style = "--" if name.startswith("O") else "-"
+            axes.plot(epochs, rows.mean(1), style, label=f"{name} ({one['width']:g}c, {one['depth']})", linewidth=1)
+        axes.set_title(f"learning rate {rate:g}", fontsize=8)
+        axes.set_xlabel("epoch", fontsize=7)
+        axes.set_ylabel(measure.replace("_", " "), fontsize=7)
+        axes.tick_params(labelsize=6)
+        if measure == "test_loss":
+            low, high = axes.get_ylim()
+            axes.set_ylim(low, min(high, 2 * math.log(10)))
+    panels[0].legend(fontsize=6)
+    return figure
+
+
+def main() -> None:
+    """Draw the study in a file."""
+    parser = argparse.ArgumentParser(prog="python -m epochzero.analysis.pictures")
+    parser.add_argument("file", type=Path, help="what epochzero.analysis.convergence wrote")
+    parser.add_argument("--out", type=Path, default=Path(), help="a folder that exists")
+    asked = parser.parse_args()
+    for name in convergence(json.loads(asked.file.read_text(encoding="utf-8")), asked.out, asked.file.stem):
+        print(asked.out / name)
+
+
+if __name__ == "__main__":
+    command(main)

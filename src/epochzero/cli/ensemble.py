@@ -1,0 +1,216 @@
+"""`epochzero ensemble`: several networks that predict together, chosen, trained, measured and saved as one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.table import Table
+from torch import Tensor
+
+from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder, options
+from epochzero.cli.plugin import load_plugins
+from epochzero.ensemble.attacks import NAMES, Robustness, attack_of, robustness
+from epochzero.ensemble.members import train_members
+from epochzero.ensemble.metrics import ensemble_error, measure
+from epochzero.ensemble.model import Ensemble
+from epochzero.ensemble.picture import check_picture, draw_predictions
+from epochzero.ensemble.record import record_ensemble
+from epochzero.ensemble.selection import METHODS, Job, Settings, choose
+from epochzero.errors import UserError
+from epochzero.registry import spaces
+from epochzero.run.task import usable
+from epochzero.spaces.base import Space
+from epochzero.store import JSON
+from epochzero.train.image_data import SIDE, Images, load_images
+from epochzero.train.recipes import RECIPES, Recipe, recipe_of
+
+PICTURE = "predictions.png"
+
+
+def ensemble(
+    data: Annotated[
+        Path, typer.Option("--data", help="An .npz file, a CIFAR archive or folder, or a folder of images by class.")
+    ],
+    out_dir: Annotated[
+        Path, typer.Option("--out", help="Folder for the ensemble. The same command goes on from what is there.")
+    ],
+    space: SpaceName = "nb201",
+    method: Annotated[
+        str, typer.Option("--method", help=f"How members are chosen: {', '.join(METHODS)}.")
+    ] = "nesbs-svgd",
+    arch: Annotated[
+        list[str] | None,
+        typer.Option("--arch", help="A member, instead of a method. May be repeated; one alone: a deep ensemble."),
+    ] = None,
+    size: Annotated[int, typer.Option("--size", min=1, max=100, help="Members.")] = 3,
+    pool: Annotated[
+        int, typer.Option("--pool", min=1, max=10**6, help="Networks nes-rs and proxies choose from.")
+    ] = 20,
+    proxy: Annotated[str, typer.Option("--proxy", help="What `--method proxies` goes by: dextr, rank(dextr,zico).")] = (
+        "dextr"
+    ),
+    supernet_epochs: Annotated[
+        int, typer.Option("--supernet-epochs", min=1, max=10**6, help="Training of the network that NESBS shares.")
+    ] = 50,
+    posterior_epochs: Annotated[
+        int, typer.Option("--posterior-epochs", min=1, max=10**6, help="Fitting of NESBS' posterior.")
+    ] = 20,
+    delta: Annotated[
+        str, typer.Option("--delta", help="How far nesbs-svgd pushes members apart: a number, grid or bayes.")
+    ] = "grid",
+    recipe: Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")] = "default",
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated."),
+    ] = None,
+    attack: Annotated[
+        str | None, typer.Option("--attack", help=f"Attacks to withstand, separated by commas: {', '.join(NAMES)}.")
+    ] = None,
+    attack_images: Annotated[
+        int, typer.Option("--attack-images", min=1, max=10**7, help="Test images that are attacked.")
+    ] = 1000,
+    picture: Annotated[
+        bool, typer.Option("--picture", help="Draw how differently the members predict (t-SNE): predictions.png.")
+    ] = False,
+    image_size: Annotated[
+        int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
+    ] = SIDE,
+    classes: Classes = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    plugin: Plugins = None,
+    json: AsJson = False,
+) -> None:
+    """Choose several networks, train them, and let them predict together.
+
+    epochzero ensemble --data cifar10.npz --method nesbs-svgd --size 3 --attack fgsm,pgd --out run
+
+    epochzero ensemble --data cifar10.npz --arch '|nor_conv_3x3~0|+...' --size 3 --out run
+
+    The second is a deep ensemble: one architecture, trained from several seeds. Supernet, choice and members are kept
+    in the folder: stopped at any moment, the same command goes on. `epochzero report` shows its ensemble.db.
+    """
+    start = time.perf_counter()
+    load_plugins(plugin)
+    found = spaces[space]
+    if not isinstance(found, Space):
+        raise UserError(f"The space '{space}' gives modules and no plans: train them with your own loop.")
+    given = {"epochs": epochs, "batch_size": batch_size}
+    how = recipe_of(recipe, {name: value for name, value in given.items() if value is not None} | options(option or []))
+    settings = Settings(method, size, pool, proxy, supernet_epochs, posterior_epochs, delta=_delta(delta), seed=seed)
+    named = [found.parse(text) for text in arch or ()]
+    attacks = _attacks(attack)
+    if picture:
+        check_picture(len(named) if len(named) > 1 else size)
+    usable(device)
+    images = load_images(data, num_classes=classes, seed=seed, side=image_size)
+    if attacks and images.facts["scale"] != 255:
+        raise UserError("--attack changes pixels, and these images are no bytes: give them as whole numbers 0 to 255.")
+    folder = made_folder(out_dir)
+    with progress_bar("ensemble") as bar:
+        if named:
+            archs = named * size if len(named) == 1 else named
+        else:
+            archs = choose(Job(found, images, how, settings, device, folder, bar))
+        chosen = "deep ensemble" if len(named) == 1 else "given" if named else method
+        facts = {"method": chosen, "recipe": how.as_json(), "seed": seed, "data": images.facts}
+        trained = train_members(
+            found, archs, images, how, seed=seed, device=device, folder=folder, facts=facts, progress=bar
+        )
+        predicted = trained.predict(images.standardised(images.test_x))  # [M, N, classes]
+        report = _report(trained, images, predicted)
+        withstood = [_withstood(trained, images, name, attack_images, seed, bar) for name in attacks]
+    report |= {"method": chosen, "recipe": recipe, "epochs": how.epochs, "attacks": [w.as_json() for w in withstood]}
+    trained.facts |= {"measures": report["ensemble"], "attacks": report["attacks"]}
+    saved = trained.save(folder)
+    if picture:
+        draw_predictions({chosen: predicted}, images.test_y.cpu(), folder / PICTURE, seed=seed)
+    store = _recorded(trained, report, how, seed, folder)
+    report |= {"seconds": time.perf_counter() - start, "saved": str(saved), "store": str(store)}
+    if json:
+        print_json(report)
+        return
+    _show(report, withstood)
+    err.print(f"\nensemble  {saved}\nreport    epochzero report {store}", soft_wrap=True)
+
+
+def _delta(text: str) -> float | Literal["grid", "bayes"]:
+    if text == "grid":
+        return "grid"
+    if text == "bayes":
+        return "bayes"
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"--delta takes a number, grid or bayes, not {text!r}.") from None
+
+
+def _attacks(text: str | None) -> list[str]:
+    """Names that exist and can be run here, before anything is trained."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    for name in names:
+        attack_of(name)
+    return names
+
+
+def _report(trained: Ensemble, images: Images, predicted: Tensor) -> dict[str, Any]:
+    labels = images.test_y.cpu()
+    members = [
+        {"arch": text, "test_error": ensemble_error(one[None], labels)}
+        for text, one in zip(trained.texts, predicted, strict=True)
+    ]
+    return {
+        "space": trained.space.name,
+        "size": len(members),
+        "params": trained.params,
+        "ensemble": measure(predicted, labels).as_json(),
+        "members": members,
+        "data": images.facts,
+    }
+
+
+def _recorded(trained: Ensemble, report: dict[str, Any], recipe: Recipe, seed: int, folder: Path) -> Path:
+    """The run in the folder's store, with all that was measured."""
+    settings: dict[str, JSON] = {
+        "chosen_by": report["method"],
+        "recipe": recipe.as_json(),
+        "seed": seed,
+        "images": report["data"]["sha256"],
+        "attacks": [[one["attack"], one["images"]] for one in report["attacks"]],
+    }
+    figures = report["ensemble"] | {"params": report["params"]}
+    for one in report["attacks"]:
+        figures |= {f"{one['attack']}: {side} accuracy": one[f"{side}_accuracy"] for side in ("attack", "defence")}
+    errors = [member["test_error"] for member in report["members"]]
+    return record_ensemble(trained, errors, figures, settings, folder)
+
+
+def _withstood(trained: Ensemble, images: Images, name: str, count: int, seed: int, bar: Any) -> Robustness:
+    pixels = images.test_x[:count].float() / 255
+    return robustness(trained, pixels, images.test_y[:count], name, seed=seed, progress=bar)
+
+
+def _show(report: dict[str, Any], withstood: list[Robustness]) -> None:
+    for member in report["members"]:
+        out.print(f"{100 * member['test_error']:6.2f} % error  {member['arch']}")
+    found = report["ensemble"]
+    out.print(f"\nparams         {millions(report['params'])} in {report['size']} members")
+    out.print(f"test error     {100 * found['error']:.2f} %, of the members {100 * found['ate']:.2f} % on average")
+    out.print(f"disagreement   {100 * found['ppd']:.2f} % of the images, of two members on average")
+    out.print(f"calibration    ECE {found['ece']:.4f}  NLL {found['nll']:.4f}")
+    if withstood:
+        table = Table("attack", "one member", "all together", "images", box=None, pad_edge=False, header_style="dim")
+        for one in (w.as_json() for w in withstood):
+            shown = (
+                f"{100 * one[f'{side}_accuracy']:.2f} ± {100 * one[f'{side}_std']:.2f} %"
+                for side in ("attack", "defence")
+            )
+            table.add_row(one["attack"], *shown, str(one["images"]))
+        out.print()
+        out.print(table)

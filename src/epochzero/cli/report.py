@@ -1,0 +1,70 @@
+"""`epochzero report`: a run to look at."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from epochzero.cli.console import err, out, print_json
+from epochzero.cli.options import AsJson, Plugins
+from epochzero.cli.plugin import load_plugins
+from epochzero.errors import UserError
+
+
+def report(
+    store: Annotated[Path, typer.Argument(help="The store of the run: what was given as --store.")],
+    table: Annotated[
+        Path | None, typer.Option("--table", help="Accuracies of known networks, to hold the scores against.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Columns of the --table, separated by commas; default: its first.")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="How the run's id begins; default: the latest.")] = None,
+    out_file: Annotated[Path | None, typer.Option("--out", help="The HTML file; default: report.html.")] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Show it live while the run goes on, instead of a file.")
+    ] = False,
+    host: Annotated[str, typer.Option("--host", help="Where --serve listens: this machine alone.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve; 0: any that is free.")] = 8765,
+    force: Annotated[bool, typer.Option("--force", help="Let --host be one that other machines can reach.")] = False,
+    plugin: Plugins = None,
+    json: AsJson = False,
+) -> None:
+    """Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.
+
+    epochzero report run.db --table nb201.csv.gz --target cifar10_test --out report.html
+
+    epochzero report run.db --serve
+
+    The live report reads the store and never writes to it; the run may be started before, after or killed meanwhile.
+    """
+    from epochzero import report as reports
+
+    load_plugins(plugin)
+    if target is not None and table is None:
+        raise UserError("--target names columns of a table: name it with --table FILE.")
+    if serve and (out_file is not None or json):
+        raise UserError("--serve writes no file: leave out --out and --json, or --serve.")
+    targets = [] if target is None else [name.strip() for name in target.split(",") if name.strip()]
+    subject = reports.Subject(store, table, targets, run)
+    if serve:
+        if not store.is_file():
+            raise UserError(f"There is no store '{store}' yet: start the run first.")
+        with suppress(KeyboardInterrupt):
+            reports.serve(subject, host, port, force=force, ready=_say)
+        return
+    path = out_file or Path("report.html")
+    size = reports.write(subject, path)
+    if json:
+        print_json({"report": str(path), "bytes": size})
+    else:
+        out.print(str(path))
+        err.print(f"{size / 1e6:.1f} MB, one file that opens offline", style="dim")
+
+
+def _say(address: str) -> None:
+    out.print(address)
+    err.print("Live until Ctrl-C.", style="dim")

@@ -1,0 +1,69 @@
+"""Trains the members of an ensemble alike, each from a seed of its own, and puts them together.
+
+The same architecture several times is a deep ensemble. A stopped training goes on with the member it was at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from epochzero.ensemble.metrics import Measures, measure
+from epochzero.ensemble.model import Ensemble, Pixels
+from epochzero.plan.module import PlanModule
+from epochzero.spaces.base import Space
+from epochzero.train.image_data import Images
+from epochzero.train.images import plan_for, train
+from epochzero.train.loop import Progress
+from epochzero.train.recipes import Recipe
+
+
+def train_members(
+    space: Space,
+    archs: Sequence[Any],
+    images: Images,
+    recipe: Recipe,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    folder: Path | None = None,
+    facts: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> Ensemble:
+    """Train each architecture, the i-th from seed + i, with checkpoints in the folder's `member-1`, `member-2`, ..."""
+    trained = []
+    for place, arch in enumerate(archs):
+
+        def told(done: int, total: int, note: str, place: int = place) -> None:
+            if progress is not None:
+                progress(place * total + done, len(archs) * total, f"member {place + 1}  {note}")
+
+        where = None if folder is None else folder / f"member-{place + 1}"
+        if where is not None:
+            where.mkdir(parents=True, exist_ok=True)
+        plan = plan_for(space, arch, images, recipe)
+        about = {"space": space.name, "arch": space.text(arch)}
+        found = train(plan, images, recipe, seed=seed + place, device=device, folder=where, facts=about, progress=told)
+        trained.append(_trunk(found.module))
+    return Ensemble(space, archs, trained, Pixels.of(images), facts).eval()
+
+
+def measured(ensemble: Ensemble, images: Images) -> Measures:
+    """Of the ensemble on the test images."""
+    return measure(ensemble.predict(images.standardised(images.test_x)), images.test_y.cpu())
+
+
+def _trunk(module: PlanModule) -> PlanModule:
+    """The network without its auxiliary tower: what predicts, laid out as when it is loaded, to the same last bit."""
+    if module.plan.auxiliary is None:
+        return module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload, no-any-return]
+    device = next(module.parameters()).device
+    trunk = module.plan.trunk.module().to(device)
+    weights = module.weights()
+    with torch.no_grad():
+        for name, tensor in trunk.weights().items():
+            tensor.copy_(weights[name])
+    return trunk

@@ -1,0 +1,227 @@
+"""Chooses the architectures of an ensemble, by any of the methods, and remembers what it chose.
+
+    nesbs-mc, nesbs-svgd   a supernet is trained on 70 % of the images, its posterior fitted on the others, and the
+                           best of several candidate ensembles taken, by inherited weights (`nesbs.py`)
+    random                 architectures, uniformly
+    nes-rs                 a random pool is trained on 70 %, members are added greedily by the others (`choosing.py`)
+    proxies                nothing is trained: a random pool, a proxy's score, and how different networks are at first
+
+The members are trained afterwards, all alike (`members.py`). With a folder, the choice is kept in `choice.json`, and
+supernet and pool in folders beside it, so that a stopped run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+import torch
+
+from epochzero.combine.objective import parse_objective
+from epochzero.data.tensors import from_tensors
+from epochzero.engine import PlanNetwork, score_network
+from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
+from epochzero.ensemble.model import probabilities_of
+from epochzero.ensemble.nesbs import search
+from epochzero.ensemble.posterior import fit_posterior
+from epochzero.errors import UnknownNameError, UserError
+from epochzero.registry import near_miss
+from epochzero.spaces.base import Space
+from epochzero.supernet import shared
+from epochzero.train.image_data import Images
+from epochzero.train.images import plan_for, train
+from epochzero.train.loop import Progress
+from epochzero.train.recipes import Recipe
+from epochzero.train.supernet import SUPERNET, held_out, train_supernet
+from epochzero.types import Origin
+
+CHOICE = "choice.json"
+LOOK = 64
+"""images that proxies see"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the methods may be told."""
+
+    method: str = "nesbs-svgd"
+    size: int = 3
+    pool: int = 20
+    """networks to choose from, of `nes-rs` and `proxies`"""
+    proxy: str = "dextr"
+    supernet_epochs: int = SUPERNET.epochs
+    posterior_epochs: int = 20
+    candidates: int = 5
+    """ensembles that NESBS chooses from"""
+    delta: float | Literal["grid", "bayes"] = "grid"
+    """repulsion of `nesbs-svgd`"""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            hint = near_miss(self.method, list(METHODS))
+            raise UnknownNameError(f"No method is called '{self.method}'.{hint} Known: {', '.join(METHODS)}.")
+        if self.method in ("nes-rs", "proxies") and self.pool < self.size:
+            raise UserError(f"A pool of {self.pool} is too small to choose {self.size} from: give a larger --pool.")
+        if self.method == "proxies":
+            parse_objective(self.proxy)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a method needs."""
+
+    space: Space
+    images: Images
+    recipe: Recipe
+    settings: Settings
+    device: str = "cpu"
+    folder: Path | None = None
+    progress: Progress | None = None
+
+    def beside(self, name: str) -> Path | None:
+        """A folder of that name for what is worth keeping."""
+        if self.folder is None:
+            return None
+        made = self.folder / name
+        made.mkdir(parents=True, exist_ok=True)
+        return made
+
+
+def choose(job: Job) -> list[Any]:
+    """The architectures of the ensemble; those that the folder remembers, where it was asked for the same."""
+    asked = {"space": job.space.name, "data": job.images.facts["sha256"], **asdict(job.settings)}
+    if job.settings.method == "nes-rs":
+        asked["recipe"] = job.recipe.as_json()
+    file = None if job.folder is None else job.folder / CHOICE
+    if file is not None and file.is_file():
+        return _remembered(file, asked, job.space)
+    chosen = METHODS[job.settings.method](job)
+    if file is not None:
+        part = file.with_name(f"{CHOICE}.part")
+        part.write_text(json.dumps({"asked": asked, "archs": [job.space.text(arch) for arch in chosen]}, indent=1))
+        part.replace(file)
+    return chosen
+
+
+def _remembered(file: Path, asked: dict[str, Any], space: Space) -> list[Any]:
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        before, texts = kept["asked"], list(kept["archs"])
+        differs = [name for name in asked.keys() | before.keys() if asked.get(name) != before.get(name)]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"The file '{file}' is damaged: remove it to choose anew.") from None
+    if differs:
+        raise UserError(
+            f"The folder '{file.parent}' holds an ensemble with another {', another '.join(sorted(differs))}: choose "
+            "another folder, or remove this one."
+        )
+    return [space.parse(text) for text in texts]
+
+
+def _nesbs(job: Job) -> list[Any]:
+    """The supernet, its posterior, the best of several candidate ensembles."""
+    settings, images = job.settings, job.images
+    network = shared(job.space, images.num_classes, images.input_shape)
+    halves = held_out(images.to(job.device), seed=settings.seed)
+    recipe = replace(SUPERNET, epochs=settings.supernet_epochs)
+    weights = train_supernet(
+        network,
+        halves,
+        recipe,
+        seed=settings.seed,
+        device=job.device,
+        folder=job.beside("supernet"),
+        progress=_named("supernet", job.progress),
+    )
+    posterior = fit_posterior(
+        weights, halves, epochs=settings.posterior_epochs, seed=settings.seed, progress=job.progress
+    )
+    x, y = halves.standardised(halves.test_x), halves.test_y
+    sampler: Literal["mc", "svgd"] = "mc" if settings.method == "nesbs-mc" else "svgd"
+    selected = search(
+        posterior,
+        lambda picks: weights.predict(picks, x),
+        y,
+        sampler=sampler,
+        size=settings.size,
+        candidates=settings.candidates,
+        delta=settings.delta,
+        seed=settings.seed,
+    )
+    return [network.decode(picks) for picks in selected.members]
+
+
+def _random(job: Job) -> list[Any]:
+    return _sampled(job, job.settings.size)
+
+
+def _sampled(job: Job, count: int) -> list[Any]:
+    rng = Random(job.settings.seed)
+    return [job.space.sample(rng) for _ in range(count)]
+
+
+def _nes_rs(job: Job) -> list[Any]:
+    """A pool, trained like the members but on 70 % of the images; the greedy choice by the others."""
+    settings, pool = job.settings, _sampled(job, job.settings.pool)
+    halves = held_out(job.images, seed=settings.seed)
+    x = halves.standardised(halves.test_x)
+    predictions = []
+    for place, arch in enumerate(pool):
+        note = _named(f"pool {place + 1} of {len(pool)}", job.progress)
+        about = {"space": job.space.name, "arch": job.space.text(arch)}
+        plan = plan_for(job.space, arch, halves, job.recipe)
+        trained = train(
+            plan,
+            halves,
+            job.recipe,
+            seed=settings.seed + place,
+            device=job.device,
+            folder=job.beside(f"pool-{place + 1}"),
+            facts=about,
+            progress=note,
+        )
+        with torch.inference_mode():
+            parts = [probabilities_of(trained.module.eval()(some.to(job.device))).cpu() for some in torch.split(x, 256)]
+        predictions.append(torch.cat(parts))
+    chosen = forward_greedy(torch.stack(predictions), halves.test_y.cpu(), settings.size)
+    return [pool[place] for place in chosen]
+
+
+def _proxies(job: Job) -> list[Any]:
+    """The best of a pool by a proxy, or several, that are also different from each other before training."""
+    settings, images, pool = job.settings, job.images, _sampled(job, job.settings.pool)
+    objective = parse_objective(settings.proxy)
+    parts = 4
+    count = min(LOOK, len(images.y) // parts)
+    order = torch.randperm(len(images.y), generator=torch.Generator().manual_seed(settings.seed))[: parts * count]
+    x, y = images.standardised(images.x[order]), images.y[order]
+    batch = from_tensors(x, y, num_classes=images.num_classes, parts=parts, size=count)
+    plans, scores = [], []
+    for place, arch in enumerate(pool):
+        if job.progress is not None:
+            job.progress(place, len(pool), settings.proxy)
+        plans.append(job.space.plan(arch, images.num_classes, images.input_shape))
+        network = PlanNetwork(plans[-1], Origin(seed=settings.seed), job.device)
+        scores.append(score_network(network, list(objective.proxies), batch, settings.seed).scores)
+    merits = [float("nan") if merit is None else merit for merit in objective.merits(scores)]
+    distances = distances_at_start(plans, x[:count], settings.seed)
+    return [pool[place] for place in training_free(merits, distances, settings.size)]
+
+
+def _named(what: str, progress: Progress | None) -> Progress | None:
+    """Progress that says what it is of."""
+    return None if progress is None else lambda done, total, note: progress(done, total, f"{what}  {note}")
+
+
+METHODS: dict[str, Callable[[Job], list[Any]]] = {
+    "nesbs-mc": _nesbs,
+    "nesbs-svgd": _nesbs,
+    "random": _random,
+    "nes-rs": _nes_rs,
+    "proxies": _proxies,
+}

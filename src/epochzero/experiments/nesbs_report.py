@@ -1,0 +1,147 @@
+"""What several runs of the chain of NESBS found, as tables in Markdown and a plot of their curves.
+
+    python -m epochzero.experiments.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER
+
+All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
+several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epochzero.errors import UserError
+from epochzero.run.plots import new_panels, save
+
+Run = Mapping[str, Any]
+MEASURES = ("error", "ate", "ppd", "ece", "nll")
+PANEL = 3.0
+"""inches along each side of a plot"""
+
+
+def read(files: Sequence[Path]) -> list[Run]:
+    """What the stages of each run found; UserError for runs of several spaces."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if len({run["settings"]["space"] for run in found}) != 1:
+        raise UserError("A report is of runs in one space: give the files of each space by themselves.")
+    return [run["stages"] for run in found]
+
+
+def as_markdown(runs: Sequence[Run]) -> str:
+    """All tables of which some run has the stage."""
+    tables = [_ensembles(runs), _discrepancy(runs), _correlations(runs), _deltas(runs), _curves(runs)]
+    return "\n\n".join(table for table in tables if table) + "\n"
+
+
+def mean(values: Sequence[float | None], factor: float = 1.0, digits: int = 2) -> str:
+    """`12.34 ± 0.56`, from those that there are."""
+    there = [factor * value for value in values if value is not None]
+    if not there:
+        return "none"
+    spread = f" ± {np.std(there, ddof=1):.{digits}f}" if len(there) > 1 else ""
+    return f"{np.mean(there):.{digits}f}{spread}"
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _with(runs: Sequence[Run], stage: str) -> list[Any]:
+    return [run[stage] for run in runs if stage in run]
+
+
+def _ensembles(runs: Sequence[Run]) -> str:
+    found = [stage["ensembles"] for stage in _with(runs, "trained")]
+    if not found:
+        return ""
+    lines = [
+        [way, *(mean([one[way][name] for one in found], *((1, 3) if name == "nll" else (100, 2))) for name in MEASURES)]
+        for way in sorted(found[0], key=lambda way: float(np.mean([one[way]["error"] for one in found])))
+    ]
+    return _table(("members trained alike", "error %", "ATE %", "PPD %", "ECE %", "NLL"), lines)
+
+
+def _discrepancy(runs: Sequence[Run]) -> str:
+    found = _with(runs, "discrepancy")
+    if not found:
+        return ""
+    names = ("most_probable", "best", "gap", "uniform_mean", "posterior_mean")
+    lines = [[which, *(mean([one[which][name] for one in found], 100) for name in names)] for which in found[0]]
+    heads = ("posterior; test error %, inherited", "most probable", "best seen", "gap", "uniform", "drawn from it")
+    return _table(heads, lines)
+
+
+def _correlations(runs: Sequence[Run]) -> str:
+    found = [stage["correlations"] for stage in _with(runs, "trained")]
+    if not found:
+        return ""
+    names = ("spearman", "pearson", "agreement")
+    lines = [[case, *(mean([one[case][name] for one in found]) for name in names)] for case in found[0]]
+    return _table(("estimated against true", "Spearman", "Pearson", "Agreement-30%"), lines)
+
+
+def _deltas(runs: Sequence[Run]) -> str:
+    found = _with(runs, "deltas")
+    if not found:
+        return ""
+    heads = list(next(iter(found[0].values()))["test_error"])
+    lines = [
+        [tau, *(mean([float(np.mean(one[tau]["test_error"][delta])) for one in found], 100) for delta in heads)]
+        for tau in found[0]
+    ]
+    return _table(["test error %, inherited; tau", *(f"delta {delta}" for delta in heads)], lines)
+
+
+def _curves(runs: Sequence[Run]) -> str:
+    found = _with(runs, "curves")
+    if not found:
+        return ""
+    lines = []
+    for case in found[0]:
+        each = [np.mean(one[case], 0) for one in found]  # [budget] of each run, mean over trials
+        lines.append([case, *(mean([float(own[at]) for own in each], 100) for at in (0, -1))])
+    budget = len(found[0][next(iter(found[0]))][0])
+    return _table(("test error %, inherited", "1 evaluation", f"best of {budget}"), lines)
+
+
+def plot(runs: Sequence[Run], folder: Path) -> list[str]:
+    """Test error over evaluation budget, a panel for each size and temperature; the names of the files."""
+    found = _with(runs, "curves")
+    if not found:
+        return []
+    panels: dict[str, list[str]] = {}
+    for case in found[0]:
+        panels.setdefault(case.partition(", ")[2], []).append(case)
+    figure, places = new_panels(len(panels), 3, PANEL, PANEL)
+    for axes, (title, cases) in zip(places, panels.items(), strict=True):
+        for case in cases:
+            trials = 100 * np.concatenate([one[case] for one in found])  # [runs * trials, budget]
+            axes.plot(range(1, trials.shape[1] + 1), trials.mean(0), marker=".", label=case.partition(", ")[0])
+        axes.set_title(title, fontsize=8)
+        axes.set_xlabel("ensembles evaluated", fontsize=7)
+        axes.set_ylabel("test error %, inherited weights", fontsize=7)
+        axes.tick_params(labelsize=6)
+        axes.legend(fontsize=6)
+    return save(figure, folder, "nesbs_curves")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--plot", type=Path, help="a folder for a plot of the curves")
+    given = parser.parse_args(arguments)
+    runs = read(given.files)
+    print(as_markdown(runs), end="")
+    if given.plot is not None:
+        plot(runs, given.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""An ensemble as a product: one `model.py` with the code of every member, one file of weights, ONNX, a card.
+
+A member's printed classes go into a function of their own, so that members may use the same names for different
+blocks. The network takes standardised images, as a single one does, and gives averaged probabilities.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import indent
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epochzero import __version__
+from epochzero.data import pink
+from epochzero.ensemble.model import MANIFEST, Ensemble
+from epochzero.errors import MachineError
+from epochzero.export import onnx_model, standalone
+from epochzero.export.product import CARD, ONNX, Exported
+from epochzero.train.tensor_file import as_bytes
+
+NETWORK = '''
+
+class Network(nn.Module):
+    """Members whose predicted probabilities are averaged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = nn.ModuleList([{members}])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([member(x).softmax(1) for member in self.members]).mean(0)
+'''
+
+
+def holds_ensemble(path: Path) -> bool:
+    """Whether a folder was saved by `epochzero ensemble`."""
+    return (path / MANIFEST).is_file()
+
+
+def source(ensemble: Ensemble) -> str:
+    """The text of `model.py`."""
+    members = []
+    for place, text in enumerate(ensemble.texts):
+        body = ensemble.member(place).plan.code().partition(standalone.IMPORTS)[2].strip("\n")
+        head = f"def member{place + 1}() -> nn.Module:\n    # {text}\n"
+        members.append(f"{head}{indent(body, '    ')}\n\n    return Network()\n")
+    called = ", ".join(f"member{place + 1}()" for place in range(len(members)))
+    title = f"# {len(members)} networks of {ensemble.space.name}. Printed by EpochZero.\n"
+    imports = f"import json\nimport pathlib\nfrom collections import OrderedDict\n\nimport torch\n{standalone.IMPORTS}"
+    code = "\n\n".join(("", *members))
+    return f"{title}\n{imports}{code}{NETWORK.format(members=called)}{standalone.LOADER}"
+
+
+def export_ensemble(
+    ensemble: Ensemble,
+    folder: Path,
+    *,
+    real: Tensor | None = None,
+    onnx: bool = True,
+    say: Callable[[str], None] = lambda what: None,
+) -> Exported:
+    """Write code, weights, ONNX and card to a folder that is there, once all agree on random and `real` inputs."""
+    if onnx:
+        onnx_model.check_packages()
+    rng = torch.Generator().manual_seed(0)
+    drawn = [torch.randn(count, *ensemble.input_shape, generator=rng) for count in (1, 2, 3)]
+    drawn += [pink(ensemble.input_shape, 2, 4, 1, 0).part(0)[0], *([] if real is None else [real])]
+    batches = [(x,) for x in drawn]
+    ensemble.eval()
+    with TemporaryDirectory(dir=folder, prefix=".export-") as name:
+        place = Path(name)
+        say(standalone.MODEL)
+        (place / standalone.MODEL).write_text(source(ensemble), encoding="utf-8")
+        (place / standalone.WEIGHTS).write_bytes(as_bytes(ensemble.state_dict()))
+        onnx_error, timing = None, None
+        with standalone.loaded(place) as network:
+            with torch.inference_mode():
+                code_error = max(float((ensemble(x) - network(x)).abs().max()) for (x,) in batches)
+            if not code_error < onnx_model.TOLERANCE:
+                raise MachineError(f"The printed code differs by {code_error:.2g}: this is a mistake of ours.")
+            if onnx:
+                say(ONNX)
+                made = onnx_model.to_onnx(network, *batches[1])
+                (place / ONNX).write_bytes(made)
+                session = onnx_model.session_of(made)
+                onnx_error = onnx_model.largest_error(session, network, batches)
+                timing = onnx_model.latency(session, batches[0])
+        checked = Exported([], code_error, onnx_error, timing)
+        (place / CARD).write_text(_card(ensemble, checked, real is not None), encoding="utf-8")
+        written = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), CARD]
+        files = [(place / file).replace(folder / file) for file in written]
+    return Exported(files, code_error, onnx_error, timing)
+
+
+def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
+    """Markdown."""
+    shape = ", ".join(map(str, ensemble.input_shape))
+    facts, pixels = ensemble.facts, ensemble.pixels
+    scaled = f"divided by {pixels.scale:g}, then " if pixels.scale != 1 else ""
+    numbers = "; ".join(
+        f"{name} {', '.join(f'{value:.4g}' for value in values)}"
+        for name, values in (("mean", pixels.mean), ("std", pixels.std))
+    )
+    rows: dict[str, Any] = {
+        "parameters": f"{ensemble.params:,}",
+        "input": f"`x` [batch, {shape}], single precision; pixels {scaled}standardised per channel: {numbers}",
+        "output": f"`y` [batch, {ensemble.num_classes}], probabilities",
+        "chosen by": facts.get("method", "unknown"),
+        **{name: f"{value:.4f}" for name, value in facts.get("measures", {}).items()},
+        "latency": "not measured" if made.latency is None else f"{made.latency} for one sample, ONNX Runtime",
+        "model.py against the ensemble": f"largest difference {made.code_error:.2g}",
+        "model.onnx against model.py": "not exported"
+        if made.onnx_error is None
+        else f"largest difference {made.onnx_error:.2g}",
+        "checked on": "random and real inputs" if on_real_inputs else "random inputs",
+    }
+    for attack in facts.get("attacks", ()):
+        rows[f"under {attack['attack']}"] = (
+            f"{100 * attack['attack_accuracy']:.2f} % right of the member attacked, "
+            f"{100 * attack['defence_accuracy']:.2f} % of all together ({attack['images']} images)"
+        )
+    table = "\n".join(f"| {name} | {' '.join(str(value).split())} |" for name, value in rows.items())
+    members = "\n".join(f"    {text}" for text in ensemble.texts)
+    return (
+        f"# {len(ensemble.texts)} networks of {ensemble.space.name}\n\n{members}\n\n| | |\n|---|---|\n{table}\n\n"
+        f"## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\ny = network(x)\n```\n\n"
+        f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
+    )

@@ -1,0 +1,109 @@
+"""How far scores agree: with what is known to be true, with an interval, and with each other.
+
+Where there are many networks the bootstrap draws fewer resamples, since its time grows with both: 1,000 up to 5,000
+networks, and 100 at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+
+from epochzero.errors import DegenerateError
+from epochzero.report.candidates import Candidates, Column
+from epochzero.stats import spearman
+from epochzero.stats.bootstrap import Floats
+from epochzero.stats.correlation import spearman_statistic
+
+RESAMPLES, NETWORKS, FEWEST = 1000, 5000, 100
+MOST = 24
+"""columns of the table of agreement"""
+
+
+class Judged(TypedDict):
+    """How well a score orders the networks by what is true of them."""
+
+    score: str
+    truth: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    repeats: int
+    resamples: int
+    why: str
+
+
+def with_truth(candidates: Candidates) -> list[Judged]:
+    """Every score and cost against every truth, the strongest first within a truth."""
+    found: list[Judged] = []
+    for truth in candidates.of_kind("truth"):
+        each = [_judged(column, truth) for column in candidates.of_kind("score", "cost")]
+        found += sorted(each, key=lambda one: -abs(one["value"] or 0.0))
+    return found
+
+
+def _judged(column: Column, truth: Column) -> Judged:
+    """Of networks that have the truth and a score in every repeat; costs as they are, scores as merits."""
+    both = ~(np.isnan(column.repeats).any(axis=0) | np.isnan(truth.values))
+    n = int(both.sum())
+    resamples = max(FEWEST, min(RESAMPLES, RESAMPLES * NETWORKS // max(n, 1)))
+    made = Judged(
+        score=column.name,
+        truth=truth.name,
+        value=None,
+        low=None,
+        high=None,
+        n=n,
+        repeats=len(column.repeats),
+        resamples=resamples,
+        why="",
+    )
+    sign = -1.0 if column.kind == "score" and not column.higher else 1.0
+    try:
+        rho = spearman(sign * column.repeats[:, both], truth.merits[both], resamples=resamples)
+    except DegenerateError as error:
+        made["why"] = str(error)
+    else:
+        made["value"], made["low"], made["high"] = rho.value, rho.low, rho.high
+    return made
+
+
+class Agreement(TypedDict):
+    """Spearman's rho of each two columns [columns][columns], None where there is none."""
+
+    names: list[str]
+    values: list[list[float | None]]
+    networks: list[list[int]]
+
+
+def with_each_other(candidates: Candidates) -> Agreement | None:
+    """Of scores and truths as merits, and of costs as they are; None where fewer than two can be compared."""
+    columns = [column for column in candidates.of_kind("score", "truth", "cost") if _varies(column.values)][:MOST]
+    if len(columns) < 2:
+        return None
+    oriented = [column.values if column.kind == "cost" else column.merits for column in columns]
+    every = range(len(columns))
+    half = {(a, b): _rho(oriented[a], oriented[b]) for a in every for b in every if a <= b}
+    pairs = [[half[min(a, b), max(a, b)] for b in every] for a in every]
+    return Agreement(
+        names=[column.name for column in columns],
+        values=[[rho for rho, _ in row] for row in pairs],
+        networks=[[n for _, n in row] for row in pairs],
+    )
+
+
+def _rho(x: Floats, y: Floats) -> tuple[float | None, int]:
+    both = ~(np.isnan(x) | np.isnan(y))
+    n = int(both.sum())
+    if n < 3:
+        return None, n
+    value = float(spearman_statistic(x[both], y[both])(np.ones((n, 1)))[0])
+    return None if np.isnan(value) else value, n
+
+
+def _varies(values: Sequence[float] | Floats) -> bool:
+    known = np.asarray(values)[~np.isnan(values)]
+    return len(known) >= 3 and bool((known != known[0]).any())

@@ -1,0 +1,206 @@
+"""All that a report shows, and how it travels: a JSON head and the columns as they lie in memory, compressed together.
+
+    uint32, the length of the head | head, JSON in ASCII, spaces up to a multiple of 8 | columns, one after the other
+
+A column is a float64 for each network, in the order of `archs` in the head; with more than a million numbers in all, a
+float32, which the head says. So the page reads 100,000 networks without parsing a number.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epochzero import __version__
+from epochzero.combine.objective import FEEDBACK, TABLE
+from epochzero.report.agreement import with_each_other, with_truth
+from epochzero.report.candidates import RECIPE, Candidates, candidates_of
+from epochzero.report.judgement import Judgement, judged
+from epochzero.report.networks import Known, Networks
+from epochzero.report.reading import Reader
+from epochzero.store import JSON, Run
+
+EXACT = 10**6
+"""numbers up to which they are kept to the last digit"""
+SHOWN = 5
+"""networks that are drawn"""
+REASONS = 5
+ALIGNED = 8
+
+
+@dataclass
+class Subject:
+    """What a report is about, and what was found out already, for the next time that it is asked for."""
+
+    store: Path
+    table: Path | None = None
+    targets: list[str] = field(default_factory=list)
+    run: str | None = None
+    """how the id of the run begins; None for the latest"""
+    _networks: dict[str, Networks] = field(default_factory=dict)
+    _known: dict[str, Known] = field(default_factory=dict)
+    _pictures: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def packed(self, reader: Reader) -> bytes:
+        """The report's content now."""
+        run = reader.chosen(self.run)
+        candidates = candidates_of(reader, run)
+        networks = self._networks.setdefault(run.id, Networks(run))
+        networks.run = run
+        notes = []
+        if self.table is not None:
+            if run.id not in self._known:
+                self._known[run.id] = Known(self.table, self.targets, run)
+            notes.append(self._known[run.id].add(candidates))
+        judgement = judged(run, candidates)
+        notes.append(networks.add_sizes(candidates, judgement.order))
+        candidates.arrange(judgement.by)
+        head = _head(reader, run, candidates, judgement)
+        head["store"] = self.store.name
+        head["notes"] = [*_warnings(run, candidates, judgement), *filter(None, notes)]
+        head["drawings"] = self._drawings(networks, candidates, judgement)
+        first = judgement.order[0] if judgement.order else None
+        head["layers"] = [] if first is None else networks.layers(candidates.spaces[first], candidates.archs[first])
+        head["fits"] = _fits(networks)
+        return packed(head, candidates)
+
+    def _drawings(self, networks: Networks, candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]]:
+        found = []
+        for at in judgement.order[: max(SHOWN, len(judgement.members))]:
+            key = (candidates.spaces[at], candidates.archs[at])
+            if key not in self._pictures:
+                self._pictures[key] = networks.drawing(*key)
+            found.append({"network": at, "svg": self._pictures[key]})
+        return found
+
+
+def packed(head: dict[str, Any], candidates: Candidates) -> bytes:
+    """Head and columns in one compressed piece."""
+    columns: dict[str, Any] = {"step": np.array(candidates.steps, np.float64)}
+    columns |= {column.name: column.values for column in candidates.columns.values()}
+    kind = np.float64 if len(columns) * len(candidates) <= EXACT else np.float32
+    head |= {"networks": len(candidates), "bytes": np.dtype(kind).itemsize}
+    written = json.dumps(finite(head), separators=(",", ":"), allow_nan=False).encode()
+    written += b" " * (-(len(written) + 4) % ALIGNED)
+    body = b"".join(
+        np.ascontiguousarray(values, np.dtype(kind).newbyteorder("<")).tobytes() for values in columns.values()
+    )
+    return gzip.compress(len(written).to_bytes(4, "little") + written + body, compresslevel=6, mtime=0)
+
+
+def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement) -> dict[str, Any]:
+    whys = list(dict.fromkeys(candidates.whys))
+    numbers = {why: number for number, why in enumerate(whys)}
+    manifest = dict(run.manifest)
+    return {
+        "title": _title(run)[:1].upper() + _title(run)[1:],
+        "kind": run.kind,
+        "state": run.state,
+        "run": run.id,
+        "started": manifest.get("started"),
+        "resumed": list(run.resumed),
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": __version__,
+        "evaluated": candidates.evaluated,
+        "budget": run.settings.get("budget") if judgement.searched else run.settings.get("sample"),
+        "archs": candidates.archs,
+        "whys": whys,
+        "why": [numbers[why] for why in candidates.whys] if any(whys) else [],
+        "columns": [
+            {
+                "name": column.name,
+                "label": label(column.name),
+                "kind": column.kind,
+                "higher": column.higher,
+                "unit": column.unit,
+                "repeats": len(column.repeats),
+            }
+            for column in candidates.columns.values()
+        ],
+        "by": judgement.by,
+        "curves": judgement.curves,
+        "searched": judgement.searched,
+        "best": judgement.order[:SHOWN],
+        "front": judgement.front,
+        "members": judgement.members,
+        "truths": with_truth(candidates),
+        "agreement": with_each_other(candidates),
+        "winner_scores": _winner_scores(reader, run),
+        "time": {"scoring": candidates.seconds, "clock": (run.result or {}).get("clock")},
+        "result": {key: value for key, value in (run.result or {}).items() if key != "clock"},
+        "manifest": {"settings": run.settings} | manifest,
+        "runs": [{"id": one.id, "kind": one.kind, "state": one.state, "title": _title(one)} for one in reader.runs],
+    }
+
+
+def _title(run: Run) -> str:
+    settings = run.settings
+    space = settings.get("space")
+    if "experiment" in settings:
+        return f"Reproduction of {settings['experiment']}"
+    if "method" in settings:
+        return f"{settings['method']} search of {space} by {label(str(settings.get('proxy')))}"
+    if "targets" in settings:
+        return f"Benchmark of {space} on {str(settings.get('table')).rpartition('-')[0]}"
+    return f"{run.kind} of {space}" if space else run.kind
+
+
+def label(name: str) -> str:
+    """A column's name as people read it."""
+    return name.removeprefix(TABLE).removeprefix(FEEDBACK)
+
+
+def _winner_scores(reader: Reader, run: Run) -> list[dict[str, Any]]:
+    """What other proxies say of the network that a search chose."""
+    return [
+        {"name": RECIPE.sub("", row.proxy), "arch": row.arch, "value": row.value, "why": row.why}
+        for other in reader.runs
+        if other.kind == "winner" and other.settings.get("search") == run.id
+        for row in reader.rows(other)
+    ]
+
+
+def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[str]:
+    """What to know before one looks at anything else."""
+    if not len(candidates):
+        return ["No network has been looked at yet." if run.state == "unfinished" else "This run looked at no network."]
+    said = []
+    reasons = Counter(why for why in candidates.whys if why)
+    lacking = sum(reasons.values())
+    if not judgement.order:
+        said.append(f"None of the {len(candidates):,} networks has a score.")
+    elif lacking:
+        said.append(f"{lacking:,} of the {len(candidates):,} networks lack a score.")
+    said += [f"{times:,} × {why}" for why, times in reasons.most_common(REASONS)]
+    if run.state == "unfinished":
+        said.append("The run is not finished: it is under way, or it was stopped. The same command goes on with it.")
+    unknown = judgement.searched and not judgement.curves
+    if unknown and judgement.order:
+        said.append(f"What the search goes by, {run.settings['proxy']}, is not known here: a plug-in has it.")
+    return said
+
+
+def _fits(networks: Networks) -> str:
+    fits = networks.fits
+    shape = "×".join(map(str, fits["input_shape"])) if "input_shape" in fits else "the space's own inputs"
+    return f"{shape}, {fits['num_classes']} classes" if "num_classes" in fits else shape
+
+
+def finite(value: Any) -> JSON | Any:
+    """The same without numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value

@@ -1,0 +1,112 @@
+"""What a run goes by, and which of its networks are best by that.
+
+A search goes by its objective, or by several goals. Any other run is ordered by what is known to be true, or else by
+its first score, so that there is a first network to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from epochzero.combine.goals import parse_goals
+from epochzero.combine.objective import parse_objective
+from epochzero.combine.ranks import combined_rows, harmonic
+from epochzero.engine.proxy import split_list
+from epochzero.errors import UserError
+from epochzero.report.candidates import Candidates
+from epochzero.searches.dominance import first_front
+from epochzero.stats.bootstrap import Floats
+from epochzero.store import JSON, Run
+
+
+@dataclass
+class Judgement:
+    """The order of the networks, the best first; of several goals the front first, by the first goal."""
+
+    by: str = ""
+    """the name of the column that they are ordered by; empty where there is none"""
+    curves: list[str] = field(default_factory=list)
+    """columns whose best so far tells how a search went"""
+    order: list[int] = field(default_factory=list)
+    """networks with a score"""
+    front: list[int] = field(default_factory=list)
+    """of a search for several things"""
+    members: list[int] = field(default_factory=list)
+    """of an ensemble that it put together"""
+    searched: bool = False
+
+
+def judged(run: Run, candidates: Candidates) -> Judgement:
+    """Order the networks; a combination of proxies becomes a column."""
+    text = run.settings.get("proxy")
+    found = Judgement(searched=isinstance(text, str))
+    if isinstance(text, str):
+        _by_objective(found, text, candidates)
+    if not found.by:
+        named = [*candidates.of_kind("truth"), *candidates.of_kind("score"), *candidates.of_kind("cost")]
+        found.by = named[0].name if named else ""
+    if found.by:
+        found.order = _order(candidates.columns[found.by].merits)
+    if found.front:
+        ahead = set(found.front)
+        found.order.sort(key=lambda at: at not in ahead)
+    result = run.result or {}
+    members = result.get("members")
+    found.members = _places(members if isinstance(members, Sequence) else (), candidates)
+    chosen = found.members or _places([result.get("best")], candidates)
+    found.order = list(dict.fromkeys([*chosen, *found.order]))
+    return found
+
+
+def _places(named: Sequence[JSON], candidates: Candidates) -> list[int]:
+    """Of networks that the run's result names, those that it looked at."""
+    place = {arch: at for at, arch in enumerate(candidates.archs)}
+    return [place[name] for name in named if isinstance(name, str) and name in place]
+
+
+def _by_objective(found: Judgement, text: str, candidates: Candidates) -> None:
+    """By a search's objective; by nothing where a proxy of it is not known here, as one of a plug-in."""
+    columns = candidates.columns
+    if len(split_list(text)) > 1:
+        try:
+            goals = parse_goals(text).goals
+        except UserError:
+            return
+        wanted = [goal for goal in goals if goal.proxy.text in columns]
+        for goal in wanted:
+            columns[goal.proxy.text].higher = goal.higher
+        found.curves = [goal.proxy.text for goal in wanted]
+        if len(wanted) == len(goals):
+            merits = np.stack([columns[name].merits for name in found.curves], axis=1)
+            whole = np.flatnonzero(~np.isnan(merits).any(axis=1))
+            found.front = whole[first_front(merits[whole])].tolist()
+    elif text in columns:
+        found.curves = [text]
+    else:
+        try:
+            objective = parse_objective(text)
+        except UserError:
+            return
+        members = [columns[proxy.text] for proxy in objective.proxies if proxy.text in columns]
+        if not objective.method or len(members) < len(objective.proxies):
+            return
+        rows = np.stack([column.merits for column in members], axis=1)
+        candidates.add(text, "score", True, _combined(objective.method, rows))
+        found.curves = [text]
+    found.by = found.curves[0] if found.curves else ""
+
+
+def _combined(method: str, rows: Floats) -> Floats:
+    """The merits of all networks among each other, nan where one has none."""
+    if method != "harmonic":
+        return combined_rows(method, rows)
+    return np.array([np.nan if merit is None else merit for merit in harmonic(rows.tolist())])
+
+
+def _order(merits: Floats) -> list[int]:
+    """The best first, the earlier of equals before the later."""
+    order = np.lexsort((np.arange(len(merits)), -np.nan_to_num(merits, nan=-np.inf)))
+    return [int(at) for at in order if not np.isnan(merits[at])]

@@ -1,0 +1,192 @@
+"""What the space says of a run's networks: sizes, drawings and layers; and what a table knows of them.
+
+Nothing is built or run: all of it is read off plans. A space that gives modules, or that is not known here because it
+comes with a plug-in, has none of these.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epochzero.benchmarks.columns import described
+from epochzero.errors import UserError
+from epochzero.plan import Plan, draw
+from epochzero.plan.blocks import input_shapes, shape_text
+from epochzero.registry import near_miss, spaces
+from epochzero.report.candidates import Candidates
+from epochzero.run.sources import TableSource
+from epochzero.spaces.base import Space
+from epochzero.spaces.budget import Sizing
+from epochzero.spaces.nasrec import Nasrec
+from epochzero.store import JSON, Run
+
+SHAPE, CLASSES = re.compile(r"of shape (\d+(?:x\d+)+)"), re.compile(r"(\d+) classes")
+"""in the sentence about the data"""
+LARGEST = 400
+"""items of a drawing beyond which it is left out: nobody could read it"""
+
+
+@dataclass
+class Networks:
+    """The space of a run, with what was found out already, so that a live report asks once for each network."""
+
+    run: Run
+    seconds: float = 20.0
+    """after which no further networks are counted"""
+    sizes: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def _about(self) -> str:
+        settings = self.run.manifest.get("settings")
+        data = settings.get("data") if isinstance(settings, Mapping) else None
+        return str(data[0] if isinstance(data, Sequence) and not isinstance(data, str) and data else data)
+
+    @property
+    def fits(self) -> dict[str, Any]:
+        """The inputs and classes that the networks were made for; what the run does not say is the space's own."""
+        shape, classes = SHAPE.search(self._about), CLASSES.search(self._about)
+        found: dict[str, Any] = {}
+        if shape:
+            found["input_shape"] = tuple(map(int, shape[1].split("x")))
+        if classes:
+            found["num_classes"] = int(classes[1])
+        return found
+
+    def plan(self, space: str, text: str) -> Plan | None:
+        """A network as data; None where it cannot be had."""
+        found = _space(space)
+        if found is None:
+            return None
+        try:
+            return found.plan(found.parse(text), **({} if isinstance(found, Nasrec) else self.fits))
+        except UserError:
+            return None
+
+    def size(self, space: str, text: str) -> tuple[float, float]:
+        """Parameters and multiply-accumulates; nan where they are not known."""
+        key = (space, text)
+        if key not in self.sizes:
+            self.sizes[key] = self._counted(space, text)
+        return self.sizes[key]
+
+    def _counted(self, space: str, text: str) -> tuple[float, float]:
+        found = _space(space)
+        if found is None or isinstance(found, Nasrec):  # whose size depends on the table of clicks
+            return math.nan, math.nan
+        if isinstance(found, Sizing):
+            native = found.plan(found.smallest())
+            fits: dict[str, Any] = {"num_classes": native.output_shape[0], "input_shape": native.input_shape}
+            try:
+                return found.size(found.parse(text), **(fits | self.fits))
+            except UserError:
+                return math.nan, math.nan
+        plan = self.plan(space, text)
+        return (math.nan, math.nan) if plan is None else (plan.params, plan.flops)
+
+    def add_sizes(self, candidates: Candidates, order: Sequence[int]) -> str:
+        """Columns of parameters and FLOPs, the best networks first; a sentence where the time was too short for all."""
+        wanted = [name for name in ("params", "flops") if name not in candidates.columns]
+        if not wanted or not len(candidates):
+            return ""
+        counted = [(math.nan, math.nan)] * len(candidates)
+        places = list(dict.fromkeys([*order, *range(len(candidates))]))
+        end, done = time.monotonic() + self.seconds, 0
+        while done < len(places) and time.monotonic() < end:
+            at = places[done]
+            counted[at] = self.size(candidates.spaces[at], candidates.archs[at])
+            done += 1
+        for which, name in enumerate(("params", "flops")):
+            if name in wanted and not all(math.isnan(size[which]) for size in counted):
+                candidates.add(name, "cost", False, [size[which] for size in counted])
+        if done < len(places):
+            return f"Parameters and FLOPs are shown of the best {done:,} networks; to count all would take too long."
+        return ""
+
+    def drawing(self, space: str, text: str) -> str:
+        """A network's cell as SVG without its own style; empty where it cannot be drawn."""
+        plan, found = self.plan(space, text), _space(space)
+        if plan is None or found is None:
+            return ""
+        try:
+            image = draw.svg(plan, found.cell_block)
+        except UserError:
+            return ""
+        if image.count('<g class="item') > LARGEST:
+            return ""
+        return re.sub(r"<style>.*?</style>", "", image, flags=re.DOTALL)
+
+    def layers(self, space: str, text: str) -> list[dict[str, JSON]]:
+        """The layers of a network in order, with shapes and sizes; sums and inputs are none."""
+        plan = self.plan(space, text)
+        if plan is None:
+            return []
+        used: set[str] = set()
+        found: list[dict[str, JSON]] = []
+        for at, node in enumerate(plan.nodes):
+            own = [name for name in node.params if name not in used]
+            used.update(own)
+            if not node.op.kind:
+                continue
+            params = sum(plan.weights[name].numel for name in own if plan.weights[name].trainable)
+            macs = node.op.macs(*input_shapes(plan, at))
+            shape = shape_text(node.shape)
+            label, kind = node.op.label(), node.op.kind
+            found.append({"name": node.name, "op": label, "kind": kind, "shape": shape, "params": params, "macs": macs})
+        return found
+
+
+def _space(name: str) -> Space | None:
+    try:
+        found = spaces[name]
+    except UserError:
+        return None
+    return found if isinstance(found, Space) else None
+
+
+class Known:
+    """What a table of trained networks knows of those of a run."""
+
+    def __init__(self, path: Path, targets: Sequence[str], run: Run) -> None:
+        name = run.settings.get("space")
+        space = _space(str(name))
+        if space is None:
+            raise UserError(f"The networks of '{name}' cannot be looked up in a table: report without --table.")
+        self.source = TableSource.read(path, space)
+        self.targets = list(targets) or self._usual(run)
+        for target in self.targets:
+            if target not in self.source.table.columns:
+                hint = near_miss(target, self.source.table.columns)
+                raise UserError(f"{path} has no column '{target}'.{hint} It has {', '.join(self._accuracies())}.")
+
+    def _usual(self, run: Run) -> list[str]:
+        """The targets of a benchmark, or the first accuracy of the table."""
+        named = run.settings.get("targets")
+        own = [str(name) for name in named] if isinstance(named, Sequence) and not isinstance(named, str) else []
+        usual = [name for name in own if name in self.source.table.columns] or self._accuracies()[:1]
+        if not usual:
+            raise UserError(
+                f"{self.source.table.source} has no column that is named as an accuracy: say which one with --target; "
+                f"it has {', '.join(self.source.table.columns)}."
+            )
+        return usual
+
+    def _accuracies(self) -> list[str]:
+        return [name for name in self.source.table.columns if described(name).quantity == "accuracy"]
+
+    def add(self, candidates: Candidates) -> str:
+        """A column for each target; a sentence where the table does not hold all networks."""
+        missing = 0
+        for target in self.targets:
+            found = [self.source.value(text, target) for text in candidates.archs]
+            missing = max(missing, sum(not score.ok for score in found))
+            column = described(target)
+            high = column.quantity in ("accuracy", "other")
+            candidates.add(target, "truth" if high else "cost", high, [score.value for score in found])
+        name = self.source.name.split()[0]
+        return f"{name} does not know {missing:,} of the {len(candidates):,} networks." if missing else ""

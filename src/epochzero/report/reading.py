@@ -1,0 +1,119 @@
+"""A store as a report reads it: without writing to it, in one moment, whoever writes to it meanwhile.
+
+SQLite's readers see the last whole transaction, so a run that is under way, or was killed in the middle of a batch,
+reads as it was after its last batch.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from epochzero.errors import StoreError, UserError
+from epochzero.store import Run, Store
+from epochzero.store.database import APPLICATION_ID, BUSY_SECONDS, VERSION, Database
+from epochzero.types import Status
+
+ASIDE = ("winner", "latency", "pool", "training")
+"""kinds of run that belong to another one: shown with it, and alone only where nothing else is there"""
+
+
+class Row(NamedTuple):
+    """A score that a run looked at."""
+
+    step: int
+    space: str
+    setting: int
+    """a number for space, batch and weights together"""
+    arch: str
+    proxy: str
+    value: float | None
+    status: Status
+    why: str
+    seconds: float
+
+
+class Reader:
+    """The runs of a store and their scores, all as they were at one moment."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.runs = Store(database).runs()
+
+    def chosen(self, wanted: str | None = None) -> Run:
+        """The run whose id begins so; by default the latest that stands on its own."""
+        path = self._database.path
+        if not self.runs:
+            raise StoreError(f"The store '{path}' holds no run yet: start one with --store {path}, then report on it.")
+        if wanted is None:
+            return next((run for run in reversed(self.runs) if run.kind not in ASIDE), self.runs[-1])
+        found = [run for run in self.runs if run.id.startswith(wanted)]
+        if len(found) != 1:
+            ids = ", ".join(f"{run.id} ({run.kind})" for run in found or self.runs)
+            raise UserError(f"{len(found) or 'No'} runs of '{path}' begin with '{wanted}': choose one of {ids}.")
+        return found[0]
+
+    def rows(self, run: Run) -> Iterator[Row]:
+        """All that a run looked at, in the order of its steps."""
+        with self._database.reading() as db:
+            yield from map(
+                Row._make,
+                db.execute(
+                    "SELECT step, space, setting, arch, name, value, status, why, seconds FROM history "
+                    "JOIN scores USING (setting, proxy, arch) JOIN settings ON settings.id = history.setting "
+                    "JOIN proxies ON proxies.id = history.proxy "
+                    "WHERE history.run = (SELECT number FROM runs WHERE id = ?) ORDER BY step, setting, proxy",
+                    (run.id,),
+                ),
+            )
+
+    def version(self) -> str:
+        """A text that is another one whenever there is something new."""
+        with self._database.reading() as db:
+            counts = db.execute("SELECT (SELECT count(*) FROM history), (SELECT count(*) FROM runs)").fetchone()
+            ends = db.execute("SELECT count(result), sum(length(resumed)) FROM runs").fetchone()
+        return "-".join(str(count or 0) for count in (*counts, *ends))
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[Reader]:
+    """Read the store at `path`; StoreError, in one sentence, where there is none."""
+    path = Path(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise StoreError(f"The store '{path}' {what}: name the file that a search was given as --store.")
+    database = Database(str(path), _connected(path))
+    with closing(database), database.reading() as db:
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not tables:
+            raise StoreError(f"The store '{path}' is empty: no run was begun in it.")
+        if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreError(f"'{path}' is an SQLite database of another program, and no store: name another file.")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version != VERSION:
+            raise StoreError(
+                f"The store '{path}' has format {version}, this EpochZero reads {VERSION}: report on it with the "
+                "release that wrote it."
+            )
+        db.execute("BEGIN")
+        yield Reader(database)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Read-only; on a disk that cannot be written, where SQLite can make no log beside the store, as a file at rest."""
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        try:
+            connection = sqlite3.connect(
+                f"file:{quote(str(path.resolve()))}?{mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+            )
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                return connection  # what is wrong is said in words when the reader asks
+        else:
+            return connection
+    raise StoreError(f"The store '{path}' cannot be opened: check that you may read it.")

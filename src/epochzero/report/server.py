@@ -1,0 +1,139 @@
+"""A report that follows a run: a small server on this machine alone.
+
+It answers two paths, the page and its data, reads the store without writing to it, and knows nothing of the run itself:
+a run that is killed leaves the report as it is, and one that goes on makes it grow again. A request that names another
+host than the server's own, as a page of somebody else's could make one send, is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+
+from epochzero.errors import MachineError, UserError
+from epochzero.report.content import Subject
+from epochzero.report.page import page
+from epochzero.report.reading import reading
+
+
+def serve(
+    subject: Subject,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    force: bool = False,
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve the report until interrupted; `ready` is told its address. Port 0 is any that is free."""
+    with server(subject, host, port, force=force) as made:
+        ready(made.address)
+        made.serve_forever()
+
+
+def server(subject: Subject, host: str = "127.0.0.1", port: int = 0, *, force: bool = False) -> Server:
+    """The server, bound and not yet serving; UserError for a host that others could reach, unless forced."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise UserError(f"There is no host '{host}' ({error.strerror}): use 127.0.0.1.") from None
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not force:
+        raise UserError(
+            f"'{host}' can be reached from other machines, whose users could then read the report: use 127.0.0.1, or "
+            "--force if that is meant."
+        )
+    try:
+        return Server(subject, host, (str(address[0]), port), family, force)
+    except OSError as error:
+        raise UserError(
+            f"The report cannot be served at {host}:{port} ({error.strerror}): choose another --port."
+        ) from None
+
+
+class Server(ThreadingHTTPServer):
+    """Holds the subject, and the content as it was last asked for."""
+
+    daemon_threads = True
+
+    def __init__(self, subject: Subject, host: str, place: tuple[str, int], family: int, open_to_all: bool) -> None:
+        self.address_family = family
+        self.subject, self.host, self.open_to_all = subject, host, open_to_all
+        self._lock = Lock()
+        self._version, self._content = "", b""
+        super().__init__(place, Handler)
+
+    def server_bind(self) -> None:
+        """Without asking a name server for our own name, which may take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = self.host, self.server_address[1]
+
+    @property
+    def address(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.server_port}/"
+
+    def content(self, known: str) -> tuple[str, bytes]:
+        """A name for the content as it is now, and the content unless that name is known."""
+        with self._lock, reading(self.subject.store) as reader:
+            version = f'"{reader.version()}"'
+            if version not in (self._version, known):
+                self._version, self._content = version, self.subject.packed(reader)
+            return version, b"" if version == known else self._content
+
+    def own(self, host: str) -> bool:
+        """Whether a request is meant for this server, by the host that it names."""
+        return self.open_to_all or host in {
+            f"{name}:{self.server_port}" for name in ("localhost", "127.0.0.1", "[::1]", self.host)
+        }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET for the page and for its data."""
+
+    server: Server
+    server_version, sys_version = "EpochZero", ""
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        if not self.server.own(self.headers.get("Host", "")):
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"This server answers for its own address alone.")
+        elif self.path == "/":
+            self._answer(HTTPStatus.OK, page(None).encode(), "text/html; charset=utf-8")
+        elif self.path == "/data":
+            self._answer_data()
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"There is nothing here but the report.")
+
+    def _answer_data(self) -> None:
+        known = self.headers.get("If-None-Match", "")
+        try:
+            version, content = self.server.content(known)
+        except (UserError, MachineError) as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
+            return
+        if content:
+            self._answer(HTTPStatus.OK, content, "application/octet-stream", version)
+        else:
+            self._answer(HTTPStatus.NOT_MODIFIED, b"", tag=version)
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Say nothing: the page asks every two seconds."""

@@ -1,0 +1,24 @@
+"""A report as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochzero.errors import UserError
+from epochzero.report.content import Subject
+from epochzero.report.page import page
+from epochzero.report.reading import reading
+from epochzero.store.export import whole_or_not_at_all
+
+
+def write(subject: Subject, path: Path) -> int:
+    """Write the report; its size in bytes. The file appears under its name only when it is whole."""
+    if path.is_dir() or path.resolve() == subject.store.resolve():
+        what = "a folder" if path.is_dir() else "the store itself"
+        raise UserError(f"The report cannot be written to '{path}', which is {what}: choose another --out.")
+    with reading(subject.store) as reader:
+        content = subject.packed(reader)
+    written = page(content).encode()
+    with whole_or_not_at_all(path) as file:
+        file.write(written)
+    return len(written)

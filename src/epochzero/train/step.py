@@ -1,0 +1,116 @@
+r"""What one training step computes: the loss and its gradients, and on a GPU that as a recording.
+
+Labels are probabilities t [B, classes], smoothed and mixed before they come here. With logits z, those of the auxiliary
+tower a, those of a teacher z', and weights of the recipe, u for the tower, w for the teacher:
+
+    loss  = CE(t, z)
+    whole = (1 - w) loss + w T^2 KL(softmax(z'/T) || softmax(z/T)) + u CE(t, a)
+
+Hinton, Vinyals, Dean. Distilling the knowledge in a neural network. 2015. arXiv:1503.02531
+
+A small network's kernels run faster than Python launches them. All steps of a training have the same shapes, so on a
+GPU forward and backward run are recorded once as a CUDA graph and played from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from epochzero.train.recipes import Recipe
+
+WARM_UP = 3
+"""runs before a recording, in which libraries choose their kernels"""
+
+Forward = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
+"""standardised images to logits [B, classes], with those of the tower beside them where there is one"""
+
+
+def soft_labels(y: Tensor, num_classes: int, smoothing: float = 0.0) -> Tensor:
+    """Probabilities [B, classes]: 1 for the label, or a little for the others too."""
+    certain = torch.zeros(len(y), num_classes, device=y.device).scatter_(1, y[:, None], 1.0)
+    return certain * (1 - smoothing) + smoothing / num_classes if smoothing else certain
+
+
+class Step:
+    """Runs forward and backward: gradients are left in the parameters."""
+
+    def __init__(self, forward: Forward, module: nn.Module, recipe: Recipe, *, half: bool, record: bool) -> None:
+        """`half`: in bfloat16 where that is safe. `record`: play a recording, which wants a GPU and equal shapes."""
+        self.forward, self.recipe, self.half = forward, recipe, half
+        self.parameters = list(module.parameters())
+        self.recording = _Recording(self._run, module) if record else None
+
+    def __call__(self, x: Tensor, target: Tensor, told: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The loss and the logits [B, classes]; `told` are a teacher's logits."""
+        given = (x, target) if told is None else (x, target, told)
+        if self.recording is not None:
+            return self.recording(given)
+        _forget(self.parameters)
+        return self._run(*given)
+
+    def _run(self, x: Tensor, target: Tensor, told: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        recipe = self.recipe
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
+            outputs = self.forward(x)
+        logits, *tower = (z.float() for z in (outputs if isinstance(outputs, tuple) else (outputs,)))
+        loss = F.cross_entropy(logits, target)
+        whole = loss if told is None else _taught(loss, logits, told, recipe.distil, recipe.temperature)
+        if tower:
+            whole = whole + recipe.auxiliary * F.cross_entropy(tower[0], target)
+        torch.autograd.backward(whole)
+        return loss.detach(), logits.detach()
+
+
+def _taught(loss: Tensor, logits: Tensor, told: Tensor, weight: float, temperature: float) -> Tensor:
+    ours, theirs = F.log_softmax(logits / temperature, 1), F.log_softmax(told.float() / temperature, 1)
+    distance = F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+    return (1 - weight) * loss + weight * temperature**2 * distance
+
+
+class _Recording:
+    """A run on a GPU that reads its inputs from the same places each time."""
+
+    def __init__(self, run: Callable[..., tuple[Tensor, Tensor]], module: nn.Module) -> None:
+        self.run, self.parameters, self.buffers = run, list(module.parameters()), list(module.buffers())
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.places: tuple[Tensor, ...] = ()
+        self.found: tuple[Tensor, Tensor]
+
+    def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        with torch.cuda.device(given[0].device):
+            if self.graph is None:
+                self._record(given)
+            assert self.graph is not None
+            for place, tensor in zip(self.places, given, strict=True):
+                place.copy_(tensor)
+            self.graph.replay()
+        return self.found
+
+    def _record(self, given: Sequence[Tensor]) -> None:
+        """Buffers, which warming up changes, are put back; gradients are made inside, so that each run writes them."""
+        self.places = tuple(tensor.clone() for tensor in given)
+        buffers = [(buffer, buffer.clone()) for buffer in self.buffers]
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP):
+                _forget(self.parameters)
+                self.run(*self.places)
+        torch.cuda.current_stream().wait_stream(aside)
+        _forget(self.parameters)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.found = self.run(*self.places)
+        self.graph = graph
+
+
+def _forget(parameters: Sequence[nn.Parameter]) -> None:
+    """Drop the gradients of the step before."""
+    for parameter in parameters:
+        parameter.grad = None

@@ -1,0 +1,211 @@
+r"""Trains the weights that the networks of a space share: each step on one path, drawn uniformly.
+
+    network = shared(spaces["nb201"], 10, (3, 32, 32))
+    images = held_out(load_images("cifar10.npz"))
+    weights = train_supernet(network, images, seed=0, folder=Path("run"))
+
+Stochastic gradient descent as NESBS has it: 50 epochs, rate .1 falling to 0 as a cosine, momentum .9, weight decay
+3e-4, batches of 128; weights that a path does not use are left alone, decay and momentum included. All that is random
+in an epoch comes from the seed and the epoch's number, so that weights, momentum and what the companion knows are all
+that is needed to go on: killed and resumed, a training ends with the very same bits on a CPU.
+
+A companion may draw the paths in place of the uniform draw, and learn something after each step.
+
+Shu, Chen, Dai, Low. Neural ensemble search via Bayesian sampling. UAI 2022. arXiv:2109.02533
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from epochzero.errors import UserError
+from epochzero.plan import execute, generator
+from epochzero.supernet.single_path import Picks, SharedWeights, SinglePath
+from epochzero.train.augment import crop, flip
+from epochzero.train.checkpoint import Checkpoints
+from epochzero.train.image_data import Images
+from epochzero.train.loop import Progress
+from epochzero.train.recipes import Recipe
+
+SUPERNET = Recipe(epochs=50, batch_size=128, learning_rate=0.1, weight_decay=3e-4, clip=5)
+FORMAT = "epochzero supernet 1"
+
+
+def held_out(images: Images, share: float = 0.7, seed: int = 0) -> Images:
+    """The same training images in two: this share to train on, and the others in the place of the test images."""
+    count = round(share * len(images.y))
+    if not 2 <= count < len(images.y):
+        raise UserError(f"A share of {share:g} of {len(images.y)} images leaves too few on one side: give another.")
+    order = torch.randperm(len(images.y), generator=generator(seed, "held out")).to(images.y.device)
+    first, rest = order[:count], order[count:]
+    facts = {"of": images.facts, "share": share, "seed": seed}
+    return replace(
+        images, x=images.x[first], y=images.y[first], test_x=images.x[rest], test_y=images.y[rest], facts=facts
+    )
+
+
+class Companion(Protocol):
+    """What draws the paths of a training, and may learn on the way."""
+
+    def path(self, rng: Generator) -> Picks:
+        """The path of the next step."""
+
+    def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
+        """Called after each step with the weights as they are."""
+
+    def state(self) -> dict[str, Any]:
+        """What is needed to go on."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Uniform:
+    """Draws all paths alike."""
+
+    def __init__(self, network: SinglePath) -> None:
+        self.path = network.uniform
+
+    def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
+        """Nothing."""
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing to restore."""
+
+
+def train_supernet(
+    network: SinglePath,
+    images: Images,
+    recipe: Recipe = SUPERNET,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    folder: Path | None = None,
+    keep_every: int = 1,
+    companion: Companion | None = None,
+    progress: Progress | None = None,
+) -> SharedWeights:
+    """Train shared weights on `images.x`. With a folder, a stopped training goes on.
+
+    There is a checkpoint after every `keep_every` epochs and after the last. Of the recipe, what concerns
+    rates, clipping, smoothing, crops and flips is read.
+    """
+    run = _Training(network, images.to(device), recipe, seed, companion or Uniform(network))
+    identity = {
+        "network": dict(network.facts),
+        "recipe": recipe.as_json(),
+        "seed": seed,
+        "data": images.facts,
+        "paths": type(run.companion).__name__,
+    }
+    kept = None if folder is None else Checkpoints(folder)
+    done = 0
+    if kept is not None:
+        kept.folder.mkdir(parents=True, exist_ok=True)
+        if (state := kept.last()) is not None:
+            if state.get("format") != FORMAT or state.get("identity") != identity:
+                raise UserError(f"The folder '{folder}' holds the training of something else: choose another folder.")
+            run.restore(state)
+            done = state["epoch"]
+    for epoch in range(done, recipe.epochs):
+        run.epoch(epoch, progress or (lambda done, total, note: None))
+        if kept is not None and ((epoch + 1) % keep_every == 0 or epoch + 1 == recipe.epochs):
+            kept.write(epoch + 1, {"format": FORMAT, "identity": identity, "epoch": epoch + 1} | run.state())
+    return run.shared
+
+
+class _Training:
+    """Shared weights, their optimiser and the data, on one device."""
+
+    def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int, companion: Companion) -> None:
+        self.network, self.images, self.recipe, self.seed, self.companion = network, images, recipe, seed, companion
+        self.device = images.x.device
+        self.shared = SharedWeights(network, network.draw(seed, self.device))
+        self.trainable = {name: w for name, w in self.shared.weights.items() if w.requires_grad}
+        self.size = min(recipe.batch_size, len(images.y))
+        self.steps = len(images.y) // self.size
+        self.optimiser = torch.optim.SGD(
+            list(self.trainable.values()),
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+            weight_decay=recipe.weight_decay,
+        )
+        if recipe.momentum:  # from the start, so that weights of paths that come late do not slow down the others
+            for weight in self.trainable.values():
+                self.optimiser.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+
+    def state(self) -> dict[str, Any]:
+        weights = {name: weight.detach() for name, weight in self.shared.weights.items()}
+        return {
+            "weights": weights,
+            "optimiser": self.optimiser.state_dict(),
+            "companion": self.companion.state(),
+            "history": self.shared.history,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        with torch.no_grad():
+            for name, weight in self.shared.weights.items():
+                weight.copy_(state["weights"][name])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.companion.restore(state["companion"])
+        self.shared.history = list(state["history"])
+
+    def epoch(self, number: int, progress: Progress) -> None:
+        start, total = time.perf_counter(), self.recipe.epochs * self.steps
+        rng = generator(self.seed, "supernet", number)
+        order = torch.randperm(len(self.images.y), generator=rng).to(self.device)
+        loss, correct = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        for step in range(self.steps):
+            at = number * self.steps + step
+            progress(at, total, f"epoch {number + 1}")
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.recipe.rate(at, self.steps)
+            chosen = order[step * self.size : (step + 1) * self.size]
+            step_loss, step_correct = self._step(self.companion.path(rng), chosen, rng)
+            loss += step_loss
+            correct += step_correct
+            self.companion.learn(self.shared.weights, at, rng)
+        if not math.isfinite(float(loss)):
+            raise UserError(f"The loss is no longer a number in epoch {number + 1}: train with a lower learning_rate.")
+        self.shared.history.append(
+            {
+                "epoch": number + 1,
+                "loss": float(loss) / self.steps,
+                "accuracy": float(correct) / (self.steps * self.size),
+                "learning_rate": float(self.optimiser.param_groups[0]["lr"]),
+                "seconds": time.perf_counter() - start,
+            }
+        )
+        progress((number + 1) * self.steps, total, f"epoch {number + 1}  loss {float(loss) / self.steps:.3f}")
+
+    def _step(self, picks: Picks, chosen: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+        """One step on the weights of one path."""
+        x, y = self.images.x[chosen], self.images.y[chosen]
+        x = crop(x, self.recipe.pad, rng) if self.recipe.pad else x
+        x = self.images.standardised(flip(x, rng) if self.recipe.flip else x)  # [B, C, H, W]
+        plan = self.network.path(picks, "tracked")
+        logits = execute(plan, self.shared.weights, (x,))  # [B, classes]
+        loss = F.cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
+        self.optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        if self.recipe.clip:
+            nn.utils.clip_grad_norm_(self._used(plan.weights), self.recipe.clip)
+        self.optimiser.step()
+        return loss.detach(), (logits.argmax(1) == y).sum()
+
+    def _used(self, names: Mapping[str, object]) -> list[Tensor]:
+        return [self.trainable[name] for name in names if name in self.trainable]

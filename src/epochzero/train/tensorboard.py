@@ -1,0 +1,37 @@
+"""Loss and accuracy of every epoch for TensorBoard. Needs the extra `tensorboard`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from epochzero.errors import UserError
+
+Board = Callable[[dict[str, float]], None]
+
+
+@contextmanager
+def logged(folder: Path) -> Iterator[Board]:
+    """A function that logs the record of an epoch; what the folder holds of that epoch and later ones is dropped."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs TensorBoard: pip install 'epochzero[tensorboard]'.") from None
+    writer: SummaryWriter | None = None
+
+    def log(record: dict[str, float]) -> None:
+        nonlocal writer
+        epoch = int(record["epoch"])
+        if writer is None:
+            writer = SummaryWriter(str(folder), purge_step=epoch)
+        for name, value in record.items():
+            if name != "epoch":
+                writer.add_scalar(name, value, epoch)
+        writer.flush()
+
+    try:
+        yield log
+    finally:
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,168 @@
+"""The posterior of architectures: closed forms, straight-through gradients, and data whose best option is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from epochzero.ensemble.posterior import (
+    Posterior,
+    best_response,
+    elbo,
+    fit_posterior,
+    straight_through_sample,
+)
+from epochzero.errors import UserError
+from epochzero.plan import Builder, chain, generator
+from epochzero.plan.ops.linear import Linear
+from epochzero.registry import spaces
+from epochzero.supernet import SharedWeights, SinglePath, shared
+from epochzero.supernet.gumbel import straight_through
+from epochzero.supernet.relaxed import Choice, mix
+from epochzero.supernet.single_path import Decision
+from epochzero.train.image_data import Images, load_images
+from epochzero.train.supernet import SUPERNET, held_out
+from tests.train_images import CLASSES, write
+
+SHORT = replace(SUPERNET, epochs=2, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
+    return held_out(load_images(write(tmp_path_factory.mktemp("data") / "squares.npz", train=80, test=20, side=8)))
+
+
+@pytest.fixture(scope="module")
+def network() -> SinglePath:
+    return shared(spaces["nb201"], CLASSES, (3, 8, 8), channels=4, cells=1)
+
+
+def table(*rows: list[float]) -> tuple[Tensor, Tensor]:
+    """Logits and which options are absent, in one table."""
+    width = max(map(len, rows))
+    logits = torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], dtype=torch.float64)
+    return logits, torch.arange(width) >= torch.tensor([[len(row)] for row in rows])
+
+
+# Closed forms
+
+
+def test_kl_by_hand() -> None:
+    """p = (3/4, 1/4): 3/4 log(3/2) + 1/4 log(1/2); a uniform decision adds nothing."""
+    posterior = Posterior((torch.tensor([math.log(3.0), 0.0]), torch.zeros(5)))
+    expected = 0.75 * math.log(1.5) + 0.25 * math.log(0.5)
+    assert posterior.kl == pytest.approx(expected)
+    logits, absent = table([math.log(3.0), 0.0], [0.0] * 5)
+    assert float(elbo(torch.tensor(-2.0), logits, absent, images=10)) == pytest.approx(-20 - expected)
+    assert float(elbo(torch.tensor(-2.0), logits, absent, images=10, likelihood="mean")) == pytest.approx(-2 - expected)
+    assert float(elbo(torch.tensor(-2.0), logits, absent, images=10, kl=False)) == -20
+
+
+def test_kl_is_that_of_all_architectures_counted() -> None:
+    posterior = Posterior(tuple(torch.randn(k, generator=generator(0, k), dtype=torch.float64) for k in (2, 3, 4)), 0.7)
+    log_p = [posterior.log_probability(picks) for picks in product(range(2), range(3), range(4))]
+    assert sum(map(math.exp, log_p)) == pytest.approx(1)
+    assert posterior.kl == pytest.approx(sum(math.exp(one) * (one + math.log(24)) for one in log_p))
+
+
+def test_gradient_of_kl_is_finite_where_options_are_absent() -> None:
+    logits, absent = table([1.0, 0.0], [0.5, 0.2, -0.1])
+    logits.requires_grad_()
+    (gradient,) = torch.autograd.grad(elbo(torch.tensor(0.0), logits, absent, 1), [logits])
+    assert torch.isfinite(gradient).all() and gradient[0, 2] == 0
+    p = torch.softmax(torch.tensor([1.0, 0.0], dtype=torch.float64), 0)
+    surprise = p.log() + math.log(2)
+    assert torch.allclose(gradient[0, :2], -p * (surprise - p @ surprise))
+
+
+def test_temperature() -> None:
+    posterior = Posterior((torch.tensor([2.0, 0.0]),))
+    assert posterior.at(2.0).probabilities[0].tolist() == pytest.approx(torch.tensor([1.0, 0]).softmax(0).tolist())
+    assert posterior.at(10).kl < posterior.kl < posterior.at(0.1).kl
+    with pytest.raises(UserError, match="a temperature above 0, not 0"):
+        posterior.at(0)
+
+
+def test_samples_have_the_probabilities() -> None:
+    posterior, rng = Posterior((torch.tensor([0.7, 0.2, 0.1]).log(), torch.zeros(2))), generator(0, "samples")
+    drawn = torch.tensor([posterior.sample(rng) for _ in range(2000)])
+    assert (drawn[:, 0] == 0).double().mean() == pytest.approx(0.7, abs=0.04)
+    assert drawn[:, 1].double().mean() == pytest.approx(0.5, abs=0.05)
+    assert posterior.most_probable == (0, 0)
+    assert Posterior.from_json(posterior.as_json()).probabilities[0].tolist() == posterior.probabilities[0].tolist()
+
+
+# Straight through
+
+
+@pytest.mark.parametrize("tau", [0.5, 1.0, 3.0])
+def test_straight_through_against_the_closed_form(tau: float) -> None:
+    logits, absent = table([0.3, -0.2, 0.9], [1.0, 0.5])
+    logits.requires_grad_()
+    rng = generator(1, "gumbel")
+    gumbel, worth = torch.rand(2, 2, 3, generator=rng, dtype=torch.float64)
+    sample = straight_through_sample(logits, absent, gumbel, tau)
+    assert torch.allclose(sample.sum(1), torch.ones(2, dtype=torch.float64)) and sample[1, 2] == 0
+    assert sample.argmax(1).tolist() == [int((logits + gumbel)[0].argmax()), int((logits + gumbel)[1, :2].argmax())]
+    (gradient,) = torch.autograd.grad((sample * worth).sum(), [logits])
+    for row, count in ((0, 3), (1, 2)):
+        expected = straight_through((logits + gumbel)[row, :count].detach(), worth[row, :count], tau)
+        assert torch.allclose(gradient[row, :count], expected)
+
+
+# Learning
+
+
+def three_classifiers() -> SharedWeights:
+    """Of two numbers, the place of the larger: one option says it, one nothing, one the contrary."""
+    net = Builder()
+    x, pick = net.input((2,)), net.input((3,), "pick")
+    blocks = {name: chain((2,), linear=Linear(2)) for name in ("right", "nothing", "wrong")}
+    mix(net, blocks, x, pick, "edge")
+    decision = Decision.one_of(Choice("pick", tuple(blocks)))
+    plan = net.plan()
+    network = SinglePath(plan, (decision,), lambda picks: picks, lambda arch: arch, lambda arch: plan)
+    slopes = {"right": 5.0, "nothing": 0.0, "wrong": -5.0}
+    weights = {f"edge.{name}.linear.weight": slope * torch.eye(2) for name, slope in slopes.items()}
+    return SharedWeights(network, weights | {f"edge.{name}.linear.bias": torch.zeros(2) for name in slopes})
+
+
+def test_posterior_prefers_what_predicts_well() -> None:
+    weights, x = three_classifiers(), torch.eye(2).repeat(12, 1)
+    y, plain = x.argmax(1), torch.zeros(1)
+    images = Images(x, y, x, y, plain, plain + 1, 2, {})
+    before = {name: weight.clone() for name, weight in weights.weights.items()}
+    found = fit_posterior(weights, images, epochs=30, batch_size=8, rate=0.06)
+    assert all(torch.equal(before[name], weight) for name, weight in weights.weights.items())
+    (p,) = found.probabilities
+    assert p[0] > 0.8 and p[0] > p[1] > p[2]
+    assert len(found.history) == 30 and sum(found.history[-10:]) > sum(found.history[:10])
+    (flat,) = fit_posterior(weights, images, epochs=30, batch_size=8, rate=0.06, likelihood="mean").probabilities
+    assert flat[0] > flat[1] > flat[2] > 0.02, "as a mean, the likelihood weighs less against KL"
+    assert (
+        fit_posterior(weights, images, epochs=2, seed=1).as_json()
+        == fit_posterior(weights, images, epochs=2, seed=1).as_json()
+    )
+
+
+def test_best_response_learns_while_it_trains_and_resumes(network: SinglePath, images: Images, tmp_path: Path) -> None:
+    weights, posterior = best_response(network, images, SHORT, rate=0.1, seed=3)
+    assert posterior.kl > 0 and len(weights.history) == SHORT.epochs
+    folder = tmp_path / "run"
+    best_response(network, images, SHORT, rate=0.1, seed=3, folder=folder)
+    (folder / "epoch-000002.pt").unlink()
+    again, resumed = best_response(network, images, SHORT, rate=0.1, seed=3, folder=folder)
+    assert all(torch.equal(one, other) for one, other in zip(posterior.logits, resumed.logits, strict=True))
+    assert all(torch.equal(weights.weights[name], weight) for name, weight in again.weights.items())
+
+
+def test_refuses_another_likelihood(network: SinglePath, images: Images) -> None:
+    weights = SharedWeights(network, network.draw(0))
+    with pytest.raises(UserError, match="'sum' or the 'mean' over images, not 'median'"):
+        fit_posterior(weights, images, likelihood="median")  # type: ignore[arg-type]
