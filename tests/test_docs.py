@@ -80,6 +80,7 @@ SHOWS = {
     "docs/guides/your-own-proxy.md": "spread(scaled=true)",
     "docs/guides/your-own-data.md": "160 20 20 (4, 1000)",
     "docs/guides/from-winner-to-product.md": "torch.Size([1, 4])",
+    "docs/guides/understanding.md": "width 3.5c   depth 3",
 }
 """what has to be among the things that a page prints"""
 

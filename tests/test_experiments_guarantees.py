@@ -68,10 +68,15 @@ def test_the_best_pair_is_that_of_a_slow_search_of_the_first_half() -> None:
 
     scale = np.median(b / a) / np.median(a**2) ** 2
     pairs = [Bound(10**c * scale, float(nu)) for nu in np.quantile(a**2, QUANTILES) for c in POWERS]
-    assert len(pairs) == 525
+    assert len(pairs) == 525, "and mu = 0"
     assert slow(found) == pytest.approx(max(map(slow, pairs)))
     assert slow(found) > slow(Bound(0, 0)), "the truth was made with a trade-off"
     assert tuned(m, kappa, np.where(np.arange(40) < 20, truth, -truth)) == found, "the second half is not looked at"
+
+
+def test_no_trade_off_is_one_of_the_choices() -> None:
+    m, kappa, _ = some(30)
+    assert tuned(m, kappa, -kappa / m) == Bound(0, 0)
 
 
 def test_networks_without_a_score_are_not_tuned_on_and_too_few_are_refused() -> None:

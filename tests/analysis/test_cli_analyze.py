@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from epochzero.analysis import pictures
+from epochzero.cli import analyze_subjects
 from tests.analysis.test_pictures import study
 from tests.command import CHEAP, CUT, epochzero, refusal
 from tests.experiments_small import SMALL_IMAGES, small_images
@@ -77,6 +78,14 @@ def test_two_architectures_side_by_side(tmp_path: Path) -> None:
     assert "standard deviation" in epochzero("analyze", "stability", *both, "--images", 2).out
 
 
+def test_architectures_that_begin_alike_are_told_apart() -> None:
+    late = CHEAP[: CHEAP.rindex("|", 0, -1)] + "|nor_conv_1x1~2|"
+    found = epochzero("analyze", "features", "--arch", CHEAP, "--arch", late, "--json").json
+    assert list(found["networks"]) == [CHEAP, late]
+    long = "Genotype" * 20
+    assert analyze_subjects._names([f"{long}a", f"{long}b"]) == [f"{n}: {long[:93]}..." for n in (1, 2)]
+
+
 def test_trained_weights_are_looked_at(tmp_path: Path) -> None:
     images, run = small_images(tmp_path), tmp_path / "run"
     trained = epochzero(
@@ -124,6 +133,8 @@ def test_mistakes_are_sentences(net: str, tmp_path: Path) -> None:
     images = small_images(tmp_path)
     assert "Give either --arch" in refusal("analyze", "landscape")
     assert "Give either --arch" in refusal("analyze", "curve", "--arch", CHEAP, "--module", f"{net}:make")
+    for q in (0, "nan", "inf"):
+        assert "a positive q, not" in refusal("analyze", "curve", "--arch", CHEAP, "--q", q)
     assert "no path connects them" in refusal("analyze", "curve", "--arch", CUT)
     assert "odd number of points" in refusal("analyze", "landscape", "--arch", CHEAP, "--across", 4)
     assert "--norm takes eval or train" in refusal("analyze", "landscape", "--arch", CHEAP, "--norm", "x")

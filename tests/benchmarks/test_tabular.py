@@ -226,6 +226,13 @@ def test_latencies_join_by_the_text_alone(tmp_path: Path) -> None:
     assert TabularBenchmark.open(tmp_path / "a.ezb", Letters()).notes == joined.notes
 
 
+def test_latencies_of_another_dataset_are_not_given() -> None:
+    joined = made().join(latencies(["tea"], a_pixel_latency=[1], b_pixel_latency=[2], edge_latency=[3]))
+    of_both = {"a_pixel_latency": 1, "b_pixel_latency": 2, "edge_latency": 3}
+    assert {name: cost for name, cost in joined.cost("tea").items() if "latency" in name} == of_both
+    assert joined.cost("tea", "b") == {"params": 1.5e6, "flops": 70, "b_pixel_latency": 2, "edge_latency": 3}
+
+
 def test_tables_that_do_not_join() -> None:
     with pytest.raises(DataError, match=r"hw\.csv has no architecture of words.csv"):
         made().join(latencies(["cat"], pixel_latency=[1]))

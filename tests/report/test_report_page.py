@@ -221,6 +221,18 @@ def test_a_phone_scrolls_one_way_and_colours_can_be_read(
     assert seen.errors == []
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_labels_of_the_drawings_can_be_read(report: Path, opened: Callable[..., Page], width: int) -> None:
+    sizes = opened(report, width=width).page.evaluate(LABELS)
+    assert len(sizes) > 20 and min(sizes) >= 8, "pixels"
+
+
+LABELS = """[...document.querySelectorAll(".drawing .item text:not(.caption, .note)")].map((text) => {
+  const svg = text.ownerSVGElement;
+  return parseFloat(getComputedStyle(text).fontSize) * svg.clientWidth / svg.viewBox.baseVal.width;
+})"""
+
+
 CONTRAST = """() => {
   const style = getComputedStyle(document.documentElement);
   const pen = document.createElement("canvas").getContext("2d");

@@ -11,6 +11,7 @@ and extrinsic curvature. TMLR 2025, Figures 1b and 2. openreview.net/forum?id=X0
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def output_curve(
     network: Network, batch: Batch, *, points: int = 100, q: float = 1.0, seed: int = 0, draw: int = 0
 ) -> OutputCurve:
     """The curve of one circle, drawn by seed and number, in the input space of this data."""
-    if points < 4 or q <= 0:
+    if points < 4 or not 0 < q < math.inf:
         raise UserError(f"A curve takes at least 4 points and a positive q, not {points} and {q:g}.")
     run = Pass(inputs="circle", points=points, radius=q, draw=draw)
     with torch.no_grad():

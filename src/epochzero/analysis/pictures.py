@@ -64,7 +64,8 @@ def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: st
         axes.set_zlim(low, top)
         return axes.plot_surface(a, b, capped, cmap="viridis", vmin=low, vmax=top, rcount=50, ccount=50)
     if kind == "heat":
-        edges = (axis[0], axis[-1], axis[0], axis[-1])
+        half = (axis[1] - axis[0]) / 2
+        edges = (axis[0] - half, axis[-1] + half) * 2
         return axes.imshow(capped.T, extent=edges, origin="lower", cmap="viridis", vmin=low, vmax=top)
     levels = np.geomspace(low, top, LEVELS) if low > 0 else np.linspace(low, top, LEVELS)
     axes.set_aspect("equal")
@@ -102,7 +103,7 @@ def layer_features(named: Mapping[str, Sequence[Feature]]) -> Any:
         axes.plot([feature.independence for feature in features], linewidth=0.8, label=name)
     axes.set_xlabel("layer")
     axes.set_ylabel("1/c, independence of its maps")
-    axes.legend(fontsize=7)
+    figure.legend(loc="outside upper left", fontsize=7)
     return figure
 
 

@@ -221,7 +221,7 @@ class TabularBenchmark(Benchmark):
         for quantity in COSTS:
             runs: dict[str, list[int]] = {}
             for i, column in enumerate(self.columns):
-                if column.quantity == quantity and (dataset is None or column.dataset in ("", dataset)):
+                if column.quantity == quantity and (dataset is None or self._of(column) in ("", dataset)):
                     runs.setdefault(column.name, []).append(i)
             for name, columns in runs.items():
                 value = float(self._mean(columns, slice(row, row + 1))[0])
@@ -229,6 +229,11 @@ class TabularBenchmark(Benchmark):
                 if not np.isnan(value):
                     found[quantity if len(runs) == 1 else name.removesuffix("_M")] = value * scale
         return found
+
+    def _of(self, column: Column) -> str:
+        """The dataset of a cost; where nothing says so, that of an accuracy whose dataset begins the column's name."""
+        known = {other.dataset for other in self.columns if other.dataset}
+        return column.dataset or next((name for name in known if column.name.startswith(f"{name}_")), "")
 
     # Another table beside this one
 

@@ -40,6 +40,9 @@ Weights = Annotated[
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for JSON, PNG and SVG.")]
 Across = Annotated[int, typer.Option("--across", help="Points to a side of the plane, an odd number.")]
 
+LONGEST = 96
+"""letters of a network's name: a whole cell of nb201"""
+
 
 class Asked(NamedTuple):
     """What the command line says of networks and data."""
@@ -84,13 +87,15 @@ def analyzed(asked: Asked) -> Analyzed:
         raise UserError("A module has no space and keeps its own weights: leave --space, --init and --weights out.")
     if asked.weights is not None and len(asked.archs) > 1:
         raise UserError("--weights are those of one network: give one --arch with them.")
+    if len(set(asked.archs)) < len(asked.archs):
+        raise UserError("The same --arch is given twice: give different ones.")
     usable(asked.device)
     if asked.module is not None:
         return _module(asked, asked.module)
     space = spaces[asked.space or "nb201"]
     batch = _loaded(asked, partial(batch_for, space))
     networks: dict[str, Network] = {}
-    for text in asked.archs:
+    for name, text in zip(_names(asked.archs), asked.archs, strict=True):
         arch = space.parse(text)
         network = network_of(space, arch, batch, Origin(asked.init, asked.seed), asked.device)
         if asked.weights is not None:
@@ -98,10 +103,14 @@ def analyzed(asked: Asked) -> Analyzed:
                 raise UserError(f"The space '{asked.space}' gives modules: load their weights in a --module of yours.")
             plan = space.plan(arch, batch.num_classes, batch.input_shape)
             network = PlanNetwork(plan, _trained_weights(asked.weights, plan.weights), asked.device)
-        networks[text if len(text) <= 60 else f"{text[:57]}..."] = network
-    if len(networks) < len(asked.archs):
-        raise UserError("The same --arch is given twice: give different ones.")
+        networks[name] = network
     return Analyzed(networks, batch, asked.weights is not None)
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """Short enough for titles; numbered where what is cut off would tell them apart."""
+    short = [text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts]
+    return short if len(set(short)) == len(short) else [f"{n}: {name}" for n, name in enumerate(short, start=1)]
 
 
 def _module(asked: Asked, reference: str) -> Analyzed:
@@ -140,7 +149,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except REASONS as reason:
-        raise UserError(f"The network cannot be analysed: {reason}.") from reason
+        raise UserError(f"The network cannot be analysed: {str(reason).rstrip('.')}.") from reason
 
 
 def write(out: Path | None, name: str, report: Mapping[str, Any], figures: Mapping[str, Any]) -> list[str]:

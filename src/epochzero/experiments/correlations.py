@@ -131,7 +131,7 @@ class Correlations(Recipe):
         return [parse_objective(text) for text in self.spearman]
 
     def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
-        """Of each group the scores of what is in `spearman`, by its name there, and what to say of each repeat's data."""
+        """Of each group the scores of what `spearman` names, and what to say of each repeat's data."""
         for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
             merits = {text: [as_scores(parse_objective(text), scores) for scores in found] for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]

@@ -17,7 +17,9 @@ function drawing(text) {
   const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
   if (parsed.namespaceURI !== SVG || parsed.localName !== "svg") return null;
   parsed.querySelectorAll("script, foreignObject, a, image, use").forEach((node) => node.remove());
-  return document.importNode(parsed, true);
+  const made = document.importNode(parsed, true);
+  made.style.setProperty("--natural", `${made.viewBox.baseVal.width}px`);
+  return made;
 }
 
 function number(value) {

@@ -26,6 +26,8 @@ const pairs = (content, columns) => () => [["network", ...columns.map((column) =
 
 // ---- what was found
 
+const BROAD = 1000; // pixels, beyond which a drawing cannot be read in half a line
+
 function facts(content, i, except = "") {
   return el("dl", { class: "facts" }, content.columns.filter((column) => column.name !== except && !Number.isNaN(column.values[i]))
     .map((column) => el("div", {}, el("dt", {}, column.label), el("dd", {}, withUnit(column, column.values[i])))));
@@ -36,7 +38,8 @@ function networkCard(content, one, place) {
   const by = content.column.get(content.by);
   const image = one.svg ? drawing(one.svg) : null;
   const name = content.members.includes(i) ? `Member ${place + 1}` : content.front.includes(i) ? `Front, ${place + 1} of ${content.front.length}` : place ? `Place ${place + 1}` : content.searched ? "Winner" : "First";
-  return el("article", { class: `card network${place ? "" : " first"}` },
+  const broad = image && image.viewBox.baseVal.width > BROAD ? " broad" : "";
+  return el("article", { class: `card network${place ? "" : " first"}${broad}` },
     el("div", { class: "figure-head" }, el("h3", {}, name), el("span", { class: "value" }, by ? `${by.label} ${withUnit(by, by.values[i])}` : "")),
     el("p", { class: "arch-text" }, content.archs[i]),
     image ? el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of the cell of ${name}` }, image) : "",
@@ -72,7 +75,7 @@ function progressSection(content, pick) {
   const step = { values: content.step.map((value) => value + 1), label: "evaluations" };
   const line = improvements(places, column);
   const last = line.at(-1);
-  const caption = `Best so far of ${plural(places.length, "network")} with a ${column.label}: ${withUnit(column, column.values[last])}, found at evaluation ${number(step.values[last])} of ${number(content.evaluated)}; it improved ${plural(line.length - 1, "time")} after the first. Dots are single networks, ${toward(column)}.`;
+  const caption = `Best so far of ${plural(places.length, "network")} with a score, by ${column.label}: ${withUnit(column, column.values[last])}, found at evaluation ${number(step.values[last])} of ${number(content.evaluated)}; it improved ${plural(line.length - 1, "time")} after the first. Dots are single networks, ${toward(column)}.`;
   const chart = new Chart({ x: step, y: axis(column), places, line, steps: true, tell: teller(content), pick }, `Best ${column.label} so far against evaluations. ${caption}`);
   const select = names.length > 1 ? choice("curve", "Goal", names.map((one) => [one, content.column.get(one).label]), name, (value) => { chosen.curve = value; render(); }) : "";
   return section("progress", "How the search went", "", select,
