@@ -302,7 +302,7 @@ def main() -> None:
         for target, quality in by_target.items():
             if quality.spearman is None:
                 print(f"- `{objective.text}` has no correlation with {target}: {quality.why}.")
-    print(markdown(found, targets, asked.space, len(repeats)))
+    print(f"\n{markdown(found, targets, asked.space, len(repeats))}")
     for text, by_target in found.items():
         for why, times in by_target[targets[0]].unscored_why.items():
             print(f"- `{text}`: {times} without a score: {why}.")

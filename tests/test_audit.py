@@ -80,7 +80,8 @@ def test_only_missing_proxies_are_computed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["random", "evolution"])
 def test_every_network_is_found_in_the_end(method: str) -> None:
-    space, batch, limit = ez.space("mlp"), pink((1, 4, 4), size=2), 700
+    space: Any = ez.space("mlp")
+    batch, limit = pink((1, 4, 4), size=2), 700
     everything: list[Any] = list(space)
     fitting = sum(space.plan(arch, 10, batch.input_shape).params <= limit for arch in everything)
     found = ez.search(space, "params", method, 20_000, max_params=limit, data=batch)

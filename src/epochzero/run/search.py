@@ -161,6 +161,7 @@ def run_search(
         "value": None if best is None else best.score.value,
         "evaluated": outcome.evaluated,
         "unscored": outcome.unscored,
+        "clock": {part: round(spent, 3) for part, spent in outcome.clock.split(outcome.seconds).items()},
     }
     if isinstance(outcome, Front):
         result["front"] = [member.text for member in outcome.members]
