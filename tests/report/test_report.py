@@ -65,6 +65,21 @@ def test_a_search(path: Path) -> None:
     assert head["truths"] == [] and head["front"] == []
 
 
+def test_runs_that_really_ran(path: Path, tmp_path: Path) -> None:
+    """A search and a benchmark, both by their commands, in one store."""
+    small = ("--input-shape", "3,8,8", "--batch-size", "2", "--store", path, "--json")
+    epochzero("search", "--proxy", "l2_norm", "--budget", "12", "--winner-scores", "none", *small)
+    head = opened(path).head
+    clock = head["time"]["clock"]
+    assert (head["kind"], head["evaluated"]) == ("search", 12)
+    assert clock["scoring"] > 0 and sum(clock.values()) < 600 and clock["scoring"] <= sum(clock.values())
+    table = known(tmp_path, ARCHS, ACCURACY)
+    epochzero("bench", "--table", table, "--target", "cifar10_test", "--proxy", "params,l2_norm", *small)
+    head = opened(path, table=table, targets=["cifar10_test"]).head
+    assert (head["kind"], head["networks"]) == ("bench", 30)
+    assert {row["score"] for row in head["truths"]} >= {"params", "l2_norm"}
+
+
 def test_scores_against_a_table(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
         record(begin(store), ARCHS, {"dextr": DEXTR, "naswot": NASWOT, "ntk_cond": DEXTR})
