@@ -343,7 +343,8 @@ def test_list_knows_the_experiments() -> None:
     rows = epochzero("list", "experiments", "--json").json["experiments"]
     assert [row["name"] for row in rows] == list(experiments)
     assert all(row["source"] and row["about"] for row in rows)
-    assert all(name in epochzero("list", "experiments").out for name in experiments)
+    shown = epochzero("list", "experiments").out
+    assert all(name in shown for name in experiments)
 
 
 def test_card_is_shown() -> None:

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -86,7 +85,7 @@ def test_weights_that_blow_up_are_an_error(table: CtrTable) -> None:
         Together(lambda w, dense, ids: dense[:, 0] * w["a"], {"a": torch.ones(1, 1)}, rows).trained()
 
 
-SIZES = Sizes(rows=800, batch_size=16, widest=16)
+SIZES = Sizes(rows=320, batch_size=16, widest=16)
 
 
 def test_pieces_are_done_once_and_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +115,7 @@ def test_pieces_are_done_once_and_come_together(tmp_path: Path, monkeypatch: pyt
 
 def test_a_supernet_is_scored_and_searched(tmp_path: Path) -> None:
     """With one level of warm-up; the second call finds everything done."""
-    study = Study(tmp_path, replace(SIZES, rows=640), networks=3)
+    study = Study(tmp_path, Sizes(rows=640, batch_size=16, widest=16), networks=3)
     study.score(0, 0.01, scaled=False)
     scores = json.loads((tmp_path / "scores-0-0.01-unscaled.json").read_text())
     assert {len(values) for values in scores["columns"].values()} == {3}

@@ -44,7 +44,7 @@ def content(path: Path) -> tuple[Any, ...]:
             run.id: (
                 run.settings,
                 run.state,
-                {name: value for name, value in (run.result or {}).items() if name != "clock"},
+                run.result and {name: value for name, value in run.result.items() if name != "clock"},
                 {
                     setting: [
                         (step.step, step.arch, {p: score for p, (score, _) in step.scores.items()}) for step in steps
