@@ -102,6 +102,14 @@ class Pass:
     norm: Norm = "train"
     dtype: Literal["float32", "float64"] = "float32"
 
+    def samples(self, size: int) -> int:
+        """How many samples run, of a batch of this size; those on a circle count with their two derivatives."""
+        if self.inputs == "circle":
+            return 3 * self.points
+        if self.inputs == "ones":
+            return 1
+        return size if self.only is None else self.only[1] - self.only[0]
+
 
 class Layer(NamedTuple):
     """One layer as it runs."""

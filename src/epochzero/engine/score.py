@@ -45,6 +45,8 @@ KEPT = 0.8
 """of the numbers that a network's nodes give, those that a backward pass needs, roughly"""
 KEPT_TWICE = 1.6
 """the same where the backward pass is to be differentiated too"""
+WEIGHTS_KEPT = 6
+"""numbers for each weight: drawn, in the pass's form, its gradient, and what a proxy makes of them"""
 ROOM = 0.75
 """of a GPU's free memory, what a population may be expected to take; it halves where that is not enough"""
 Lockstep = Literal["auto", "always", "never"]
@@ -56,18 +58,20 @@ def score_population(
 ) -> list[Scored]:
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
     found: list[Scored] = []
-    twice = any("hessian_gradients" in need.reads for proxy in proxies for need in proxy.needs)
-    for prepared in _ahead(_in_groups(networks, batch, lockstep, twice), lockstep):
+    needs = [need for proxy in proxies for need in proxy.needs]
+    for prepared in _ahead(_in_groups(networks, needs, batch, lockstep), lockstep):
         found += _score(prepared, proxies, batch, seed, lockstep)
     return found
 
 
-def _in_groups(waiting: Iterable[Network], batch: Batch, lockstep: Lockstep, twice: bool) -> Iterator[list[Network]]:
+def _in_groups(
+    waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep
+) -> Iterator[list[Network]]:
     """Networks in their order, as many at a time as there is room for; large ones take more of it."""
     group: list[Network] = []
     taken = room = 0.0
     for network in waiting:
-        needed = _needed(network, batch, twice)
+        needed = _needed(network, needs, batch)
         if group and (len(group) == POPULATION or taken + needed >= room):
             yield group
             group, taken = [], 0.0
@@ -79,10 +83,12 @@ def _in_groups(waiting: Iterable[Network], batch: Batch, lockstep: Lockstep, twi
         yield group
 
 
-def population_size(network: Network, batch: Batch, lockstep: Lockstep = "auto", twice: bool = False) -> int:
-    """How many networks like this one may run side by side; fewer where they are differentiated twice."""
+def population_size(
+    network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: Lockstep = "auto"
+) -> int:
+    """How many networks like this one may run side by side."""
     room = _room(network, lockstep)
-    return POPULATION if math.isinf(room) else max(1, min(POPULATION, int(room / _needed(network, batch, twice))))
+    return POPULATION if math.isinf(room) else max(1, min(POPULATION, int(room / _needed(network, needs, batch))))
 
 
 def _room(network: Network, lockstep: Lockstep) -> float:
@@ -94,10 +100,17 @@ def _room(network: Network, lockstep: Lockstep) -> float:
     return ROOM * _free(network.device)
 
 
-def _needed(network: Network, batch: Batch, twice: bool) -> float:
-    """Bytes that a network takes, roughly."""
-    numbers = network.plan.activations * batch.size if isinstance(network, PlanNetwork) else 1
-    return (KEPT_TWICE if twice else KEPT) * numbers * torch.finfo(torch.float32).bits / 8
+def _needed(network: Network, needs: Sequence[Need], batch: Batch) -> float:
+    """Bytes that a network takes in the largest of its passes, roughly."""
+    if not isinstance(network, PlanNetwork):
+        return 1.0
+
+    def of(need: Need) -> float:
+        kept = KEPT_TWICE if "hessian_gradients" in need.reads else KEPT
+        numbers = kept * network.plan.activations * need.run.samples(batch.size) + WEIGHTS_KEPT * network.params
+        return numbers * int(getattr(torch, need.run.dtype).itemsize)
+
+    return max(map(of, needs), default=1.0)
 
 
 def _free(device: torch.device) -> int:

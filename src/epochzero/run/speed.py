@@ -190,7 +190,7 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
     elif way == "processes":
         count, step, population = most, most if on_gpu else chunk * workers, workers
     else:
-        population = min(most, settings.population or _automatic(settings, batch, texts[0]))
+        population = min(most, settings.population or _automatic(settings, members, batch, texts[0]))
         at_once = settings.population is None and on_gpu  # cut by the engine, which merges ahead
         count, step = most, most if at_once else population
     warm = min(count, 2 if slow or way == "alone" else step)
@@ -212,12 +212,12 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
     return job, population
 
 
-def _automatic(settings: Settings, batch: Batch, text: str) -> int:
+def _automatic(settings: Settings, members: Sequence[Proxy], batch: Batch, text: str) -> int:
     """As many networks as there is memory for."""
     space = spaces[settings.space]
     network = network_of(space, space.parse(text), batch, device=settings.device)
     if settings.device != "cpu":
-        return population_size(network, batch)
+        return population_size(network, batch, [need for proxy in members for need in proxy.needs])
     if not isinstance(network, PlanNetwork):
         return 1
     return max(1, min(POPULATION, CPU_ROOM // (4 * network.plan.activations * batch.size)))
