@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +36,7 @@ from epochzero.supernet.single_path import Picks, SharedWeights, SinglePath
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
+from epochzero.train.step import Recording
 from epochzero.train.supernet import SUPERNET, train_supernet
 
 ABSENT = -1e4
@@ -122,6 +123,7 @@ class _Learner:
         tau: float,
         likelihood: Likelihood,
         kl: bool,
+        record: bool,
     ) -> None:
         if likelihood not in ("sum", "mean"):
             raise UserError(f"A likelihood is the 'sum' or the 'mean' over images, not {likelihood!r}.")
@@ -137,6 +139,9 @@ class _Learner:
         params = network.relaxed.weights.items()
         self.scratch = {name: torch.zeros(p.shape, device=self.x.device) for name, p in params if not p.trainable}
         """running statistics that nobody reads: norms use those of the batch"""
+        self.record = record and self.x.is_cuda
+        """all steps have the same shapes: on a GPU they are played from a recording, which is made with the first"""
+        self.recording: Recording | None = None
 
     @property
     def posterior(self) -> Posterior:
@@ -144,17 +149,30 @@ class _Learner:
         return Posterior(tuple(row[: len(decision.options)].clone() for row, decision in rows))
 
     def step(self, weights: Mapping[str, Tensor], chosen: Tensor, rng: Generator) -> Tensor:
-        """One step up the lower bound, on these images; gives its estimate before the step."""
+        """One step up the lower bound, on these images; gives its estimate before the step.
+
+        The weights are the same tensors in all steps; what is in them may change.
+        """
         gumbel = noise(self.alpha.numel(), rng).view(self.alpha.shape).to(self.alpha)
-        sample = straight_through_sample(self.alpha, self.absent, gumbel, self.tau)  # [decisions, options]
-        vectors = [row[: len(own)] @ own for row, own in zip(sample, self.vectors, strict=True)]
-        logits = execute(self.plan, {**weights, **self.scratch}, (self.x[chosen], *vectors))  # [B, classes]
-        mean = -F.cross_entropy(logits, self.y[chosen])
-        bound = elbo(mean, self.alpha, self.absent, len(self.y), self.likelihood, self.kl)
-        (gradient,) = torch.autograd.grad(bound, [self.alpha])
+        given = self.x[chosen], self.y[chosen], gumbel
+        if self.record:
+            self.recording = self.recording or Recording(partial(self._ascent, weights))
+            gradient, bound = self.recording(given)
+        else:
+            gradient, bound = self._ascent(weights, *given)
         self.alpha.grad = -gradient
         self.optimiser.step()
-        return bound.detach()
+        return bound.clone()
+
+    def _ascent(self, weights: Mapping[str, Tensor], x: Tensor, y: Tensor, gumbel: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient of the lower bound by the logits [decisions, options], and the bound."""
+        sample = straight_through_sample(self.alpha, self.absent, gumbel, self.tau)  # [decisions, options]
+        vectors = [row[: len(own)] @ own for row, own in zip(sample, self.vectors, strict=True)]
+        logits = execute(self.plan, {**weights, **self.scratch}, (x, *vectors))  # [B, classes]
+        mean = -F.cross_entropy(logits, y)
+        bound = elbo(mean, self.alpha, self.absent, len(self.y), self.likelihood, self.kl)
+        (gradient,) = torch.autograd.grad(bound, [self.alpha])
+        return gradient, bound.detach()
 
 
 def fit_posterior(
@@ -168,11 +186,23 @@ def fit_posterior(
     tau: float = 1.0,
     likelihood: Likelihood = "sum",
     seed: int = 0,
+    record: bool = True,
     progress: Progress | None = None,
 ) -> Posterior:
-    """The posterior given the held-out images, which are `images.test_x`; the shared weights stay as they are."""
-    images = images.to(shared.device)
-    learner = _Learner(shared.network, images, rate=rate, decay=decay, tau=tau, likelihood=likelihood, kl=True)
+    """The posterior given the held-out images, which are `images.test_x`; the shared weights stay as they are.
+
+    `record`: on a GPU, record the first step and play it from then on.
+    """
+    learner = _Learner(
+        shared.network,
+        images.to(shared.device),
+        rate=rate,
+        decay=decay,
+        tau=tau,
+        likelihood=likelihood,
+        kl=True,
+        record=record,
+    )
     size = min(batch_size, len(learner.y))
     steps, history = len(learner.y) // size, list[float]()
     for epoch in range(epochs):
@@ -190,14 +220,17 @@ class BestResponse:
 
     def __init__(self, learner: _Learner, size: int, every: int) -> None:
         self.learner, self.size, self.every = learner, min(size, len(learner.y)), every
+        self.posterior = learner.posterior
+        """as it is now, read from the device once after each step of its own"""
 
     def path(self, rng: Generator) -> Picks:
-        return self.learner.posterior.sample(rng)
+        return self.posterior.sample(rng)
 
     def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
         if step % self.every == 0:
             chosen = torch.randperm(len(self.learner.y), generator=rng)[: self.size].to(self.learner.y.device)
             self.learner.step(weights, chosen, rng)
+            self.posterior = self.learner.posterior
 
     def state(self) -> dict[str, Any]:
         return {"alpha": self.learner.alpha.detach(), "optimiser": self.learner.optimiser.state_dict()}
@@ -206,6 +239,7 @@ class BestResponse:
         with torch.no_grad():
             self.learner.alpha.copy_(state["alpha"])
         self.learner.optimiser.load_state_dict(state["optimiser"])
+        self.posterior = self.learner.posterior
 
 
 def best_response(
@@ -221,10 +255,13 @@ def best_response(
     device: str = "cpu",
     folder: Path | None = None,
     keep_every: int = 1,
+    record: bool = True,
     progress: Progress | None = None,
 ) -> tuple[SharedWeights, Posterior]:
     """Shared weights and the posterior that was learnt along with them, after every so many steps of theirs."""
-    learner = _Learner(network, images.to(device), rate=rate, decay=decay, tau=tau, likelihood="mean", kl=False)
+    learner = _Learner(
+        network, images.to(device), rate=rate, decay=decay, tau=tau, likelihood="mean", kl=False, record=record
+    )
     rival = BestResponse(learner, recipe.batch_size, every)
     shared = train_supernet(
         network,

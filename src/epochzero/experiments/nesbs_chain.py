@@ -12,7 +12,8 @@ r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, memb
 
 URS are the first members of the pool. The single best has the lowest held-out loss, with inherited weights, of all
 architectures that were looked at on the way. What a stage found is kept in the file, and weights and predictions in the
-folder beside it: the same command goes on where it was stopped. Needs torch and numpy alone.
+folder beside it: the same command goes on where it was stopped, and after `--seconds` it stops by itself (exit code 3).
+Weights of a supernet are removed once no stage needs them, those of the members stay. Needs torch and numpy alone.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 """
@@ -21,11 +22,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -38,8 +40,16 @@ from epochzero.ensemble.metrics import measure
 from epochzero.ensemble.nesbs import Selected, search
 from epochzero.ensemble.posterior import Posterior, best_response, fit_posterior
 from epochzero.errors import UserError
-from epochzero.experiments.nesbs_curves import TEMPERATURES, Inherited, correlations, curves, deltas, discrepancy
-from epochzero.experiments.side_by_side import Member, Setting, trained_side_by_side
+from epochzero.experiments.nesbs_curves import (
+    TEMPERATURES,
+    Inherited,
+    correlations,
+    curves,
+    deltas,
+    discrepancy,
+    of_ensembles,
+)
+from epochzero.experiments.side_by_side import Member, OutOfTime, Setting, SideBySide, stopping
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights
@@ -50,6 +60,10 @@ from epochzero.types import Origin
 
 PARTIAL = {"nb201": 1, "darts": 2}
 SAMPLERS: tuple[Literal["mc", "svgd"], ...] = ("mc", "svgd")
+OF_THE_MACHINE = ("out", "data", "workers", "seconds", "step_by_step")
+"""what may change when a run goes on"""
+OUT_OF_TIME = 3
+"""the exit code of a run that was stopped by the clock"""
 
 
 class Stages:
@@ -77,22 +91,27 @@ class Stages:
         return self.found["stages"][name]
 
 
+def setting_of(settings: Mapping[str, Any], data: str, device: str, out: Path) -> Setting:
+    """How the members of a run with these settings are trained; `out` is the run's file."""
+    recipe = Recipe(
+        epochs=settings["member_epochs"], batch_size=settings["member_batch"], weight_decay=5e-4, nesterov=True, clip=5
+    )
+    space, channels, cells, seed, most = (settings[key] for key in ("space", "channels", "cells", "seed", "images"))
+    return Setting(space, channels, cells, data, seed, most, recipe, device, str(out.with_suffix(".run") / "members"))
+
+
 class Chain:
     """The stages for one space and one seed."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.given, self.space, self.seed = given, spaces[given.space], given.seed
+        self.until = time.time() + given.seconds
+        self.progress = stopping(self.until)
         out = Path(given.out)
-        self.folder = out.with_suffix(".run")
-        member = Recipe(
-            epochs=given.member_epochs, batch_size=given.member_batch, weight_decay=5e-4, nesterov=True, clip=5
-        )
-        self.setting = Setting(
-            given.space, given.channels, given.cells, given.data, given.seed, given.images, member, given.device,
-            str(self.folder / "members"),
-        )  # fmt: skip
-        settings = {key: value for key, value in vars(given).items() if key not in ("out", "data", "workers")}
+        settings = {key: value for key, value in vars(given).items() if key not in OF_THE_MACHINE}
         self.stages = Stages(out, settings | {"data": Path(given.data).name})
+        self.folder = out.with_suffix(".run")
+        self.setting = setting_of(self.stages.found["settings"], given.data, given.device, out)
         self.images = self.setting.images().to(given.device)
         self.halves = held_out(self.images, seed=given.seed)
         self.network = self.setting.network(PARTIAL[given.space])
@@ -100,90 +119,90 @@ class Chain:
 
     def run(self) -> None:
         """All stages; members are trained in other processes as soon as they are known, where there are some."""
-        with ThreadPoolExecutor(1) as meanwhile:
+        with SideBySide(self.setting, self.given.workers, self.until) as training:
             pool = self._pool()
-            self._begin_training(meanwhile, pool)
-            after, posterior = self._post_training()
-            chosen = {way: self._nesbs(f"NESBS, {way}", way, after, posterior) for way in SAMPLERS}
-            best = self._single_best(after, posterior, [*pool, *chosen["mc"], *chosen["svgd"]])
-            named = {f"NESBS, {way}": members for way, members in chosen.items()}
+            training.begin(self._members(pool))
+            named = {"URS": pool[: self.given.size], "without training": self._without_training()}
+            posterior = self._posterior()
+            for way in SAMPLERS:
+                named[f"NESBS, {way}"] = self._nesbs(f"NESBS, {way}", way, lambda: self.after, posterior)
+            best = self._single_best(posterior, [*pool, *named["NESBS, mc"], *named["NESBS, svgd"]])
             named["deep ensemble of the single best"] = [best] * self.given.size
-            named["without training"] = self._without_training()
-            named["URS"] = pool[: self.given.size]
-            for members in named.values():
-                self._begin_training(meanwhile, members)
-            during, response = self._best_response()
+            for picks in named.values():
+                training.begin(self._members(picks))
+            self._discrepancy("post-training", lambda: self.after, posterior)
+            if self.given.space == "darts" or self.given.curves:
+                self._curves(posterior)
+            self._estimates(pool)
+            self._forget("supernet")
+            response = self._best_response()
             for way in SAMPLERS:
                 name = f"best-response, {way}"
-                named[name] = self._nesbs(name, way, during, response)
-                self._begin_training(meanwhile, named[name])
-            self._discrepancies(after, posterior, during, response)
-            if self.given.space == "darts" or self.given.curves:
-                self._curves(after, posterior)
-        self._trained(after, named, pool)
-
-    def _begin_training(self, meanwhile: ThreadPoolExecutor, picks: Sequence[Picks]) -> None:
-        if self.given.workers > 1 and "trained" not in self.stages.found["stages"]:
-            meanwhile.submit(trained_side_by_side, self._members(picks), self.setting, self.given.workers)
+                named[name] = self._nesbs(name, way, lambda: self.during, response)
+                training.begin(self._members(named[name]))
+            self._discrepancy("best-response", lambda: self.during, response)
+            self._forget("best-response")
+            self._trained(training, named, pool)
 
     # Supernet and posteriors
 
-    def _post_training(self) -> tuple[Inherited, Posterior]:
-        weights: list[SharedWeights] = []
-
-        def trained() -> Any:
-            weights.append(self._uniform())
-            return weights[0].history
-
-        self.stages.stage("supernet", trained)
-        shared = weights[0] if weights else self._uniform()
-        fitted = self.stages.stage(
-            "posterior",
-            lambda: fit_posterior(
-                shared,
-                self.halves,
-                epochs=self.given.posterior_epochs,
-                batch_size=self.given.posterior_batch,
-                likelihood=self.given.likelihood,
-                seed=self.seed,
-            ).as_json(),
-        )
-        return self._inherited(shared), Posterior.from_json(fitted)
-
-    def _uniform(self) -> SharedWeights:
-        where = self.folder / "supernet"
-        return train_supernet(
+    @cached_property
+    def after(self) -> Inherited:
+        """Weights of uniform paths."""
+        shared = train_supernet(
             self.network,
             self.halves,
             self.recipe,
             seed=self.seed,
             device=self.given.device,
-            folder=where,
+            folder=self.folder / "supernet",
             keep_every=self.given.keep_every,
+            progress=self.progress,
+        )
+        return self._inherited(shared)
+
+    @cached_property
+    def response(self) -> tuple[SharedWeights, Posterior]:
+        """Weights of paths that a posterior draws, and this posterior."""
+        return best_response(
+            self.network,
+            self.halves,
+            self.recipe,
+            every=self.given.response_every,
+            seed=self.seed,
+            device=self.given.device,
+            folder=self.folder / "best-response",
+            keep_every=self.given.keep_every,
+            record=not self.given.step_by_step,
+            progress=self.progress,
         )
 
-    def _best_response(self) -> tuple[Inherited, Posterior]:
-        found: list[tuple[SharedWeights, Posterior]] = []
+    @cached_property
+    def during(self) -> Inherited:
+        return self._inherited(self.response[0])
 
-        def learnt() -> tuple[SharedWeights, Posterior]:
-            return best_response(
-                self.network,
+    def _posterior(self) -> Posterior:
+        self._stage("supernet", lambda: self.after.shared.history)
+        fitted = self._stage(
+            "posterior",
+            lambda: fit_posterior(
+                self.after.shared,
                 self.halves,
-                self.recipe,
-                every=self.given.response_every,
+                epochs=self.given.posterior_epochs,
+                batch_size=self.given.posterior_batch,
+                likelihood=self.given.likelihood,
                 seed=self.seed,
-                device=self.given.device,
-                folder=self.folder / "best-response",
-                keep_every=self.given.keep_every,
-            )
+                record=not self.given.step_by_step,
+                progress=self.progress,
+            ).as_json(),
+        )
+        return Posterior.from_json(fitted)
 
-        def stage() -> Any:
-            found.append(learnt())
-            return {"history": found[0][0].history, "posterior": found[0][1].as_json()}
-
-        kept = self.stages.stage("best-response", stage)
-        shared = (found[0] if found else learnt())[0]
-        return self._inherited(shared), Posterior.from_json(kept["posterior"])
+    def _best_response(self) -> Posterior:
+        kept = self._stage(
+            "best-response", lambda: {"history": self.response[0].history, "posterior": self.response[1].as_json()}
+        )
+        return Posterior.from_json(kept["posterior"])
 
     def _inherited(self, shared: SharedWeights) -> Inherited:
         most = self.given.curve_images
@@ -191,12 +210,21 @@ class Chain:
         test_x, test_y = self.images.standardised(self.images.test_x[:most]), self.images.test_y[:most]
         return Inherited(shared, x, y, test_x, test_y, self.given.svgd_steps)
 
+    def _forget(self, name: str) -> None:
+        """Remove weights of a supernet that no stage needs any more."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def _stage(self, name: str, find: Callable[[], Any]) -> Any:
+        self.progress(0, 0, name)
+        return self.stages.stage(name, find)
+
     # Choices
 
     def _nesbs(
-        self, name: str, sampler: Literal["mc", "svgd"], inherited: Inherited, posterior: Posterior
+        self, name: str, sampler: Literal["mc", "svgd"], weights: Callable[[], Inherited], posterior: Posterior
     ) -> list[Picks]:
         def find() -> Any:
+            inherited = weights()
             found: Selected = search(
                 posterior,
                 inherited.held_out,
@@ -210,20 +238,20 @@ class Chain:
             best = found.best
             return asdict(best) | {"test_error": inherited.test_error(best.members), "tried": len(found.tried)}
 
-        return [tuple(picks) for picks in self.stages.stage(name, find)["members"]]
+        return [tuple(picks) for picks in self._stage(name, find)["members"]]
 
     def _pool(self) -> list[Picks]:
         rng = generator(self.seed, "pool")
         return [self.network.uniform(rng) for _ in range(self.given.pool)]
 
-    def _single_best(self, inherited: Inherited, posterior: Posterior, known: Sequence[Picks]) -> Picks:
+    def _single_best(self, posterior: Posterior, known: Sequence[Picks]) -> Picks:
         def find() -> Any:
-            rng = generator(self.seed, "single best")
+            inherited, rng = self.after, generator(self.seed, "single best")
             drawn = [posterior.sample(rng) for _ in range(self.given.pool)]
             best = min([posterior.most_probable, *drawn, *known], key=lambda picks: inherited.loss((picks,)))
             return {"picks": best, "loss": inherited.loss((best,)), "test_error": inherited.test_error((best,))}
 
-        return tuple(self.stages.stage("single best", find)["picks"])
+        return tuple(self._stage("single best", find)["picks"])
 
     def _without_training(self) -> list[Picks]:
         """Members from a proxy and distances at initialisation, of a random pool."""
@@ -240,35 +268,37 @@ class Chain:
             picked = training_free(values, distances.cpu(), self.given.size)
             return {"members": [self.network.encode(archs[i]) for i in picked], "scores": [values[i] for i in picked]}
 
-        return [tuple(picks) for picks in self.stages.stage("without training", find)["members"]]
+        return [tuple(picks) for picks in self._stage("without training", find)["members"]]
 
     # Inherited weights alone
 
-    def _discrepancies(self, after: Inherited, posterior: Posterior, during: Inherited, response: Posterior) -> None:
-        many = self.given.looked_at
-        self.stages.stage(
-            "discrepancy",
-            lambda: {
-                "post-training": discrepancy(after, posterior, many, self.seed),
-                "best-response": discrepancy(during, response, many, self.seed),
-            },
+    def _discrepancy(self, name: str, weights: Callable[[], Inherited], posterior: Posterior) -> None:
+        self._stage(
+            f"discrepancy, {name}", lambda: discrepancy(weights(), posterior, self.given.looked_at, self.seed)
         )
 
-    def _curves(self, inherited: Inherited, posterior: Posterior) -> None:
+    def _curves(self, posterior: Posterior) -> None:
         trials = self.given.trials
-        found = self.stages.stage("deltas", lambda: deltas(inherited, posterior, trials, self.seed))
+        found = self._stage("deltas", lambda: deltas(self.after, posterior, trials, self.seed))
         best = {tau: found[f"{tau:g}"]["best"] for tau in TEMPERATURES}
-        self.stages.stage("curves", lambda: curves(inherited, posterior, best, self.given.budget, trials, self.seed))
+        self._stage("curves", lambda: curves(self.after, posterior, best, self.given.budget, trials, self.seed))
+
+    def _estimates(self, pool: Sequence[Picks]) -> None:
+        def find() -> Any:
+            predictions = torch.stack([self.after.held_out(picks) for picks in pool])  # [pool, images, classes]
+            return of_ensembles(predictions.cpu(), self.after.y.cpu())
+
+        self._stage("estimates", find)
 
     # Members of their own weights
 
-    def _trained(self, inherited: Inherited, chosen: dict[str, list[Picks]], pool: list[Picks]) -> None:
+    def _trained(self, training: SideBySide, chosen: dict[str, list[Picks]], pool: list[Picks]) -> None:
         named = {way: self._members(picks) for way, picks in chosen.items()}
         of_pool = self._members(pool)
         everything = [*of_pool, *(member for members in named.values() for member in members)]
 
         def find() -> Any:
-            found = trained_side_by_side(everything, self.setting, self.given.workers)
+            found = training.found(everything)
             y, held_y = self.images.test_y.cpu(), self.halves.test_y.cpu()
             greedy = forward_greedy(torch.stack([found[m].held_out for m in of_pool]), held_y, self.given.size)
             ensembles = named | {"NES-RS": [of_pool[i] for i in greedy]}
@@ -276,19 +306,17 @@ class Chain:
             measured = {}
             for way, members in ensembles.items():
                 test = torch.stack([found[member].test for member in members])
-                measured[way] = measure(test, y).as_json() | {"members": [member.arch for member in members]}
-            estimated = torch.stack([inherited.held_out(picks) for picks in pool]).cpu()
-            true = torch.stack([found[member].test for member in of_pool])
-            sizes = [size for size in (1, 3, 5, 7) if size < len(pool)]
+                measured[way] = measure(test, y).as_json() | {"members": [asdict(member) for member in members]}
+            true = of_ensembles(torch.stack([found[member].test for member in of_pool]), y)
             return {
                 "ensembles": measured,
                 "trainings": len(set(everything)),
                 "seconds_a_training": sum(one.seconds for one in found.values()) / len(found),
-                "correlations": correlations(estimated, inherited.y.cpu(), true, y, sizes),
-                "pool_error": [float((one.argmax(1) != y).double().mean()) for one in true],
+                "correlations": correlations(self.stages.found["stages"]["estimates"], true),
+                "pool": true,
             }
 
-        self.stages.stage("trained", find)
+        self._stage("trained", find)
 
     def _members(self, picks: Sequence[Picks]) -> list[Member]:
         """Each with a seed of its own; an architecture that comes twice is trained twice."""
@@ -305,6 +333,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--device", default="cpu")
     add("--seed", type=int, default=0)
     add("--workers", type=int, default=1, help="processes that train members")
+    add("--seconds", type=float, default=float("inf"), help="after which the run stops; the same command goes on")
+    add("--step-by-step", action="store_true", help="on a GPU, learn posteriors without recorded steps")
     add("--images", type=int, default=0, help="training images to use; 0 for all")
     add("--channels", type=int, default=16)
     add("--cells", type=int, default=0, help="0 for as many as the papers search with")
@@ -331,7 +361,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
-    Chain(given).run()
+    try:
+        Chain(given).run()
+    except OutOfTime:
+        print(f"{Path(given.out).stem}: out of time; the same command goes on from here", file=sys.stderr)
+        sys.exit(OUT_OF_TIME)
 
 
 if __name__ == "__main__":

@@ -150,23 +150,30 @@ def discrepancy(inherited: Inherited, posterior: Posterior, looked_at: int, seed
     }
 
 
-def correlations(
-    estimated: Tensor, held_out_y: Tensor, true: Tensor, y: Tensor, sizes: Sequence[int]
-) -> dict[str, Any]:
-    """Of ensembles from one pool; predictions [pool, images, classes] with inherited and with own weights."""
-    found: dict[str, Any] = {}
-    for size in sizes:
-        every = list(combinations(range(len(true)), size))
+def of_ensembles(predictions: Tensor, y: Tensor) -> dict[str, list[float]]:
+    """Error and loss of ensembles from one pool, by their size; predictions [pool, images, classes]."""
+    found: dict[str, list[float]] = {}
+    for size in (size for size in (1, *SIZES) if size < len(predictions)):
+        every = list(combinations(range(len(predictions)), size))
         kept = [every[i] for i in np.linspace(0, len(every) - 1, min(MOST, len(every))).round().astype(int)]
         for name, measure in (("error", ensemble_error), ("nll", nll)):
-            one = np.array([measure(estimated[list(members)], held_out_y) for members in kept])
-            other = np.array([measure(true[list(members)], y) for members in kept])
-            found[f"{name}, n = {size}"] = {
-                "spearman": pearson(ranks(one), ranks(other)),
-                "pearson": pearson(one, other),
-                "agreement": agreement(one, other, 0.3),
-                "ensembles": len(kept),
-            }
+            found[f"{name}, n = {size}"] = [measure(predictions[list(members)], y) for members in kept]
+    return found
+
+
+def correlations(
+    estimated: Mapping[str, Sequence[float]], true: Mapping[str, Sequence[float]]
+) -> dict[str, dict[str, float | None]]:
+    """Of the same ensembles with inherited and with own weights, as `of_ensembles` has them."""
+    found: dict[str, dict[str, float | None]] = {}
+    for case in estimated:
+        one, other = np.array(estimated[case]), np.array(true[case])
+        found[case] = {
+            "spearman": pearson(ranks(one), ranks(other)),
+            "pearson": pearson(one, other),
+            "agreement": agreement(one, other, 0.3),
+            "ensembles": len(one),
+        }
     return found
 
 

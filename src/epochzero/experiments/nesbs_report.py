@@ -69,11 +69,13 @@ def _ensembles(runs: Sequence[Run]) -> str:
 
 
 def _discrepancy(runs: Sequence[Run]) -> str:
-    found = _with(runs, "discrepancy")
-    if not found:
-        return ""
     names = ("most_probable", "best", "gap", "uniform_mean", "posterior_mean")
-    lines = [[which, *(mean([one[which][name] for one in found], 100) for name in names)] for which in found[0]]
+    lines = []
+    for which in ("post-training", "best-response"):
+        if found := _with(runs, f"discrepancy, {which}"):
+            lines.append([which, *(mean([one[name] for one in found], 100) for name in names)])
+    if not lines:
+        return ""
     heads = ("posterior; test error %, inherited", "most probable", "best seen", "gap", "uniform", "drawn from it")
     return _table(heads, lines)
 

@@ -1,15 +1,22 @@
 """Trains networks from scratch, several at a time in processes of their own, and keeps what they say of images.
 
+    with SideBySide(setting, workers=2) as members:
+        members.begin(known)              some are trained while others are still looked for
+        found = members.found(all)        what they say, once all of them are trained
+
 On a GPU one small network leaves most of the device idle, so that a few processes that share it take hardly longer
-than one. What a network says is kept in a file named by a digest of all that it depends on: a stopped run goes on.
+than one. What a network says is kept in a file named by a digest of all that it depends on, its weights in another: a
+stopped run goes on. Processes end by themselves when their time is over, between two steps: one that is killed in the
+middle of its work on a GPU may take with it all others that share the GPU through a common server (MPS).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context
@@ -19,13 +26,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.supernet import SinglePath, shared
-from epochzero.train.checkpoint import digest
+from epochzero.train import checkpoint
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.images import train
 from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import held_out
+
+
+class OutOfTime(Exception):
+    """The time that a run was given is over; what it has found so far is kept."""
+
+
+def stopping(until: float) -> Callable[[int, int, str], None]:
+    """Something to report progress to, that raises OutOfTime after this moment of `time.time()`."""
+
+    def check(done: int, total: int, note: str) -> None:
+        if time.time() > until:
+            raise OutOfTime
+
+    return check
 
 
 @dataclass(frozen=True)
@@ -44,7 +66,7 @@ class Setting:
     recipe: Recipe
     device: str
     folder: str
-    """where predictions are kept"""
+    """where predictions and weights are kept"""
 
     def images(self) -> Images:
         """The file's images, as many as there should be."""
@@ -63,8 +85,7 @@ class Setting:
 
     def network(self, partial: int = 1) -> SinglePath:
         """The space at this size."""
-        images = _images(self)
-        return shared(spaces[self.space], images.num_classes, images.input_shape, self.channels, self.cells, partial)
+        return _network(self, partial)
 
 
 @dataclass(frozen=True)
@@ -87,18 +108,56 @@ class Predictions:
     """that its training and predictions took"""
 
 
-def trained_side_by_side(members: Sequence[Member], setting: Setting, workers: int) -> dict[Member, Predictions]:
-    """Train each of them on the images that are not held out, so many at a time; those in the folder are read."""
-    Path(setting.folder).mkdir(parents=True, exist_ok=True)
-    wanted = list(dict.fromkeys(members))
-    missing = [member for member in wanted if not _file(member, setting).exists()]
-    if workers > 1 and len(missing) > 1:
-        with ProcessPoolExecutor(min(workers, len(missing)), get_context("spawn"), _begin) as pool:
-            list(pool.map(_train, missing, [setting] * len(missing)))
-    else:
-        for member in missing:
-            _train(member, setting)
-    return {member: _read(_file(member, setting)) for member in wanted}
+class SideBySide:
+    """Members in training, so many at a time; those in the folder are read."""
+
+    def __init__(self, setting: Setting, workers: int = 1, until: float = math.inf) -> None:
+        """With one worker, members are trained here, when they are asked for."""
+        Path(setting.folder).mkdir(parents=True, exist_ok=True)
+        self.setting, self.until = setting, until
+        self.processes = ProcessPoolExecutor(workers, get_context("spawn"), _begin) if workers > 1 else None
+        self.begun: dict[Member, Future[None]] = {}
+
+    def __enter__(self) -> SideBySide:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.processes is not None:
+            self.processes.shutdown(cancel_futures=True)
+
+    def begin(self, members: Sequence[Member]) -> None:
+        """Train each of them on the images that are not held out, in other processes, where there are some."""
+        for member in members:
+            if self.processes is not None and member not in self.begun and not is_trained(member, self.setting):
+                self.begun[member] = self.processes.submit(_train, member, self.setting, self.until)
+
+    def found(self, members: Sequence[Member]) -> dict[Member, Predictions]:
+        """What they say, after their training; OutOfTime where there is none left."""
+        self.begin(members)
+        for member in dict.fromkeys(members):
+            if member in self.begun:
+                self.begun[member].result()
+            elif not is_trained(member, self.setting):
+                _train(member, self.setting, self.until)
+        return {member: _read(_file(member, self.setting)) for member in members}
+
+
+def is_trained(member: Member, setting: Setting) -> bool:
+    """Whether its predictions are in the folder."""
+    return _file(member, setting).exists()
+
+
+def network_of(member: Member, setting: Setting) -> PlanModule:
+    """A member with the weights that it was left with, in evaluation mode."""
+    plan = setting.network().alone(spaces[setting.space].parse(member.arch))
+    module = plan.module().to(setting.device)
+    module.load_state_dict(checkpoint.read(weights_file(member, setting))["weights"])
+    return module.eval()
+
+
+def weights_file(member: Member, setting: Setting) -> Path:
+    """Where the weights of a member are kept."""
+    return _file(member, setting).with_suffix(".pt")
 
 
 def _begin() -> None:
@@ -110,26 +169,37 @@ def _images(setting: Setting) -> Images:
     return setting.images()
 
 
-def _train(member: Member, setting: Setting) -> None:
+@lru_cache(maxsize=2)
+def _network(setting: Setting, partial: int) -> SinglePath:
+    images = _images(setting)
+    return shared(
+        spaces[setting.space], images.num_classes, images.input_shape, setting.channels, setting.cells, partial
+    )
+
+
+def _train(member: Member, setting: Setting, until: float) -> None:
+    check = stopping(until)
+    check(0, 0, member.arch)
     start, images = time.perf_counter(), _images(setting)
     halves = held_out(images, seed=setting.split)
     of_members = replace(halves, test_x=images.test_x, test_y=images.test_y).to(setting.device)
     plan = setting.network().alone(spaces[setting.space].parse(member.arch))
-    module = train(plan, of_members, setting.recipe, seed=member.seed, device=setting.device).module.eval()
-    found = {}
+    trained = train(plan, of_members, setting.recipe, seed=member.seed, device=setting.device, progress=check)
+    module, found = trained.module.eval(), {}
     with torch.inference_mode():
         for name, x in (("held_out", halves.test_x.to(setting.device)), ("test", of_members.test_x)):
             parts = [module(of_members.standardised(part)).softmax(1) for part in torch.split(x, 500)]
             found[name] = torch.cat(parts).float().cpu().numpy()
+    checkpoint.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
     file = _file(member, setting)
     part = file.with_name(f"{file.stem}.{os.getpid()}.part.npz")
-    np.savez(part, held_out=found["held_out"], test=found["test"], seconds=np.array(time.perf_counter() - start))
+    np.savez_compressed(part, **found, seconds=np.array(time.perf_counter() - start))
     part.replace(file)
 
 
 def _file(member: Member, setting: Setting) -> Path:
-    facts = asdict(setting) | {"folder": "", "data": Path(setting.data).name}
-    return Path(setting.folder) / f"{digest([asdict(member), facts])[:20]}.npz"
+    facts = asdict(setting) | {"folder": "", "data": Path(setting.data).name, "device": ""}
+    return Path(setting.folder) / f"{checkpoint.digest([asdict(member), facts])[:20]}.npz"
 
 
 def _read(file: Path) -> Predictions:

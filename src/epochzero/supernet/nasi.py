@@ -40,13 +40,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from epochzero.data import Batch
 from epochzero.engine import label_loss
 from epochzero.engine.network import runs_faster_channels_last
 from epochzero.errors import DataError, UserError
-from epochzero.plan import execute, generator
+from epochzero.plan import Node, execute, generator
 from epochzero.plan.init import draw
+from epochzero.plan.ops.mixture import Scaled
 from epochzero.spaces.darts import Darts
 from epochzero.supernet.base import Found, Progress, State, methods, resumed
 from epochzero.supernet.gumbel import hardened, noise, straight_through
@@ -58,13 +60,15 @@ SAMPLED = 50
 
 
 def trace_norm(
-    relaxed: Relaxed, theta: Mapping[str, Tensor], weights: Sequence[Tensor], x: Tensor, y: Tensor, graph: bool = False
+    relaxed: Relaxed, theta: Mapping[str, Tensor], weights: Sequence[Tensor], x: Tensor, y: Tensor
 ) -> Tensor:
-    """S of the network that weights of zero and one sample; with `graph`, it can be differentiated in the weights."""
+    """S of the network that weights of zero and one sample."""
     leaves = {name: theta[name].detach().requires_grad_() for name in relaxed.sampled(weights)}
-    plan, inputs = (relaxed.plan, (x, *weights)) if graph else (relaxed.network(weights), (x,))
-    loss = label_loss(execute(plan, {**theta, **leaves}, inputs), y, "mean")
-    gradients = torch.autograd.grad(loss, list(leaves.values()), create_graph=graph)
+    loss = label_loss(execute(relaxed.network(weights), {**theta, **leaves}, (x,)), y, "mean")
+    return _squared(torch.autograd.grad(loss, list(leaves.values())))
+
+
+def _squared(gradients: Sequence[Tensor]) -> Tensor:
     return torch.stack([gradient.square().sum() for gradient in gradients]).sum()
 
 
@@ -77,11 +81,116 @@ def slope(
     relaxed: Relaxed, theta: Mapping[str, Tensor], logits: Sequence[Tensor], x: Tensor, y: Tensor, tau: float
 ) -> tuple[float, Tensor]:
     """S of the sampled network, and its gradient with respect to alpha, all choices one after the other."""
-    weights = [vector.requires_grad_() for vector in sample(relaxed, logits, x)]
-    s = trace_norm(relaxed, theta, weights, x, y, graph=True)
-    by_weights = torch.autograd.grad(s, weights, allow_unused=True, materialize_grads=True)
-    parts = [straight_through(own, w.double().cpu(), tau) for own, w in zip(logits, by_weights, strict=True)]
-    return float(s.detach()), torch.cat(parts)
+    s, by_weights = weight_slope(relaxed, theta, sample(relaxed, logits, x), x, y)
+    parts = [straight_through(own, w.cpu(), tau) for own, w in zip(logits, by_weights, strict=True)]
+    return s, torch.cat(parts)
+
+
+def weight_slope(
+    relaxed: Relaxed, theta: Mapping[str, Tensor], weights: Sequence[Tensor], x: Tensor, y: Tensor
+) -> tuple[float, list[Tensor]]:
+    r"""S of the network that weights of zero and one sample, and its gradient with respect to them.
+
+    At a node m = sum_o w_o f_o, dL/dw_o = dL/dm . f_o. While theta moves along 2 dL/dtheta, any other derivative dL/dz
+    changes at the rate ds/dz. With f_o' for the rate at which f_o changes then,
+
+        ds/dw_o = ds/dm . f_o + dL/dm . f_o'
+
+    So only the sampled network is differentiated; all options are run forward once, for f_o and f_o'.
+    """
+    names, plan = relaxed.sampled(weights), relaxed.network(weights, shifted=True)
+    leaves = {name: theta[name].detach().requires_grad_() for name in names}
+    nodes = [plan.nodes[i] for i in plan.inputs[1:]]
+    shifts = [x.new_zeros(()).expand(len(x), *node.shape).requires_grad_() for node in nodes]
+    loss = label_loss(execute(plan, {**theta, **leaves}, (x, *shifts)), y, "mean")
+    wanted = [*leaves.values(), *shifts]
+    found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
+    gradients, of_loss = found[: len(names)], found[len(names) :]
+    s = _squared(gradients)
+    of_s = torch.autograd.grad(s, shifts, allow_unused=True, materialize_grads=True)
+    at = {node.name: (a.detach(), b.detach()) for node, a, b in zip(nodes, of_s, of_loss, strict=True)}
+    slopes = {
+        i: torch.zeros_like(w, dtype=torch.float64) for i, w in zip(relaxed.plan.inputs[1:], weights, strict=True)
+    }
+
+    def weigh(node: Node, inputs: tuple[Tensor, ...], _: Tensor) -> None:
+        if node.name not in at:
+            return
+        of_s, of_loss = at[node.name]
+        first = node.op.index if isinstance(node.op, Scaled) else 0
+        for option, (source, term) in enumerate(zip(node.inputs[1:], inputs[1:], strict=True), start=first):
+            if relaxed.plan.nodes[source].op.kind == "zero":
+                continue
+            value, change = forward_ad.unpack_dual(term)
+            product = of_s * value
+            if change is not None:
+                product.addcmul_(of_loss, change)
+            slopes[node.inputs[0]][option] += product.sum()
+
+    with torch.no_grad(), forward_ad.dual_level():
+        moved = {n: forward_ad.make_dual(theta[n], 2 * g) for n, g in zip(names, gradients, strict=True)}
+        execute(relaxed.selected(weights), {**theta, **moved}, (x, *weights), weigh)
+    return float(s.detach()), list(slopes.values())
+
+
+def fresh(count: int, nu: float | None) -> State:
+    """The state before the first step, for so many options in all; without a number nu is adaptive."""
+    return {"sum": [0.0] * count, "largest": 0.0, "fixed": nu, "s": [], "nu": []}
+
+
+def stepped(now: Any, s: float, of_s: Tensor, mu: float, nu0: float) -> State:
+    """The state after one more network, of s and its gradient: equations (13), (18) and (41)."""
+    t, total = now["step"] + 1, torch.tensor(now["sum"], dtype=torch.float64)
+    nu = (nu0 + sum(now["s"])) / t if now["fixed"] is None else now["fixed"]
+    gradient = of_s * (1 - mu * (s > nu))
+    largest = max(now["largest"], float(gradient.norm()))
+    total = total + gradient / largest if largest else total
+    after = {"step": t, "sum": total.tolist(), "largest": largest, "s": [*now["s"], s], "nu": [*now["nu"], nu]}
+    return {**now, **after}
+
+
+def alpha(now: Any) -> Tensor:
+    """What the steps so far give, all choices one after the other."""
+    return torch.tensor(now["sum"], dtype=torch.float64) / now["step"]
+
+
+def most_probable(relaxed: Relaxed, barred: Tensor, alpha: Tensor) -> Any:
+    """The architecture with the largest alpha, ties to the first; what is barred is not chosen."""
+    allowed = split(relaxed, alpha.masked_fill(barred, -math.inf))
+    picks = {
+        choice.name: tuple(own.argsort(descending=True, stable=True)[: choice.picks].tolist())
+        for choice, own in zip(relaxed.choices, allowed, strict=True)
+    }
+    return relaxed.decode(picks)
+
+
+def split(relaxed: Relaxed, vector: Tensor) -> list[Tensor]:
+    """Of all choices one after the other, the part of each."""
+    return list(torch.split(vector, [len(choice.options) for choice in relaxed.choices]))
+
+
+def bar(relaxed: Relaxed, names: str) -> Tensor:
+    """Which options, all choices one after the other, are left out; UserError where that leaves too few."""
+    barred = {name.strip() for name in names.split(",") if name.strip()}
+    for choice in relaxed.choices:
+        if len(set(choice.options) - barred) < max(choice.draws, choice.picks):
+            raise UserError(f"NASI cannot choose '{choice.name}' without {names}: leave out less.")
+    if unknown := barred.difference(*(choice.options for choice in relaxed.choices)):
+        raise UserError(f"NASI cannot leave out what is not there: {', '.join(sorted(unknown))}.")
+    return torch.tensor([option in barred for choice in relaxed.choices for option in choice.options])
+
+
+def paper(space: Any) -> tuple[float, float]:
+    """Mu and nu0 as in the paper."""
+    return (2.0, 500.0) if isinstance(space, Darts) else (1.0, 1000.0)
+
+
+def number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        also = {"nu": "'mean', 'adaptive' or "}.get(option, "'paper' or ")
+        raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.") from None
 
 
 @methods.registers("nasi")
@@ -116,18 +225,16 @@ class Nasi:
                 "NASI needs tau above 0, an even number of channels and a number of cells that is 0 or more, "
                 f"not {tau}, {channels} and {cells}."
             )
-        paper = (2.0, 500.0) if isinstance(space, Darts) else (1.0, 1000.0)
-        self.mu = paper[0] if mu == "paper" else _number("mu", mu)
-        self.nu0 = paper[1] if nu0 == "paper" else _number("nu0", nu0)
-        self.nu: str | float = nu if nu in ("mean", "adaptive") else _number("nu", nu)
+        self.mu = paper(space)[0] if mu == "paper" else number("mu", mu)
+        self.nu0 = paper(space)[1] if nu0 == "paper" else number("nu0", nu0)
+        self.nu: str | float = nu if nu in ("mean", "adaptive") else number("nu", nu)
         self.batch, self.seed, self.tau = batch, seed, tau
         self.labels, self.data = labels, data
         self.device = torch.device(device)
         self.relaxed = relax(space, batch.num_classes, batch.input_shape, channels, cells)
-        self._sizes = [len(choice.options) for choice in self.relaxed.choices]
-        self._barred = self._bar(without)
+        self.barred = bar(self.relaxed, without)
         self.theta = draw(self.relaxed.plan.weights, Origin(init, seed), self.device)
-        self._settings: State = {
+        self.settings: State = {
             "method": "nasi",
             "space": space.name,
             "batch": batch.id,
@@ -147,53 +254,33 @@ class Nasi:
 
     def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
-        fresh: State = {"sum": [0.0] * sum(self._sizes), "largest": 0.0, "fixed": None, "s": [], "nu": []}
-        now: Any = resumed(state, self._settings, steps, fresh)
+        now: Any = resumed(state, self.settings, steps, fresh(len(self.barred), None))
         if now["fixed"] is None and self.nu != "adaptive":
             now["fixed"] = self._mean() if self.nu == "mean" else self.nu
-        total = torch.tensor(now["sum"], dtype=torch.float64)
         while now["step"] < steps:
-            t = now["step"] + 1
-            nu = (self.nu0 + sum(now["s"])) / t if now["fixed"] is None else now["fixed"]
-            s, of_s = slope(self.relaxed, self.theta, self._logits("sample", t), *self._data(t), tau=self.tau)
-            gradient = of_s * (1 - self.mu * (s > nu))
-            largest = max(now["largest"], float(gradient.norm()))
-            total = total + gradient / largest if largest else total
-            now = {
-                **now,
-                "step": t,
-                "sum": total.tolist(),
-                "largest": largest,
-                "s": [*now["s"], s],
-                "nu": [*now["nu"], nu],
-            }
+            now = stepped(now, *self.measured(now["step"] + 1), self.mu, self.nu0)
             if progress is not None:
                 progress(now)
-        return self._found(now, torch.split(total / now["step"], self._sizes))
+        return self._found(now)
+
+    def measured(self, t: int) -> tuple[float, Tensor]:
+        """S of the network of step t and its gradient in alpha, which depend on neither nu nor mu."""
+        return slope(self.relaxed, self.theta, self._logits("sample", t), *self._data(t), tau=self.tau)
+
+    def of_mean(self, i: int) -> float:
+        """S of the i-th network of equation (40), counted from 1."""
+        x, y = self._data(i)
+        weights = sample(self.relaxed, self._logits("mean", i), x)
+        return float(trace_norm(self.relaxed, self.theta, weights, x, y))
 
     def _mean(self) -> float:
         """Nu of equation (40)."""
-        found = []
-        for i in range(1, SAMPLED + 1):
-            x, y = self._data(i)
-            weights = sample(self.relaxed, self._logits("mean", i), x)
-            found.append(float(trace_norm(self.relaxed, self.theta, weights, x, y)))
-        return sum(found) / len(found)
+        return sum(self.of_mean(i) for i in range(1, SAMPLED + 1)) / SAMPLED
 
     def _logits(self, purpose: str, t: int) -> list[Tensor]:
         """alpha_0 = 0 with Gumbel noise, for each choice; minus infinity for options that are left out."""
-        drawn = noise(len(self._barred), generator(self.seed, "nasi", purpose, t))
-        return list(torch.split(drawn.masked_fill(self._barred, -math.inf), self._sizes))
-
-    def _bar(self, names: str) -> Tensor:
-        """Which options, all choices one after the other, are left out; UserError where that leaves too few."""
-        barred = {name.strip() for name in names.split(",") if name.strip()}
-        for choice in self.relaxed.choices:
-            if len(set(choice.options) - barred) < max(choice.draws, choice.picks):
-                raise UserError(f"NASI cannot choose '{choice.name}' without {names}: leave out less.")
-        if unknown := barred.difference(*(choice.options for choice in self.relaxed.choices)):
-            raise UserError(f"NASI cannot leave out what is not there: {', '.join(sorted(unknown))}.")
-        return torch.tensor([option in barred for choice in self.relaxed.choices for option in choice.options])
+        drawn = noise(len(self.barred), generator(self.seed, "nasi", purpose, t))
+        return split(self.relaxed, drawn.masked_fill(self.barred, -math.inf))
 
     def _data(self, t: int) -> tuple[Tensor, Tensor]:
         """The batch of step t; the parts of the data come in turn."""
@@ -209,24 +296,11 @@ class Nasi:
             x = x.contiguous(memory_format=torch.channels_last)
         return x, y.to(self.device)
 
-    def _found(self, now: Any, alpha: Sequence[Tensor]) -> Found:
-        choices = self.relaxed.choices
-        allowed = torch.split(torch.cat(list(alpha)).masked_fill(self._barred, -math.inf), self._sizes)
-        picks = {
-            choice.name: tuple(of_choice.argsort(descending=True, stable=True)[: choice.picks].tolist())
-            for choice, of_choice in zip(choices, allowed, strict=True)
-        }
+    def _found(self, now: Any) -> Found:
+        found = alpha(now)
         weights = {
-            choice.name: dict(zip(choice.options, of_choice.tolist(), strict=True))
-            for choice, of_choice in zip(choices, alpha, strict=True)
+            choice.name: dict(zip(choice.options, own.tolist(), strict=True))
+            for choice, own in zip(self.relaxed.choices, split(self.relaxed, found), strict=True)
         }
         trajectory = {"s": now["s"], "nu": now["nu"]}
-        return Found(self.relaxed.decode(picks), now["step"], trajectory, weights, now)
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        also = {"nu": "'mean', 'adaptive' or "}.get(option, "'paper' or ")
-        raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.") from None
+        return Found(most_probable(self.relaxed, self.barred, found), now["step"], trajectory, weights, now)

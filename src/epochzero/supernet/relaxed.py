@@ -17,8 +17,8 @@ from torch import Tensor
 
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Node, Plan
-from epochzero.plan.ops.mixture import Mixture, Scaled, WeightedSum
-from epochzero.plan.ops.wiring import Add, Zero
+from epochzero.plan.ops.mixture import Mixture, Scaled, Selected, WeightedSum
+from epochzero.plan.ops.wiring import Add, Input, Zero
 from epochzero.types import Shape
 
 Picks = Mapping[str, tuple[int, ...]]
@@ -57,19 +57,36 @@ class Relaxed:
         names = dict.fromkeys(name for i in reached for name in self.plan.nodes[i].params)
         return [name for name in names if self.plan.weights[name].trainable]
 
-    def network(self, weights: Sequence[Tensor]) -> Plan:
-        """The network that weights of zero and one sample, without what it does not use."""
+    def network(self, weights: Sequence[Tensor], shifted: bool = False) -> Plan:
+        """The network that weights of zero and one sample, without what it does not use.
+
+        With `shifted`, a map is added to each node that reads weights: an input of the plan by the name of that node.
+        """
         on, place, nodes = self._on(weights), dict[int, int](), list[Node]()
         for i in self._reached(weights, through_cuts=True):
             node = self.plan.nodes[i]
+            weighed = isinstance(node.op, (Mixture, Scaled))
             if isinstance(node.op, Mixture):
                 node = node._replace(op=SUM, inputs=_used(node, on))
             elif isinstance(node.op, Scaled):
                 node = node._replace(op=SUM if on[node.inputs[0]][node.op.index] else Zero(), inputs=node.inputs[1:])
             place[i] = len(nodes)
             nodes.append(node._replace(inputs=tuple(place[s] for s in node.inputs)))
+            if shifted and weighed:
+                shift = Node(Input(node.shape), (), node.name, node.shape, ())
+                nodes += shift, Node(SUM, (place[i], place[i] + 1), f"{node.name}.shifted", node.shape, ())
+                place[i] += 2
         names = dict.fromkeys(name for node in nodes for name in node.params)
         return Plan(tuple(nodes), self.plan.flops, {name: self.plan.weights[name] for name in names})
+
+    def selected(self, weights: Sequence[Tensor]) -> Plan:
+        """The whole network for weights of zero and one: every option is run, those of weight zero are not added."""
+        on, nodes = self._on(weights), list(self.plan.nodes)
+        for i, node in enumerate(nodes):
+            if isinstance(node.op, Mixture):
+                used = tuple(option for option, used in enumerate(on[node.inputs[0]]) if used)
+                nodes[i] = node._replace(op=Selected(used))
+        return Plan(tuple(nodes), self.plan.flops, self.plan.weights)
 
     def _on(self, weights: Sequence[Tensor]) -> dict[int, list[bool]]:
         """For each input of weights, which are not zero."""

@@ -42,7 +42,7 @@ class Step:
         """`half`: in bfloat16 where that is safe. `record`: play a recording, which wants a GPU and equal shapes."""
         self.forward, self.recipe, self.half = forward, recipe, half
         self.parameters = list(module.parameters())
-        self.recording = _Recording(self._run, module) if record else None
+        self.recording = Recording(self._run, self.parameters, list(module.buffers())) if record else None
 
     def __call__(self, x: Tensor, target: Tensor, told: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The loss and the logits [B, classes]; `told` are a teacher's logits."""
@@ -71,11 +71,17 @@ def _taught(loss: Tensor, logits: Tensor, told: Tensor, weight: float, temperatu
     return (1 - weight) * loss + weight * temperature**2 * distance
 
 
-class _Recording:
-    """A run on a GPU that reads its inputs from the same places each time."""
+class Recording:
+    """A run on a GPU that reads its inputs from the same places each time, and so does what it gives."""
 
-    def __init__(self, run: Callable[..., tuple[Tensor, Tensor]], module: nn.Module) -> None:
-        self.run, self.parameters, self.buffers = run, list(module.parameters()), list(module.buffers())
+    def __init__(
+        self,
+        run: Callable[..., tuple[Tensor, Tensor]],
+        parameters: Sequence[nn.Parameter] = (),
+        buffers: Sequence[Tensor] = (),
+    ) -> None:
+        """`parameters` are those that a run leaves gradients in, `buffers` what it changes."""
+        self.run, self.parameters, self.buffers = run, parameters, buffers
         self.graph: torch.cuda.CUDAGraph | None = None
         self.places: tuple[Tensor, ...] = ()
         self.found: tuple[Tensor, Tensor]

@@ -25,7 +25,9 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
+from torch.nn.utils import get_total_norm
+from torch.optim.sgd import sgd
 
 from epochzero.errors import UserError
 from epochzero.plan import execute, generator
@@ -37,7 +39,7 @@ from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
 
 SUPERNET = Recipe(epochs=50, batch_size=128, learning_rate=0.1, weight_decay=3e-4, clip=5)
-FORMAT = "epochzero supernet 1"
+FORMAT = "epochzero supernet 2"
 
 
 def held_out(images: Images, share: float = 0.7, seed: int = 0) -> Images:
@@ -136,22 +138,13 @@ class _Training:
         self.trainable = {name: w for name, w in self.shared.weights.items() if w.requires_grad}
         self.size = min(recipe.batch_size, len(images.y))
         self.steps = len(images.y) // self.size
-        self.optimiser = torch.optim.SGD(
-            list(self.trainable.values()),
-            lr=recipe.learning_rate,
-            momentum=recipe.momentum,
-            nesterov=recipe.nesterov,
-            weight_decay=recipe.weight_decay,
-        )
-        if recipe.momentum:  # from the start, so that weights of paths that come late do not slow down the others
-            for weight in self.trainable.values():
-                self.optimiser.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+        self.momentum = {name: torch.zeros_like(weight) for name, weight in self.trainable.items()}
 
     def state(self) -> dict[str, Any]:
         weights = {name: weight.detach() for name, weight in self.shared.weights.items()}
         return {
             "weights": weights,
-            "optimiser": self.optimiser.state_dict(),
+            "momentum": self.momentum,
             "companion": self.companion.state(),
             "history": self.shared.history,
         }
@@ -160,7 +153,8 @@ class _Training:
         with torch.no_grad():
             for name, weight in self.shared.weights.items():
                 weight.copy_(state["weights"][name])
-        self.optimiser.load_state_dict(state["optimiser"])
+        for name, momentum in self.momentum.items():
+            momentum.copy_(state["momentum"][name])
         self.companion.restore(state["companion"])
         self.shared.history = list(state["history"])
 
@@ -172,10 +166,8 @@ class _Training:
         for step in range(self.steps):
             at = number * self.steps + step
             progress(at, total, f"epoch {number + 1}")
-            for group in self.optimiser.param_groups:
-                group["lr"] = self.recipe.rate(at, self.steps)
-            chosen = order[step * self.size : (step + 1) * self.size]
-            step_loss, step_correct = self._step(self.companion.path(rng), chosen, rng)
+            chosen, rate = order[step * self.size : (step + 1) * self.size], self.recipe.rate(at, self.steps)
+            step_loss, step_correct = self._step(self.companion.path(rng), chosen, rate, rng)
             loss += step_loss
             correct += step_correct
             self.companion.learn(self.shared.weights, at, rng)
@@ -186,26 +178,40 @@ class _Training:
                 "epoch": number + 1,
                 "loss": float(loss) / self.steps,
                 "accuracy": float(correct) / (self.steps * self.size),
-                "learning_rate": float(self.optimiser.param_groups[0]["lr"]),
+                "learning_rate": rate,
                 "seconds": time.perf_counter() - start,
             }
         )
         progress((number + 1) * self.steps, total, f"epoch {number + 1}  loss {float(loss) / self.steps:.3f}")
 
-    def _step(self, picks: Picks, chosen: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-        """One step on the weights of one path."""
+    def _step(self, picks: Picks, chosen: Tensor, rate: float, rng: Generator) -> tuple[Tensor, Tensor]:
+        """One step on the weights of one path; no other weight is so much as looked at."""
         x, y = self.images.x[chosen], self.images.y[chosen]
         x = crop(x, self.recipe.pad, rng) if self.recipe.pad else x
         x = self.images.standardised(flip(x, rng) if self.recipe.flip else x)  # [B, C, H, W]
         plan = self.network.path(picks, "tracked")
         logits = execute(plan, self.shared.weights, (x,))  # [B, classes]
         loss = F.cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
-        self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        if self.recipe.clip:
-            nn.utils.clip_grad_norm_(self._used(plan.weights), self.recipe.clip)
-        self.optimiser.step()
+        used = [name for name in plan.weights if name in self.trainable]
+        gradients = torch.autograd.grad(loss, [self.trainable[name] for name in used], allow_unused=True)
+        self._descend({name: g for name, g in zip(used, gradients, strict=True) if g is not None}, rate)
         return loss.detach(), (logits.argmax(1) == y).sum()
 
-    def _used(self, names: Mapping[str, object]) -> list[Tensor]:
-        return [self.trainable[name] for name in names if name in self.trainable]
+    @torch.no_grad()
+    def _descend(self, gradients: Mapping[str, Tensor], rate: float) -> None:
+        recipe, along = self.recipe, list(gradients.values())
+        if recipe.clip:
+            shrink = (recipe.clip / (get_total_norm(along) + 1e-6)).clamp_max(1)
+            torch._foreach_mul_(along, shrink)
+        sgd(
+            [self.trainable[name] for name in gradients],
+            along,
+            [self.momentum[name] for name in gradients],
+            foreach=self.device.type == "cuda",
+            lr=rate,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+            weight_decay=recipe.weight_decay,
+            dampening=0,
+            maximize=False,
+        )

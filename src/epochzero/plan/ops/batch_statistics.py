@@ -65,8 +65,24 @@ class _Forward(Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
         y, mean, rstd = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
         ctx.save_for_backward(x, weight, mean, rstd)
+        ctx.save_for_forward(x, weight, mean, rstd)
         ctx.eps = eps
         return y
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, _: None) -> Tensor:
+        """P is its own transpose, so that torch's gradient is the way forward too."""
+        x, weight, mean, rstd = ctx.saved_tensors
+        wide = (1, -1) + (1,) * (x.dim() - 2)
+        dy = torch.zeros_like(x)
+        if dx is not None:
+            scale = torch.ones_like(mean) if weight is None else weight
+            dy, _, _ = torch.ops.aten.native_batch_norm_backward(
+                dx, x, scale, None, None, mean, rstd, True, ctx.eps, [True, False, False]
+            )
+        if dw is not None:
+            dy = dy.addcmul((x - mean.view(wide)) * rstd.view(wide), dw.view(wide))
+        return dy if db is None else dy + db.view(wide)
 
     @staticmethod
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:

@@ -88,3 +88,19 @@ class Scaled(Op):
 
     def expression(self, *names: str) -> str:
         return f"{names[1]} * {names[0]}[{self.index}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected(Mixture):
+    """A mixture whose weights are one for the terms that are used, and zero for the others."""
+
+    used: tuple[int, ...]
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        first, *others = (x[1 + i] for i in self.used)
+        for term in others:
+            first = first + term
+        return first
+
+    def expression(self, *names: str) -> str:
+        return " + ".join(names[1 + i] for i in self.used)
