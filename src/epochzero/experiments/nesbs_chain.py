@@ -49,9 +49,10 @@ from epochzero.experiments.nesbs_curves import (
     discrepancy,
     of_ensembles,
 )
-from epochzero.experiments.side_by_side import Member, OutOfTime, Setting, SideBySide, stopping
+from epochzero.experiments.side_by_side import Member, OutOfTimeError, Setting, SideBySide, stopping
 from epochzero.plan import generator
 from epochzero.registry import spaces
+from epochzero.run.bare import command
 from epochzero.supernet import SharedWeights
 from epochzero.supernet.single_path import Picks
 from epochzero.train.recipes import Recipe
@@ -273,9 +274,7 @@ class Chain:
     # Inherited weights alone
 
     def _discrepancy(self, name: str, weights: Callable[[], Inherited], posterior: Posterior) -> None:
-        self._stage(
-            f"discrepancy, {name}", lambda: discrepancy(weights(), posterior, self.given.looked_at, self.seed)
-        )
+        self._stage(f"discrepancy, {name}", lambda: discrepancy(weights(), posterior, self.given.looked_at, self.seed))
 
     def _curves(self, posterior: Posterior) -> None:
         trials = self.given.trials
@@ -363,10 +362,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         torch.set_float32_matmul_precision("high")
     try:
         Chain(given).run()
-    except OutOfTime:
+    except OutOfTimeError:
         print(f"{Path(given.out).stem}: out of time; the same command goes on from here", file=sys.stderr)
         sys.exit(OUT_OF_TIME)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from epochzero.errors import UserError
+from epochzero.experiments.nesbs_attacks import STAGE
 from epochzero.run.plots import new_panels, save
 
 Run = Mapping[str, Any]
@@ -35,7 +36,7 @@ def read(files: Sequence[Path]) -> list[Run]:
 
 def as_markdown(runs: Sequence[Run]) -> str:
     """All tables of which some run has the stage."""
-    tables = [_ensembles(runs), _discrepancy(runs), _correlations(runs), _deltas(runs), _curves(runs)]
+    tables = [_ensembles(runs), _discrepancy(runs), _correlations(runs), _deltas(runs), _curves(runs), _attacks(runs)]
     return "\n\n".join(table for table in tables if table) + "\n"
 
 
@@ -70,10 +71,11 @@ def _ensembles(runs: Sequence[Run]) -> str:
 
 def _discrepancy(runs: Sequence[Run]) -> str:
     names = ("most_probable", "best", "gap", "uniform_mean", "posterior_mean")
-    lines = []
-    for which in ("post-training", "best-response"):
-        if found := _with(runs, f"discrepancy, {which}"):
-            lines.append([which, *(mean([one[name] for one in found], 100) for name in names)])
+    lines = [
+        [which, *(mean([one[name] for one in found], 100) for name in names)]
+        for which in ("post-training", "best-response")
+        if (found := _with(runs, f"discrepancy, {which}"))
+    ]
     if not lines:
         return ""
     heads = ("posterior; test error %, inherited", "most probable", "best seen", "gap", "uniform", "drawn from it")
@@ -111,6 +113,22 @@ def _curves(runs: Sequence[Run]) -> str:
         lines.append([case, *(mean([float(own[at]) for own in each], 100) for at in (0, -1))])
     budget = len(found[0][next(iter(found[0]))][0])
     return _table(("test error %, inherited", "1 evaluation", f"best of {budget}"), lines)
+
+
+def _attacks(runs: Sequence[Run]) -> str:
+    """Accuracies of the member that is attacked, and of the whole ensemble."""
+    names = list(dict.fromkeys(stage for run in runs for stage in run if stage.startswith(STAGE)))
+    if not names:
+        return ""
+    by_attack = {name: _with(runs, name) for name in names}
+    heads = [f"{name.removeprefix(STAGE)}, {which} %" for name in names for which in ("attack", "defence")]
+    lines = [
+        [way, *(mean([one[way][f"{which}_accuracy"] for one in by_attack[name]], 100) for name in names
+                for which in ("attack", "defence"))]
+        for way in by_attack[names[0]][0]
+    ]  # fmt: skip
+    images = by_attack[names[0]][0][lines[0][0]]["images"]
+    return _table([f"accuracy on {images} test images", *heads], lines)
 
 
 def plot(runs: Sequence[Run], folder: Path) -> list[str]:

@@ -36,16 +36,16 @@ from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import held_out
 
 
-class OutOfTime(Exception):
+class OutOfTimeError(Exception):
     """The time that a run was given is over; what it has found so far is kept."""
 
 
 def stopping(until: float) -> Callable[[int, int, str], None]:
-    """Something to report progress to, that raises OutOfTime after this moment of `time.time()`."""
+    """Something to report progress to, that raises OutOfTimeError after this moment of `time.time()`."""
 
     def check(done: int, total: int, note: str) -> None:
         if time.time() > until:
-            raise OutOfTime
+            raise OutOfTimeError
 
     return check
 
@@ -132,7 +132,7 @@ class SideBySide:
                 self.begun[member] = self.processes.submit(_train, member, self.setting, self.until)
 
     def found(self, members: Sequence[Member]) -> dict[Member, Predictions]:
-        """What they say, after their training; OutOfTime where there is none left."""
+        """What they say, after their training; OutOfTimeError where there is none left."""
         self.begin(members)
         for member in dict.fromkeys(members):
             if member in self.begun:
@@ -193,7 +193,8 @@ def _train(member: Member, setting: Setting, until: float) -> None:
     checkpoint.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
     file = _file(member, setting)
     part = file.with_name(f"{file.stem}.{os.getpid()}.part.npz")
-    np.savez_compressed(part, **found, seconds=np.array(time.perf_counter() - start))
+    seconds = np.array(time.perf_counter() - start)
+    np.savez_compressed(part, held_out=found["held_out"], test=found["test"], seconds=seconds)
     part.replace(file)
 
 
