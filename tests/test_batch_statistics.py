@@ -28,7 +28,7 @@ def test_both_derivatives(shape: tuple[int, ...], affine: bool) -> None:
     def function(*tensors: Tensor | None) -> Tensor:
         return batch_norm(*tensors, 1e-3)  # type: ignore[arg-type, call-arg]
 
-    assert gradcheck(function, given)  # type: ignore[arg-type]
+    assert gradcheck(function, given, check_forward_ad=True)  # type: ignore[arg-type]
     assert gradgradcheck(function, given)  # type: ignore[arg-type]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run import inside
 from epochzero.supernet import make
+from tests.fresh import Fresh
 
 SMALL = ["--batch-size", "4", "--input-shape", "3,8,8", "--device", "cpu"]
 TINY = ["--option", "channels=2", "--option", "cells=1"]
@@ -103,15 +102,10 @@ def test_files_of_another_kind_are_left_alone(tmp_path: Path) -> None:
         assert other.read_text(encoding="utf-8") == content
 
 
-def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
+def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
     """Refused first, in a sentence, and then run: both in one new process."""
     program = (
         "import runpy, sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click'}:\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
         "given = sys.argv[1:]\n"
         "sys.argv[1:] = ['--space', 'nb21', '--out', 'a.json']\n"
         "try:\n"
@@ -124,8 +118,8 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
         "runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
     )
     given = [*SMALL, *TINY, "--steps", "1", "--option", "nu=9", "--out", str(tmp_path / "a.json")]
-    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert spaces["nb201"].parse(done.stdout.strip())
-    assert done.stderr.startswith("error: No space is called 'nb21'.")
-    assert "Traceback" not in done.stderr
+    done = fresh.bare(program, *given)
+    assert done.code == 0, done.err
+    assert spaces["nb201"].parse(done.out.strip())
+    assert done.err.startswith("error: No space is called 'nb21'.")
+    assert "Traceback" not in done.err

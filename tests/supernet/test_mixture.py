@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from epochzero.plan import Builder, execute, execute_jet
-from epochzero.plan.ops.mixture import Mixture, Scaled, WeightedSum
+from epochzero.plan.ops.mixture import Mixture, Scaled, Selected, WeightedSum
 
 MAP = (2, 3, 3)
 
@@ -41,6 +41,18 @@ def test_weights_from_an_input() -> None:
     assert torch.allclose(found, (3 * a + 0.5 * b) * 0.5)
     (slope,) = torch.autograd.grad(found.sum(), weights)
     assert torch.allclose(slope, torch.stack([0.5 * a.sum(), (3 * a + b).sum()]), rtol=1e-4)
+
+
+def test_selected_terms_alone_are_added() -> None:
+    net = Builder()
+    w, *x = net.input((3,), "w"), *(net.input(MAP, f"x{i}") for i in range(3))
+    net.add(Selected((0, 2)), w, *x, name="sum")
+    a, b, c = torch.randn(3, 4, *MAP)
+    given = (torch.tensor([1.0, 0.0, 1.0]), a, b * torch.inf, c)
+    assert torch.equal(execute(net.plan(), {}, given), a + c)
+    scope: dict[str, object] = {}
+    exec(net.plan().code(), scope)
+    assert torch.equal(scope["Network"]()(*given), a + c)  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,36 @@ def test_the_gradient_is_that_of_finite_differences(space: str) -> None:
     assert torch.allclose(torch.cat([parts[i] for i in tried]), wanted, rtol=1e-3, atol=1e-5 * float(wanted.norm()))
 
 
+@pytest.mark.parametrize("space", ["nb201", "darts", "nb1shot1_s1", "nb1shot1_s3"])
+def test_the_gradient_is_that_of_the_whole_network_differentiated_twice(space: str) -> None:
+    """With kinks: every option differentiated, used or not, over several samples."""
+    relaxed = relax(spaces[space], 3, SHAPE, 2, 3 if space == "darts" else 1)
+    theta = {name: w.double() for name, w in draw(relaxed.plan.weights, Origin("lecun", 1)).items()}
+    leaves = {n: theta[n].requires_grad_() for n, p in relaxed.plan.weights.items() if p.trainable}
+    maker = torch.Generator().manual_seed(7)
+    x, y = torch.randn(4, *SHAPE, dtype=torch.float64, generator=maker), torch.tensor([0, 1, 2, 0])
+    sizes = [len(choice.options) for choice in relaxed.choices]
+    samples = [[torch.randn(size, dtype=torch.float64, generator=maker) for size in sizes] for _ in range(4)]
+    if space == "nb201":
+        none, three = torch.eye(5, dtype=torch.float64)[[0, 3]]
+        assert (OPS[0], OPS[3]) == ("none", "nor_conv_3x3")
+        samples += [[none] * 6, [three, none, none, three, none, none], [three, three, none, none, none, three]]
+    told = []
+    for logits in samples:
+        weights = [hardened(own, c.draws).requires_grad_() for own, c in zip(logits, relaxed.choices, strict=True)]
+        loss = label_loss(execute(relaxed.plan, {**theta, **leaves}, (x, *weights)), y, "mean")
+        gradients = torch.autograd.grad(
+            loss, list(leaves.values()), create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        s = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+        wanted = torch.autograd.grad(s, weights, allow_unused=True, materialize_grads=True)
+        found_s, found = weight_slope(relaxed, theta, [w.detach() for w in weights], x, y)
+        assert found_s == pytest.approx(float(s.detach()), rel=1e-12)
+        assert torch.allclose(torch.cat(found), torch.cat(wanted), rtol=1e-9, atol=1e-11 * float(s.detach()))
+        told.append(bool(torch.cat(wanted).norm() > 0))
+    assert sum(told) >= 4
+
+
 def test_s_is_the_proxy_of_the_plain_network() -> None:
     """`nasi_trace` of a network of the space, its weights taken from the relaxed one."""
     space = spaces["nb201"]

@@ -121,14 +121,17 @@ def weight_slope(
         for option, (source, term) in enumerate(zip(node.inputs[1:], inputs[1:], strict=True), start=first):
             if relaxed.plan.nodes[source].op.kind == "zero":
                 continue
-            value, change = forward_ad.unpack_dual(term)
+            value, change = forward_ad.unpack_dual(term)  # type: ignore[no-untyped-call]
             product = of_s * value
             if change is not None:
                 product.addcmul_(of_loss, change)
             slopes[node.inputs[0]][option] += product.sum()
 
     with torch.no_grad(), forward_ad.dual_level():
-        moved = {n: forward_ad.make_dual(theta[n], 2 * g) for n, g in zip(names, gradients, strict=True)}
+        moved = {
+            name: forward_ad.make_dual(theta[name], 2 * gradient)  # type: ignore[no-untyped-call]
+            for name, gradient in zip(names, gradients, strict=True)
+        }
         execute(relaxed.selected(weights), {**theta, **moved}, (x, *weights), weigh)
     return float(s.detach()), list(slopes.values())
 
@@ -151,7 +154,8 @@ def stepped(now: Any, s: float, of_s: Tensor, mu: float, nu0: float) -> State:
 
 def alpha(now: Any) -> Tensor:
     """What the steps so far give, all choices one after the other."""
-    return torch.tensor(now["sum"], dtype=torch.float64) / now["step"]
+    total = torch.tensor(now["sum"], dtype=torch.float64)
+    return total / int(now["step"])
 
 
 def most_probable(relaxed: Relaxed, barred: Tensor, alpha: Tensor) -> Any:
