@@ -8,12 +8,14 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from tests.fresh import Fresh
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Modules and tests stay to the end: the search for garbage, which would go through them again and again, need not."""
+    """What is collected stays to the end, so the search for garbage need not go through it again and again."""
     gc.disable()
     try:
         return (yield)
@@ -22,11 +24,17 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.fixture(scope="session")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fresh]:
+    with Fresh(tmp_path_factory.mktemp("fresh")) as started:
+        yield started
+
+
 @pytest.fixture(scope="module")
 def shallow_nb201() -> Iterator[None]:
-    """Networks of nb201 with two cells in each stage, not five, for tests that are as good with fewer layers."""
+    """Networks of nb201 with one cell in each stage, not five, for tests that are as good with fewer layers."""
     from epochzero.spaces import nb201
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nb201, "CELLS", 2)
+        patch.setattr(nb201, "CELLS", 1)
         yield

@@ -26,6 +26,7 @@ from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Identity
 from epochzero.spaces.nb201 import NB201, OPS
 from epochzero.types import Shape
+from tests.fresh import Fresh
 from tests.plan_tangles import tangles
 
 SPACE = NB201()
@@ -114,7 +115,7 @@ def test_the_head_says_what_the_network_costs() -> None:
     assert first == "# 73,306 parameters; 7,783,040 multiply-accumulates for an input of 3 x 32 x 32."
 
 
-def test_the_source_runs_in_a_python_of_its_own(tmp_path: Path) -> None:
+def test_the_source_runs_in_a_python_of_its_own(tmp_path: Path, fresh: Fresh) -> None:
     plan = SPACE.plan(MIXED, input_shape=(3, 8, 8))
     ours = plan.module().eval()
     (x,) = inputs_of(plan)
@@ -130,7 +131,8 @@ network.load_state_dict(given["weights"])
 assert not any("epochzero" in name for name in sys.modules)
 torch.save(network(given["x"]), {str(tmp_path / "out.pt")!r})
 """
-    subprocess.run([sys.executable, "-I", "-c", script], check=True, timeout=120)
+    done = fresh(script)
+    assert done.code == 0, done.err
     assert torch.allclose(torch.load(tmp_path / "out.pt", weights_only=True), ours(x), atol=1e-6)
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +17,18 @@ from scipy import stats
 from epochzero.ensemble.metrics import ensemble_error, nll
 from epochzero.ensemble.posterior import Posterior
 from epochzero.errors import UserError
-from epochzero.experiments import nesbs_chain, nesbs_report
-from epochzero.experiments.nesbs_curves import Inherited, agreement, correlations, curve, discrepancy, pearson, ranks
+from epochzero.experiments import nesbs_attacks, nesbs_chain, nesbs_report
+from epochzero.experiments.nesbs_curves import (
+    Inherited,
+    agreement,
+    correlations,
+    curve,
+    discrepancy,
+    of_ensembles,
+    pearson,
+    ranks,
+)
+from epochzero.experiments.side_by_side import Member, OutOfTimeError, SideBySide, network_of, stopping
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights, shared
@@ -67,7 +81,8 @@ def test_correlations_of_ensembles_are_over_all_of_a_size() -> None:
     rng = generator(0, "pool")
     estimated, true = torch.rand(2, 5, 20, 3, generator=rng, dtype=torch.float64).softmax(3)
     y, other_y = torch.randint(3, (2, 20), generator=rng)
-    found = correlations(estimated, y, true, other_y, (1, 3))
+    found = correlations(of_ensembles(estimated, y), of_ensembles(true, other_y))
+    assert set(found) == {"error, n = 1", "nll, n = 1", "error, n = 3", "nll, n = 3"}
     assert found["nll, n = 3"]["ensembles"] == 10 and found["error, n = 1"]["ensembles"] == 5
     expected = stats.spearmanr(
         [nll(estimated[i : i + 1], y) for i in range(5)], [nll(true[i : i + 1], other_y) for i in range(5)]
@@ -101,12 +116,19 @@ def test_discrepancy_is_never_negative(inherited: Inherited) -> None:
 # The whole
 
 
-def test_chain_measures_every_ensemble_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    data = write(tmp_path / "squares.npz", train=80, test=24, side=8)
-    out = tmp_path / "nb201.json"
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a chain that was run to its end, data and file first."""
+    folder = tmp_path_factory.mktemp("chain")
+    data = write(folder / "squares.npz", train=80, test=24, side=8)
     sizes = [f"--{name}={value}" for name, value in SMALL.items()]
-    command = ["--space", "nb201", "--data", str(data), "--out", str(out), *sizes]
+    command = ["--data", str(data), "--out", str(folder / "nb201.json"), "--space", "nb201", *sizes]
     nesbs_chain.main(command)
+    return command
+
+
+def test_chain_measures_every_ensemble_and_goes_on_where_it_was(chain: list[str]) -> None:
+    out = Path(chain[3])
     found = json.loads(out.read_text())
     ensembles = found["stages"]["trained"]["ensembles"]
     assert set(ensembles) == {
@@ -115,17 +137,103 @@ def test_chain_measures_every_ensemble_and_goes_on_where_it_was(tmp_path: Path) 
     }  # fmt: skip
     assert {len(one["members"]) for way, one in ensembles.items() if way != "single best"} == {3}
     assert ensembles["single best"]["ppd"] == 0 and ensembles["single best"]["error"] == ensembles["single best"]["ate"]
+    deep = ensembles["deep ensemble of the single best"]["members"]
+    assert len({member["arch"] for member in deep}) == 1 and len({member["seed"] for member in deep}) == 3
     assert set(found["seconds"]) == set(found["stages"])
+    assert [one.name for one in out.with_suffix(".run").iterdir()] == ["members"], "supernets are removed"
     kept = out.stat().st_mtime_ns
-    nesbs_chain.main(command)
+    nesbs_chain.main(chain)
     assert out.stat().st_mtime_ns == kept, "nothing was left to do"
     del found["stages"]["trained"], found["seconds"]["trained"]
     out.write_text(json.dumps(found))
-    nesbs_chain.main(command)
+    nesbs_chain.main(chain)
     again = json.loads(out.read_text())["stages"]["trained"]
     assert again["ensembles"] == ensembles, "from the predictions that were kept"
     with pytest.raises(UserError, match="holds a run with other settings"):
-        nesbs_chain.main([*command, "--seed", "1"])
+        nesbs_chain.main([*chain, "--seed", "1"])
+
+
+def test_a_chain_that_ran_out_of_time_ends_as_one_that_did_not(chain: list[str], tmp_path: Path) -> None:
+    """The clock strikes in the second epoch of the supernet, then in that of the best response."""
+    command = [*chain[:3], str(tmp_path / "nb201.json"), *chain[4:], "--keep-every", "1"]
+    for strikes in (6, 17):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nesbs_chain, "stopping", lambda until: _after(strikes))  # noqa: B023
+            with pytest.raises(SystemExit) as stopped:
+                nesbs_chain.main(command)
+        assert stopped.value.code == nesbs_chain.OUT_OF_TIME
+    nesbs_chain.main(command)
+    whole, resumed = (json.loads(Path(file).read_text())["stages"] for file in (chain[3], command[3]))
+    assert resumed["posterior"] == whole["posterior"] and resumed["estimates"] == whole["estimates"]
+    assert resumed["trained"]["ensembles"] == whole["trained"]["ensembles"]
+
+
+def _after(checks: int) -> Callable[[int, int, str], None]:
+    """Time is over after so many looks at the clock."""
+    left = iter(range(checks))
+
+    def check(done: int, total: int, note: str) -> None:
+        if next(left, None) is None:
+            raise OutOfTimeError
+
+    return check
+
+
+def test_clock() -> None:
+    stopping(math.inf)(0, 1, "")
+    with pytest.raises(OutOfTimeError):
+        stopping(time.time() - 1)(0, 1, "")
+
+
+def test_members_of_processes_are_those_trained_here_and_keep_their_weights(chain: list[str], tmp_path: Path) -> None:
+    out = Path(chain[3])
+    run = json.loads(out.read_text())
+    here = nesbs_chain.setting_of(run["settings"], chain[1], "cpu", out)
+    member = Member(**run["stages"]["trained"]["ensembles"]["URS"]["members"][0])
+    there = replace(here, folder=str(tmp_path))
+    with SideBySide(there, workers=2) as training:
+        training.begin([member])
+        found = training.found([member, member])[member]
+    with SideBySide(here) as kept:
+        expected = kept.found([member])[member]
+    assert torch.equal(found.test, expected.test) and torch.equal(found.held_out, expected.held_out)
+    images = here.images()
+    with torch.inference_mode():
+        said = network_of(member, here)(images.standardised(images.test_x)).softmax(1)
+    torch.testing.assert_close(said, expected.test)
+    with SideBySide(replace(here, folder=str(tmp_path / "late")), until=0) as late, pytest.raises(OutOfTimeError):
+        late.found([member])
+
+
+# Attacks
+
+
+def test_attacks_are_a_stage_of_the_run(chain: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    out = Path(chain[3])
+    command = [str(out), "--data", chain[1], "--images", "12"]
+    nesbs_attacks.main([*command, "--attacks", "fgsm,pgd"])
+    stages = json.loads(out.read_text())["stages"]
+    for attack in ("fgsm", "pgd"):
+        found = stages[f"attack {attack}"]
+        assert set(found) == set(nesbs_attacks.ENSEMBLES)
+        assert all(len(one["attacked"]) == 3 and one["images"] == 12 for one in found.values())
+    nesbs_report.main([str(out)])
+    assert "| accuracy on 12 test images | fgsm, attack % | fgsm, defence % | pgd, attack %" in capsys.readouterr().out
+
+
+def test_attacks_want_a_finished_run_its_data_and_its_weights(chain: list[str], tmp_path: Path) -> None:
+    run = json.loads(Path(chain[3]).read_text())
+    alone = tmp_path / "alone.json"
+    alone.write_text(json.dumps(run))
+    with pytest.raises(UserError, match="bring the run's folder"):
+        nesbs_attacks.main([str(alone), "--data", chain[1]])
+    other = write(tmp_path / "other.npz", train=80, test=24, side=8)
+    with pytest.raises(UserError, match=r"is of squares\.npz"):
+        nesbs_attacks.main([str(alone), "--data", str(other)])
+    del run["stages"]["trained"]
+    alone.write_text(json.dumps(run))
+    with pytest.raises(UserError, match="not all trained"):
+        nesbs_attacks.main([str(alone), "--data", chain[1]])
 
 
 # The report

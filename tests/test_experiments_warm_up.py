@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -28,6 +26,7 @@ from epochzero.store import Store
 from epochzero.types import Origin
 from tests.data_files import labelled, save
 from tests.experiments_small import SMALL_IMAGES, small_images
+from tests.fresh import Fresh
 
 ARCHS = (
     "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|skip_connect~1|skip_connect~2|",
@@ -256,27 +255,17 @@ def test_the_table_sets_each_level_beside_the_paper(folder: Path, tmp_path: Path
     assert result.left_out == ["NB101, NB301: left out of this small form."]
 
 
-def test_a_bare_machine_fills_the_store_that_the_table_reads(folder: Path, tmp_path: Path) -> None:
+def test_a_bare_machine_fills_the_store_that_the_table_reads(folder: Path, tmp_path: Path, fresh: Fresh) -> None:
     """One share with torch and numpy alone, the other here."""
-    program = (
-        "import sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in 'scipy typer rich pyarrow click matplotlib polars ray'.split():\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
-        "from epochzero.experiments.warm_up import main\n"
-        "main(sys.argv[1:])\n"
-    )
+    program = "import sys; from epochzero.experiments.warm_up import main; main(sys.argv[1:])"
     store = tmp_path / "warm.db"
     given = [
         "--table", str(folder / "nb201.csv"), "--data", str(folder / "cifar10.npz"), "--store", str(store),
         "--networks", "3", "--steps", "0,1,2,4", "--batch-size", "8", "--device", "cpu",
     ]  # fmt: skip
-    process = [sys.executable, "-c", program, *given, "--share", "2/2"]
-    done = subprocess.run(process, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "1/1 networks, " in done.stderr
+    done = fresh.bare(program, *given, "--share", "2/2")
+    assert done.code == 0, done.err
+    assert "1/1 networks, " in done.err
     warm_up.main([*given, "--share", "1/2", "--population", "2"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_up, "trained", None)  # nothing is trained any more

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +15,7 @@ from epochzero import data
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.run.hunt import hunt, options
+from tests.fresh import Fresh
 
 SPACE = spaces["nb201"]
 SMALL = ["--proxy", "l2_norm", "--batch-size", "2", "--input-shape", "3,8,8", "--device", "cpu"]
@@ -99,18 +98,10 @@ def test_a_proxy_without_any_score_is_a_failure(tmp_path: Path) -> None:
         found(tmp_path / "a.json", "--proxy", "tf_tas", "--budget", "3")
 
 
-def test_it_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
-    program = (
-        "import runpy, sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click', 'bayes_opt', 'optuna'}:\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
-        "runpy.run_module('epochzero.run.hunt', run_name='__main__')\n"
-    )
+def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
+    program = "import runpy; runpy.run_module('epochzero.run.hunt', run_name='__main__')"
     given = [*SMALL, "--budget", "3", "--method", "random", "--out", str(tmp_path / "a.json")]
-    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    arch, _, facts = done.stdout.strip().partition("  ")
+    done = fresh.bare(program, *given)
+    assert done.code == 0, done.err
+    arch, _, facts = done.out.strip().partition("  ")
     assert SPACE.parse(arch) and facts.endswith("multiply-accumulates")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import epochzero
+from tests.fresh import Fresh
 
 ROOT = Path(epochzero.__file__).parent
 LAYERS = [
@@ -78,21 +79,20 @@ def test_loads_without_torch(package: str) -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_engine_needs_torch_and_numpy_alone() -> None:
+def test_engine_needs_torch_and_numpy_alone(fresh: Fresh) -> None:
     """On a bare machine plan, engine, spaces, proxies, data and store run without what the rest needs."""
     program = (
-        "import sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click'}:\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
         "import epochzero as ez, epochzero.store\n"
         "assert ez.score('|none~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|', 'dextr', space='nb201')\n"
         "assert ez.search(budget=2).best\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = fresh.bare(program)
+    assert done.code == 0, done.err
+
+
+def test_ray_is_loaded_where_it_is_used_alone(fresh: Fresh) -> None:
+    program = "import sys, epochzero.cli, epochzero.run.executors.ray; sys.exit('ray' in sys.modules)"
+    assert fresh(program).code == 0
 
 
 def test_no_file_is_a_drawer() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -27,6 +25,7 @@ from epochzero.train.ctr import Settings, Trainer
 from epochzero.train.ctr_metrics import measure
 from epochzero.train.ctr_together import Rows, Together, stacked
 from epochzero.types import Origin
+from tests.fresh import Fresh
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))
 
@@ -129,12 +128,8 @@ def test_a_supernet_is_scored_and_searched(tmp_path: Path) -> None:
     assert searches(1.0, scaled=True)[-1] == "one_shot" and searches(0.0, scaled=True) == ("sigeo", "zico")
 
 
-def test_the_long_study_needs_torch_and_numpy_alone(tmp_path: Path) -> None:
-    block = (
-        "import sys\n"
-        "for name in ('scipy', 'polars', 'typer', 'rich', 'sklearn', 'safetensors', 'onnx'): sys.modules[name] = None\n"
-        f"sys.argv = ['sweep', 'prepare', '--folder', {str(tmp_path)!r}, '--rows', '200']\n"
-        "import runpy; runpy.run_module('epochzero.experiments.recommender_sweep', run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("200 rows; floor ")
+def test_the_long_study_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
+    program = "import runpy; runpy.run_module('epochzero.experiments.recommender_sweep', run_name='__main__')"
+    done = fresh.bare(program, "prepare", "--folder", tmp_path, "--rows", 200)
+    assert done.code == 0, done.err
+    assert done.out.startswith("200 rows; floor ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,6 +24,7 @@ from epochzero.run.speed import Row, Settings, left_out, run_speed, spearman
 from epochzero.run.timing import Job, Timed, measure, measured
 from epochzero.types import Score
 from tests.command import epochzero, refusal
+from tests.fresh import Fresh
 
 BATCH = data.pink((3, 8, 8), size=4)
 NB201 = spaces["nb201"]
@@ -223,15 +222,10 @@ def test_the_command_prints_a_table_or_json(here: None) -> None:
     assert [(row["name"], row["networks"]) for row in found["rows"]] == [("params", 2)]
 
 
-def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path) -> None:
+def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
     """As a module, in a process that has nothing else; first with a mistake, which is a sentence."""
     program = (
         "import sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'click'}:\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
         "from epochzero.run import speed, timing\n"
         "speed.measured = timing.measure\n"
         "from epochzero.run.bare import command\n"
@@ -248,10 +242,8 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path) -> None:
     )
     tiny = ["--only", "synflow", "--ways", "alone", "--networks", "1", "--input-shape", "3,8,8", "--device", "cpu"]
     out = tmp_path / "speed.json"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *tiny, "--out", str(out)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("synflow          alone")
+    done = fresh.bare(program, *tiny, "--out", out)
+    assert done.code == 0, done.err
+    assert done.out.startswith("synflow          alone")
     assert json.loads(out.read_text(encoding="utf-8"))["rows"][0]["networks"] == 1
-    assert done.stderr.startswith("error: No proxy is called 'naswt'. Did you mean 'naswot'?")
+    assert done.err.startswith("error: No proxy is called 'naswt'. Did you mean 'naswot'?")

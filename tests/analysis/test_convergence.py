@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from epochzero.plan import generator
 from epochzero.train.augment import crop, flip
 from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin
+from tests.fresh import Fresh
 
 SMALL = Study(
     widths=(2.5,),
@@ -151,19 +151,13 @@ def test_another_study_is_not_overwritten(images: Images, tmp_path: Path) -> Non
         Study(noise_parts=1)
 
 
-def test_it_runs_with_torch_and_numpy_alone(file: Path, tmp_path: Path) -> None:
+def test_it_runs_with_torch_and_numpy_alone(fresh: Fresh) -> None:
     program = (
-        "import sys\n"
-        "class Blocked:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in {'scipy', 'typer', 'rich', 'pyarrow', 'matplotlib', 'PIL', 'polars'}:\n"
-        "            raise ImportError(name)\n"
-        "sys.meta_path.insert(0, Blocked())\n"
         "from epochzero.analysis.convergence import options\n"
         "assert options().parse_args(['--data', 'a.npz', '--out', 'b.json']).epochs == 10\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = fresh.bare(program)
+    assert done.code == 0, done.err
 
 
 def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

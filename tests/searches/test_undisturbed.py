@@ -18,7 +18,7 @@ from epochzero.registry import searches
 from epochzero.run.executors.processes import Processes
 from epochzero.store import Store
 from epochzero.supernet import methods as inside
-from tests.searches.undisturbed import BUDGET, LIVES, OPTIONS, STEPS, search
+from tests.searches.undisturbed import BUDGET, LIVES, OPTIONS, STEPS, search, shallow
 from tests.test_resume import content
 
 ROOT = Path(__file__).parents[2]
@@ -42,8 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    with Processes(2) as executor:
+def processes(shallow_nb201: None) -> Iterator[Processes]:
+    with Processes(2, prepare=shallow) as executor:
         yield executor
 
 

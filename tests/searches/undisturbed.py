@@ -21,6 +21,7 @@ from epochzero.run import supernets
 from epochzero.run.executors import Executor
 from epochzero.run.executors.local import Local
 from epochzero.run.task import Task
+from epochzero.spaces import nb201
 from epochzero.store import JSON, Run
 from epochzero.supernet import methods as inside
 from epochzero.types import Score
@@ -47,6 +48,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "zero_cost_pt": {"channels": 2, "cells": 1},
 }
 BY = {"evolution_az": {"proxy": "rank(l2_norm,params)"}, "pareto": {"objectives": "l2_norm,-params"}}
+
+
+def shallow() -> None:
+    """One cell in each stage of a network: here, and in every process that has a say in the scores."""
+    nb201.CELLS = 1
 
 
 def search(method: str, store: Path, executor: Executor | None = None) -> None:
@@ -111,6 +117,7 @@ def in_a_child(work: Callable[[], None]) -> int:
 
 def main(folder: Path, methods: Sequence[str]) -> None:
     torch.set_num_threads(1)
+    shallow()
     supernets.EVERY = 0.0
     for method in methods:
         resumed = folder / f"{method}.db"

@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import torch
@@ -161,7 +162,16 @@ def weights_file(member: Member, setting: Setting) -> Path:
 
 
 def _begin() -> None:
+    """What a process begins with: it ends with the one that started it, even if that is killed."""
     torch.set_num_threads(1)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @lru_cache(maxsize=1)
