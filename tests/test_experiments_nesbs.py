@@ -258,7 +258,7 @@ def test_report_of_runs(tmp_path: Path) -> None:
     assert "| best | 20.00 ± 0.00 | 25.00 ± 0.00 |" in text and text.index("| best") < text.index("| URS |")
     assert "| MC, n = 3, tau = 1 | 45.00 ± 0.00 | 30.00 ± 0.00 |" in text
     pytest.importorskip("matplotlib")
-    assert nesbs_report.plot(runs, tmp_path) and (tmp_path / "nesbs_curves.png").stat().st_size > 1000
+    assert nesbs_report.plot(runs, tmp_path / "new") and (tmp_path / "new" / "nesbs_curves.png").stat().st_size > 1000
     files[1].write_text(json.dumps({"settings": {"space": "darts"}, "stages": {}}))
     with pytest.raises(UserError, match="runs in one space"):
         nesbs_report.read(files)

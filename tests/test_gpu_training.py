@@ -12,11 +12,14 @@ from dataclasses import replace
 
 import torch
 
+from epochzero.ensemble.posterior import best_response, fit_posterior
 from epochzero.registry import spaces
+from epochzero.supernet import SharedWeights, shared
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Training
 from epochzero.train.processes import Processes
 from epochzero.train.recipes import Recipe
+from epochzero.train.supernet import SUPERNET
 
 RECIPE = Recipe(
     epochs=2, batch_size=32, learning_rate=0.01, clip=5, label_smoothing=0.1, mixup=0.2, cutout=4, auto_augment=True
@@ -66,6 +69,19 @@ class TestRecordedSteps(unittest.TestCase):
         training, history = self.trained(replace(RECIPE, drop_path=0.3), None)
         self.assertIsNone(training.recorded)
         self.assertTrue(all(record["loss"] < 10 for record in history))
+
+    def test_posteriors(self) -> None:
+        """Logits of recorded steps are those of plain ones; in the best response, weights change between the steps."""
+        for name, size in (("nb201", (8, 1, 1)), ("darts", (8, 3, 2))):
+            network = shared(spaces[name], 4, (3, 16, 16), *size)
+            weights = SharedWeights(network, network.draw(0, "cuda"))
+            first, second = (fit_posterior(weights, noise(), epochs=2, batch_size=16, record=r) for r in (True, False))
+            for ours, theirs in zip(first.logits, second.logits, strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.01)
+            recipe = replace(SUPERNET, epochs=1, batch_size=32)
+            shared_weights, learnt = best_response(network, noise(), recipe, device="cuda")
+            self.assertEqual(len(shared_weights.history), 1)
+            self.assertGreater(max(float(own.abs().max()) for own in learnt.logits), 0.005)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class Chain:
         self.images = self.setting.images().to(given.device)
         self.halves = held_out(self.images, seed=given.seed)
         self.network = self.setting.network(PARTIAL[given.space])
-        self.recipe = replace(SUPERNET, epochs=given.epochs, batch_size=given.batch)
+        self.recipe = replace(SUPERNET, epochs=given.epochs, batch_size=given.batch, learning_rate=given.rate)
 
     def run(self) -> None:
         """All stages; members are trained in other processes as soon as they are known, where there are some."""
@@ -339,6 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--cells", type=int, default=0, help="0 for as many as the papers search with")
     add("--epochs", type=int, default=SUPERNET.epochs, help="of the supernet")
     add("--batch", type=int, default=SUPERNET.batch_size)
+    add("--rate", type=float, default=SUPERNET.learning_rate, help="of the supernet's descent, at its start")
     add("--posterior-epochs", type=int, default=20)
     add("--posterior-batch", type=int, default=128)
     add("--likelihood", choices=["sum", "mean"], default="sum")

@@ -149,6 +149,7 @@ def plot(runs: Sequence[Run], folder: Path) -> list[str]:
         axes.set_ylabel("test error %, inherited weights", fontsize=7)
         axes.tick_params(labelsize=6)
         axes.legend(fontsize=6)
+    folder.mkdir(parents=True, exist_ok=True)
     return save(figure, folder, "nesbs_curves")
 
 
