@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -11,6 +12,22 @@ import pytest
 from tests.fresh import Fresh
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+FIRST = {
+    *("test_executors_ray.py", "test_executors.py", "test_undisturbed.py", "test_contracts.py", "test_guides.py"),
+    *("test_recommender_guide.py", "test_recommender_sweep.py", "test_recommender_product.py", "test_resume.py"),
+    *("test_contracts_elsewhere.py", "test_export.py", "test_export_ensemble.py", "test_train_processes.py"),
+}
+"""files of few but long tests: begun late, one would still run when everything else is done"""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # pytest-xdist would begin with the files of the most tests
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.name not in FIRST, -tests[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,8 +50,18 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fresh]:
 @pytest.fixture(scope="module")
 def shallow_nb201() -> Iterator[None]:
     """Networks of nb201 with one cell in each stage, not five, for tests that are as good with fewer layers."""
+    yield from with_cells(1)
+
+
+@pytest.fixture(scope="module")
+def repeating_nb201() -> Iterator[None]:
+    """With two cells in each stage, for tests of what is done about a cell that comes again."""
+    yield from with_cells(2)
+
+
+def with_cells(in_a_stage: int) -> Iterator[None]:
     from epochzero.spaces import nb201
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nb201, "CELLS", 1)
+        patch.setattr(nb201, "CELLS", in_a_stage)
         yield

@@ -37,7 +37,7 @@ from tests.proxies.nets import conv_net, cut_net, dead_path_net, shared_net
 
 FEW = {"swap": "swap(repeats=2,samples=4)", "swap_reg": "swap_reg(repeats=2,samples=4)"}
 SHAPE = (3, 8, 8)
-pytestmark = pytest.mark.usefixtures("shallow_nb201")
+pytestmark = pytest.mark.usefixtures("repeating_nb201")
 
 
 def precise(name: str) -> Proxy:

@@ -82,7 +82,7 @@ def test_shapes_that_do_not_fit_are_refused(op: Op, inputs: tuple[Shape, ...], w
 
 
 def test_pairs_are_every_product_once() -> None:
-    vector, rows = torch.randn(2, 4), torch.randn(2, 3, 4)
+    vector, rows = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, 3, 4, dtype=torch.float64)
     found = PairProducts().run((vector, rows), ())
     for sample in range(2):
         every = [vector[sample], *rows[sample]]

@@ -16,7 +16,7 @@ from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
 from epochzero.types import Origin
 
-pytestmark = pytest.mark.usefixtures("shallow_nb201")
+pytestmark = pytest.mark.usefixtures("repeating_nb201")
 SIZES = {"nb201": (2, 8), "nb101": (2, 8), "transnas_macro": (3, 16), "darts_search": (2, 16)}
 """networks, and the side of their images: on smaller ones gradients of transnas_macro explode and rounding shows"""
 
