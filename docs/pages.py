@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-import typer
 from typer.testing import CliRunner
 
 from epochzero.cards import Card, card
 from epochzero.cards.demands import COUNTS
 from epochzero.cards.explanation import INDENT
 from epochzero.cli import app
+from epochzero.cli.loading import loaded
 from epochzero.registry import proxies, searches
 from epochzero.supernet import methods
 
@@ -196,8 +196,7 @@ def _listed(kind: str) -> list[dict[str, Any]]:
 
 def all_commands() -> str:
     """A section for each command, with the help that it prints."""
-    group = typer.main.get_command(app)
-    return joined(_command(f"epochzero {name}", command) for name, command in commands_of(group))
+    return joined(_command(f"epochzero {name}", command) for name, command in commands_of(loaded()))
 
 
 def commands_of(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -25,8 +25,6 @@ from epochzero.run.plots import new_figure, new_panels, save
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
-CAP = 20.0
-"""times the value at the centre, beyond which a plane is cut off: far from the weights the loss grows without end"""
 PANEL = 2.9
 """inches to a side"""
 TITLE = 32
@@ -34,42 +32,54 @@ TITLE = 32
 
 
 def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label: str, per_line: int = 4) -> Any:
-    """A panel for each network: `contour`, `surface` or `heat`, all on one scale."""
+    """A panel for each network: `contour`, `surface` or `heat`, all on one scale.
+
+    It is logarithmic where all values are positive: far from the weights the loss grows without end.
+    """
     grids = {name: _grid(values) for name, values in named.items()}
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids.values()])
     if not len(finite):
         raise UserError("There is no finite value to draw on this plane: take a smaller --span.")
-    centres = [float(grid[len(axis) // 2, len(axis) // 2]) for grid in grids.values()]
-    top = min(float(finite.max()), CAP * max([centre for centre in centres if math.isfinite(centre)] or [math.inf]))
-    low = min(float(finite.min()), top * 0.999)
+    low, top = float(finite.min()), float(finite.max())
+    scale = _scale(low, top)
     across = min(per_line, len(grids))
     down = math.ceil(len(grids) / across)
     figure = new_figure(PANEL * across + 0.6, PANEL * down)
     drawn, places = None, []
     for place, (name, grid) in enumerate(grids.items(), start=1):
         axes = figure.add_subplot(down, across, place, **({"projection": "3d"} if kind == "surface" else {}))
-        drawn = _drawn(axes, grid, axis, kind, low, top)
+        drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale)
         _dress(axes, name)
         places.append(axes)
     bar = figure.colorbar(drawn, ax=places, shrink=0.8, format="%.3g")
-    bar.set_label(label, fontsize=8)
+    bar.set_label(f"log10 of the {label}" if kind == "surface" and low > 0 else label, fontsize=8)
     bar.ax.tick_params(labelsize=7)
     return figure
 
 
-def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: str, low: float, top: float) -> Any:
-    capped = np.clip(np.where(np.isfinite(grid), grid, top), low, top)
+def _scale(low: float, top: float) -> Any:
+    from matplotlib.colors import LogNorm, Normalize
+
+    top = max(top, low + 1e-3 * abs(low) + 1e-12)
+    return LogNorm(low, top) if low > 0 else Normalize(low, top)
+
+
+def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: str, scale: Any) -> Any:
+    logarithmic = scale.vmin > 0
     if kind == "surface":
+        low, top = (math.log10(end) if logarithmic else end for end in (scale.vmin, scale.vmax))
         a, b = np.meshgrid(axis, axis, indexing="ij")
         axes.set_zlim(low, top)
-        return axes.plot_surface(a, b, capped, cmap="viridis", vmin=low, vmax=top, rcount=50, ccount=50)
+        height = np.log10(grid) if logarithmic else grid
+        return axes.plot_surface(a, b, height, cmap="viridis", vmin=low, vmax=top, rcount=50, ccount=50)
     if kind == "heat":
         half = (axis[1] - axis[0]) / 2
         edges = (axis[0] - half, axis[-1] + half) * 2
-        return axes.imshow(capped.T, extent=edges, origin="lower", cmap="viridis", vmin=low, vmax=top)
-    levels = np.geomspace(low, top, LEVELS) if low > 0 else np.linspace(low, top, LEVELS)
+        return axes.imshow(grid.T, extent=edges, origin="lower", cmap="viridis", norm=scale)
+    spaced = np.geomspace if logarithmic else np.linspace
     axes.set_aspect("equal")
-    return axes.contour(axis, axis, capped.T, levels=levels, cmap="viridis", linewidths=0.8)
+    levels = spaced(scale.vmin, scale.vmax, LEVELS)
+    return axes.contour(axis, axis, grid.T, levels=levels, cmap="viridis", norm=scale, linewidths=0.8)
 
 
 def _grid(values: Values) -> NDArray[np.float64]:
