@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,28 @@ def test_the_lineup_falls_in_width_and_keeps_its_operations() -> None:
     assert [shapes[name].width for name in cells] == [3.5, 3, 2.5, 2, 1.5, 3.5, 3.5]
     assert len({shapes[name] for name in ("DARTS", "O1", "O2")}) == 1
     assert len(set(cells.values())) == 7
+
+
+@pytest.mark.parametrize(
+    ("space", "arch"),
+    [
+        ("nb201", "|nor_conv_3x3~0|+|nor_conv_3x3~0|none~1|+|none~0|nor_conv_1x1~1|skip_connect~2|"),
+        ("nb101", "conv3x3:0/conv3x3:0/conv1x1:12/output:03"),
+    ],
+)
+def test_other_spaces_have_a_lineup_too(space: str, arch: str) -> None:
+    cells = lineup(Study(space=space, arch=arch))
+    widths = [next(iter(topologies(cell).values())).width for name, cell in cells.items() if name.startswith("C")]
+    assert len(widths) >= 2 and widths == sorted(set(widths), reverse=True)
+    assert next(iter(cells)) == "cell" and [name for name in cells if name.startswith("O")] == ["O1", "O2"]
+
+
+def test_a_cell_of_nb201_is_studied(images: Images, tmp_path: Path, shallow_nb201: None) -> None:
+    arch = "|skip_connect~0|+|skip_connect~0|none~1|+|none~0|nor_conv_1x1~1|skip_connect~2|"
+    study = replace(SMALL, space="nb201", arch=arch, widths=(2.0,), operations=1, rates=(0.025,), epochs=1)
+    found = study_convergence(study, images, tmp_path / "a.json")
+    assert [one["name"] for one in found["networks"]] == ["cell", "C1", "O1"]
+    assert found["networks"][0]["arch"] == arch and found["landscape"]["networks"] == ["cell", "C1", "O1"]
 
 
 def test_each_is_trained_as_if_it_were_alone(images: Images) -> None:

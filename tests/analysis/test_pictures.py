@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import LogNorm
 
 from epochzero.analysis import pictures
 from epochzero.analysis.features import Feature
@@ -40,7 +41,11 @@ def test_a_panel_for_each_network(kind: str, tmp_path: Path) -> None:
 def test_far_values_do_not_flatten_the_rest() -> None:
     figure = pictures.planes({"wide": BOWL}, AXIS, "heat", "loss")
     (image,) = figure.axes[0].images
-    assert image.get_clim() == (1, 20)
+    assert image.get_clim() == (1.0, 1e9)
+    assert isinstance(image.norm, LogNorm)
+    below = [[0.0 - number, 1.0, 2.0] for number in range(3)]
+    (image,) = pictures.planes({"wide": below}, AXIS, "heat", "loss").axes[0].images
+    assert not isinstance(image.norm, LogNorm), "no logarithm of what is below zero"
 
 
 def test_nothing_finite_is_a_sentence() -> None:

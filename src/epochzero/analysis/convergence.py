@@ -34,14 +34,15 @@ from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
 from epochzero.analysis.recorded import Recorded, on_gpu
 from epochzero.analysis.subjects import SideBySide
-from epochzero.analysis.topology import KNOWN, ladder, random_operations, topologies
+from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
 from epochzero.engine import PlanNetwork
 from epochzero.errors import UserError
 from epochzero.plan import generator
+from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision
 from epochzero.run.task import usable
 from epochzero.spaces.darts import Darts
-from epochzero.spaces.genotypes import Genotype, parse
+from epochzero.spaces.genotypes import parse
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
@@ -49,6 +50,7 @@ from epochzero.types import Origin
 
 PAD = 4
 TEST_AT_ONCE = 250
+DARTS = "darts"
 Say = Callable[[str], None]
 
 
@@ -57,8 +59,10 @@ class Study:
     """How large the study is."""
 
     arch: str = "DARTS"
+    space: str = DARTS
+    """darts, whose networks are made small, or a space of nb201 or nb101, whose networks are as they are"""
     widths: tuple[float, ...] = (3.0, 2.5, 2.0, 1.5)
-    """of the variants of connections, in c"""
+    """of the variants of connections, in c; of other spaces their number counts alone"""
     operations: int = 2
     """variants of these"""
     channels: int = 8
@@ -97,17 +101,22 @@ class Entry(NamedTuple):
     """One network to train."""
 
     name: str
-    arch: Genotype
+    arch: Any
     rate: float
     seed: int
 
 
-def lineup(study: Study) -> dict[str, Genotype]:
+def lineup(study: Study) -> dict[str, Any]:
     """The cell and its variants by name."""
-    arch = KNOWN[study.arch] if study.arch in KNOWN else parse(study.arch)
-    rng = Random(study.seed)
-    found = {study.arch if study.arch in KNOWN else "cell": arch}
-    found |= {f"C{i}": variant for i, variant in enumerate(ladder(arch, study.widths, rng), start=1)}
+    rng, known = Random(study.seed), study.space == DARTS and study.arch in KNOWN
+    if study.space == DARTS:
+        arch: Any = KNOWN[study.arch] if known else parse(study.arch)
+        connections = list(ladder(arch, study.widths, rng))
+    else:
+        arch = spaces[study.space].parse(study.arch)
+        connections = narrowing(arch, len(study.widths), rng)
+    found = {study.arch if known else "cell": arch}
+    found |= {f"C{i}": variant for i, variant in enumerate(connections, start=1)}
     return found | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
 
 
@@ -117,7 +126,8 @@ class Trainer:
     def __init__(self, study: Study, images: Images, device: str) -> None:
         self.study, self.images = study, images.to(device)
         self.device = torch.device(device)
-        self.space = Darts("darts_small", study.channels, study.cells)
+        small = Darts("darts_small", study.channels, study.cells)
+        self.space: Any = small if study.space == DARTS else spaces[study.space]
         seeds = range(study.seed, study.seed + study.seeds)
         cells = lineup(study).items()
         self.entries = [Entry(name, arch, rate, seed) for seed in seeds for rate in study.rates for name, arch in cells]
@@ -247,9 +257,9 @@ def _plane(plane: Plane) -> dict[str, Any]:
 
 
 def _described(trainer: Trainer, entry: Entry) -> dict[str, Any]:
-    cell = topologies(entry.arch)["normal"]
+    cell = next(iter(topologies(entry.arch).values()))
     plan = trainer.space.plan(entry.arch, trainer.images.num_classes, trainer.images.input_shape)
-    facts = {"name": entry.name, "arch": entry.arch.text, "width": cell.width, "depth": cell.depth}
+    facts = {"name": entry.name, "arch": trainer.space.text(entry.arch), "width": cell.width, "depth": cell.depth}
     return facts | {"params": plan.params, "rate": entry.rate, "seed": entry.seed}
 
 
@@ -307,7 +317,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="an .npz file with x_train, y_train, x_test, y_test")
     parser.add_argument("--out", type=Path, required=True, help="the result, a JSON file")
     parser.add_argument("--device", default=default_device())
-    parser.add_argument("--arch", default=usual.arch, help="a known cell or a genotype; default: DARTS")
+    parser.add_argument("--arch", default=usual.arch, help="a known cell or an architecture; default: DARTS")
+    parser.add_argument("--space", default=usual.space, help="darts, nb201 or nb101; default: darts")
     for name in ("channels", "cells", "epochs", "batch_size", "seeds", "seed", "across", "noise_across"):
         usually = getattr(usual, name)
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usually, help=f"default: {usually}")

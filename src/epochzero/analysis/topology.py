@@ -210,3 +210,14 @@ def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 
             raise UserError(f"None of {draws:,} random variants of this cell is {width:g}c wide: choose other widths.")
         deep = found.depth
         yield variant
+
+
+def narrowing(arch: Any, count: int, rng: Random, draws: int = 1_000) -> list[Any]:
+    """Random variants of the connections, each of another width, widest first: so many, or as many as there are."""
+    by_width: dict[float, Any] = {}
+    for _ in range(draws):
+        variant = random_connections(arch, rng)
+        width = next(iter(topologies(variant).values())).width
+        if variant != arch:
+            by_width.setdefault(width, variant)
+    return [by_width[width] for width in sorted(by_width, reverse=True)][-count:]

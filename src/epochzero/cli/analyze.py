@@ -73,9 +73,10 @@ def _shapes(variant: str, space: Any, arch: Any) -> list[dict[str, Any]]:
 def convergence(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for JSON, PNG and SVG; the same command goes on.")],
     data: Annotated[Path | None, typer.Option("--data", help="Images: an .npz file, CIFAR, or a folder.")] = None,
-    arch: Annotated[str, typer.Option("--arch", help="A known cell or a genotype.")] = "DARTS",
-    channels: Annotated[int, typer.Option("--channels", min=1, help="At first.")] = Study.channels,
-    cells: Annotated[int, typer.Option("--cells", min=1, help="In each network.")] = Study.cells,
+    arch: Annotated[str, typer.Option("--arch", help="A known cell or an architecture.")] = "DARTS",
+    space: Annotated[str, typer.Option("--space", help="Of the cell: darts, nb201, nb101 or nb101_16.")] = Study.space,
+    channels: Annotated[int, typer.Option("--channels", min=1, help="At first, on darts.")] = Study.channels,
+    cells: Annotated[int, typer.Option("--cells", min=1, help="In each network, on darts.")] = Study.cells,
     epochs: Annotated[int, typer.Option("--epochs", min=1)] = Study.epochs,
     batch_size: BatchSize = Study.batch_size,
     across: Across = Study.across,
@@ -88,6 +89,8 @@ def convergence(
     """A cell and variants of it, narrower ones and ones with other operations, trained alike on real images.
 
     epochzero analyze convergence --arch DARTS --data cifar10.npz --out study
+
+    Of a module of your own there are no variants: look at it with landscape, gradient-variance, features, curve.
     """
     if (data is None) == (drawn is None):
         raise UserError("Give either --data to train on, or --from FILE.json to draw.")
@@ -97,8 +100,8 @@ def convergence(
         found = _read_study(drawn)
     else:
         study = Study(
-            arch=arch, channels=channels, cells=cells, epochs=epochs, batch_size=batch_size, seeds=seeds, seed=seed,
-            across=across, noise_across=min(across, Study.noise_across),
+            arch=arch, space=space, channels=channels, cells=cells, epochs=epochs, batch_size=batch_size, seeds=seeds,
+            seed=seed, across=across, noise_across=min(across, Study.noise_across),
         )  # fmt: skip
         assert data is not None
         found = study_convergence(study, load_images(data, seed=seed), folder / "convergence.json", device, err.print)
