@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+import epochzero
+
 WAITING = """
 import json, os, sys
 import torch
@@ -61,6 +63,12 @@ class Fresh:
         self.waiting.stdin.flush()
         code = int(self.waiting.stdout.readline())
         return Done(code, *(file.read_text(encoding="utf-8") for file in self.files[1:]))
+
+    def module(self, name: str, *arguments: object) -> Done:
+        """`python -m name`, with our own packages in reach."""
+        paths = [str(folder) for folder in (Path(epochzero.__file__).parents[1], Path(__file__).parents[1])]
+        program = f"import runpy, sys; sys.path[:0] = {paths}; runpy.run_module({name!r}, run_name='__main__')"
+        return self(program, *arguments)
 
     def bare(self, program: str, *arguments: object) -> Done:
         """The same with torch and numpy alone: the rest of what may be installed cannot be imported."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import epochzero as ez
 from epochzero import data
 from epochzero.cli import app
+from epochzero.cli.loading import ABOUT, loaded
 from epochzero.registry import proxies, searches, spaces
 from epochzero.supernet import methods
 from tests.command import CHEAP, CUT, epochzero, process
@@ -205,7 +207,20 @@ def test_help_of_the_whole_and_version() -> None:
     assert (ran.code, ran.out, ran.err) == (0, f"epochzero {ez.__version__}\n", "")
 
 
+def test_each_is_known_by_the_first_line_of_its_help() -> None:
+    helps = {name: str(command.help).split("\n\n")[0] for name, command in loaded().commands.items()}
+    assert {name: " ".join(line.split()) for name, line in helps.items()} == ABOUT
+
+
 # A process of its own
+
+
+def test_help_needs_no_torch() -> None:
+    program = (
+        "import sys; from epochzero.cli import app; app(['-h'], standalone_mode=False); print('torch' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "bench-speed" in ran.stdout and ran.stdout.endswith("False\n")
 
 
 def test_nothing_but_json_on_standard_output_of_a_real_process() -> None:

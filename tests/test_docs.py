@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from epochzero.cli import app
+from epochzero.cli.loading import loaded
 from epochzero.registry import proxies, searches, spaces
 from epochzero.supernet import methods
 from tests.forgetting import plugins_forgotten
@@ -38,7 +37,7 @@ RUN_HERE = [
     and page.parent.name != "data"  # how its scores were made, which takes hours
     and {"python", "sh"} & {language for language, _ in BLOCK.findall(page.read_text(encoding="utf-8"))}
 ]
-COMMAND = typer.main.get_command(app)
+COMMAND = loaded()
 
 
 def called(page: Path) -> str:

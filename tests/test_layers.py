@@ -90,9 +90,14 @@ def test_engine_needs_torch_and_numpy_alone(fresh: Fresh) -> None:
     assert done.code == 0, done.err
 
 
-def test_ray_is_loaded_where_it_is_used_alone(fresh: Fresh) -> None:
-    program = "import sys, epochzero.cli, epochzero.run.executors.ray; sys.exit('ray' in sys.modules)"
-    assert fresh(program).code == 0
+def test_what_is_slow_to_load_is_loaded_where_it_is_used_alone(fresh: Fresh) -> None:
+    program = (
+        "import sys, epochzero.cli, epochzero.run.executors.ray, epochzero.stats\n"
+        "from epochzero.cli.loading import loaded\n"
+        "loaded()\n"
+        "sys.exit(', '.join({'ray', 'scipy', 'matplotlib', 'polars', 'pyarrow', 'torch._dynamo'} & {*sys.modules}))\n"
+    )
+    assert fresh(program).err == "\n"
 
 
 def test_no_file_is_a_drawer() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +14,15 @@ from epochzero.errors import StoreError
 from epochzero.run.search import Outcome
 from epochzero.run.task import Task
 from epochzero.store import Store
+from tests.fresh import Fresh
 from tests.killed_search import BATCH, BUDGET, KILLS, SHARED
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, fresh: Fresh) -> Path:
     """What `tests.killed_search` leaves: stores, logs of what was computed, results."""
     folder = tmp_path_factory.mktemp("killed")
-    source = Path(ez.__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.killed_search", str(folder)]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert fresh.module("tests.killed_search", folder) == (0, "", "")
     return folder
 
 

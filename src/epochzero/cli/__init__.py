@@ -15,30 +15,15 @@ import typer
 from rich.text import Text
 
 from epochzero import __version__
-from epochzero.cli import (
-    analyze,
-    bench,
-    bench_speed,
-    data,
-    ensemble,
-    export,
-    predict,
-    report,
-    reproduce,
-    score,
-    search,
-    store,
-    train,
-)
 from epochzero.cli.console import err
-from epochzero.cli.list import list_
-from epochzero.engine.failure import out_of_memory
+from epochzero.cli.loading import Verbs
 from epochzero.errors import MachineError, UserError
 
 MENDABLE = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
 """what the system refuses because of the path that the user gave"""
 
 app = typer.Typer(
+    cls=Verbs,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,22 +50,6 @@ def _epochzero(
     """
 
 
-app.command(name="list")(list_)
-app.command()(score.score)
-app.command()(search.search)
-app.command()(train.train)
-app.command()(ensemble.ensemble)
-app.command()(export.export)
-app.command()(predict.predict)
-app.command()(bench.bench)
-app.command()(bench_speed.bench_speed)
-app.command()(reproduce.reproduce)
-app.command()(report.report)
-app.command()(store.store)
-app.add_typer(analyze.analyze, name="analyze")
-app.add_typer(data.data, name="data")
-
-
 def main() -> None:
     """Run the command line, and turn errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
@@ -96,6 +65,8 @@ def main() -> None:
         where = error.filename or "standard output"
         _stop(f"{error.strerror or error}: '{where}'.", 2 if error.errno in MENDABLE else 1)
     except (RuntimeError, MemoryError) as error:
+        from epochzero.engine.failure import out_of_memory
+
         if not out_of_memory(error):
             raise
         _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -21,10 +21,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from epochzero.engine import Proxy
 from epochzero.errors import UserError
-from epochzero.spaces.base import Measured
 from epochzero.types import Score
+
+if TYPE_CHECKING:
+    from epochzero.engine import Proxy
+    from epochzero.spaces.base import Measured
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, emoji=False, stderr=True)

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from epochzero.errors import UserError
 from epochzero.experiments.files import FOLDER, File
+from epochzero.run.bench import kept_figure
 from epochzero.run.task import usable
 from epochzero.stats import Correlation
 from epochzero.store import JSON, Run, Store, manifest
@@ -225,7 +226,7 @@ class Recipe(ABC):
             work = Work(settings, seed, data, Path(folder), device, opened, tell, identity)
             rows, samples, left_out = self.measure(work)
             assert work.run is not None
-            work.run.finish({f"{row.sample}: {row.name} {row.statistic}": _value(row) for row in rows})
+            work.run.finish({f"{row.sample}: {row.name} {row.statistic}": _kept(row) for row in rows})
         return Result(
             experiment=self.name,
             about=self.about,
@@ -243,8 +244,8 @@ class Recipe(ABC):
         )
 
 
-def _value(row: Row) -> float | None:
-    return None if row.found is None else row.found.value
+def _kept(row: Row) -> dict[str, JSON]:
+    return {**kept_figure(row.found, row.statistic, row.why), "paper": row.paper}
 
 
 def _mapping(value: JSON) -> Mapping[str, Any]:

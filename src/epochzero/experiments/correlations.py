@@ -91,10 +91,8 @@ class Correlations(Recipe):
     targets: Sequence[Target]
     spearman: ClassVar[Figures]
     kendall: ClassVar[Figures] = {}
-    waiting: ClassVar[Mapping[str, Figures]] = {}
-    """by statistic, the paper's figures for what cannot be measured yet"""
-    later: Sequence[str] = ()
-    """why not, one sentence each"""
+    unmeasured: Sequence[str] = ()
+    """what else the paper has there, one sentence each"""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -102,10 +100,9 @@ class Correlations(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        printed = [*self._figures.items(), *self.waiting.items()]
         return [
             Quoted(proxy, target.label, statistic, value)
-            for statistic, figures in printed
+            for statistic, figures in self._figures.items()
             for proxy, values in figures.items()
             for target, value in zip(self.targets, values, strict=True)
             if value is not None
@@ -138,11 +135,18 @@ class Correlations(Recipe):
 
     def measure(self, work: Work) -> Found:
         groups, left_out = self._groups(work)
-        rows, samples = [], {}
+        rows: list[Row] = []
+        samples: dict[str, Sample] = {}
         for group, (merits, abouts) in zip(groups, self.merits(work, groups), strict=True):
             rows += self._rows(group, merits, work.seed)
             samples[group.name] = _sample(group, merits, abouts)
-        return Found(rows, samples, [*left_out, *self.later])
+            more = self.beside(work, group, merits)
+            rows, samples, left_out = [*rows, *more.rows], samples | dict(more.samples), [*left_out, *more.left_out]
+        return Found(rows, samples, [*left_out, *self.unmeasured])
+
+    def beside(self, work: Work, group: Group, merits: Merits) -> Found:
+        """What the paper shows of these networks beside rank correlations."""
+        return Found([], {})
 
     def _groups(self, work: Work) -> tuple[list[Group], list[str]]:
         """What can be measured with the data at hand, and sentences about the rest."""

@@ -28,7 +28,7 @@ class OneShotCorrelations(Correlations):
     targets = TARGETS
 
     def sampled(self, target: Target, table: AccuracyTable, networks: int, seed: int) -> tuple[list[Any], list[int]]:
-        space, row_of = spaces[target.space], _rows_by_key(tuple(table.archs))
+        space, row_of = spaces[target.space], rows_by_key(tuple(table.archs))
         rng = Random(seed)
         chosen: dict[int, Any] = {}
         for _ in range(DRAWS):
@@ -47,7 +47,7 @@ class OneShotCorrelations(Correlations):
 
 
 @lru_cache(maxsize=1)
-def _rows_by_key(archs: tuple[str, ...]) -> dict[str, int]:
+def rows_by_key(archs: tuple[str, ...]) -> dict[str, int]:
     """Where each cell of NAS-Bench-101 stands."""
     nb101 = spaces["nb101"]
     return {nb101.key(nb101.parse(text)): row for row, text in enumerate(archs)}

@@ -1,6 +1,6 @@
-"""Tables and figures that wait for a later step: their protocol and the paper's figures, so that none is forgotten.
+"""Tables and figures that are out of reach here: their protocol and the paper's figures, so that none is forgotten.
 
-Each becomes a recipe in a file of its own when its step lands.
+Each becomes a recipe in a file of its own when what it needs is at hand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from epochzero.experiments.base import Quoted, Status
 from epochzero.experiments.files import FOLDER, File
 from epochzero.registry import experiments
 
-STEPS = {6: "searches", 7: "recommenders", 8: "training and ensembles", 9: "topology and analyses"}
+IMAGENET = "ImageNet and days of GPU time"
 Figures = Mapping[str, Mapping[str, float]]
 """by row, then by column"""
 
@@ -27,7 +27,8 @@ class Planned:
     name: str
     source: str
     about: str
-    step: int
+    wants: str
+    """why it is not run"""
     protocol: str
     statistic: str
     """what the figures are"""
@@ -51,8 +52,8 @@ class Planned:
 
     def run(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise UserError(
-            f"{self.name} cannot be run yet: it is planned for step {self.step}, {STEPS[self.step]}; its protocol and "
-            f"the paper's figures: epochzero reproduce {self.name} --about."
+            f"{self.name} cannot be run here: it needs {self.wants}; its protocol and the paper's figures: "
+            f"epochzero reproduce {self.name} --about."
         )
 
 

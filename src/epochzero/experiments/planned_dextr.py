@@ -1,4 +1,4 @@
-"""What is planned of Dextr: its searches.
+"""What is listed of Dextr alone: networks that it found, trained on ImageNet.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -7,7 +7,7 @@ and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
 from __future__ import annotations
 
 from epochzero.experiments.files import CIFAR10
-from epochzero.experiments.planned import Planned, grid, plan
+from epochzero.experiments.planned import IMAGENET, Planned, grid, plan
 
 DEXTR = "Dextr (openreview.net/forum?id=X0uPof5DVh)"
 
@@ -17,7 +17,7 @@ plan(
         "dextr-table2",
         f"{DEXTR}, Table 2",
         "Dextr, Table 2: networks found in the DARTS space by Zero-Cost-PT, trained on ImageNet.",
-        8,
+        IMAGENET,
         "Search on CIFAR-10 with Zero-Cost-PT at batch 1, then the usual training of the found cells on ImageNet.",
         "as named",
         grid(
@@ -35,7 +35,7 @@ plan(
         "dextr-table3",
         f"{DEXTR}, Table 3",
         "Dextr, Table 3: vision transformers found in the AutoFormer spaces under 6 M and 24 M parameters.",
-        8,
+        IMAGENET,
         "Search within the limit in the framework of TF-TAS and AZ-NAS, then training on ImageNet.",
         "as named",
         grid(
@@ -55,7 +55,7 @@ plan(
         "dextr-table8",
         f"{DEXTR}, Table 8",
         "Dextr, Table 8: a network found in the MobileNet-v2 space under 450 M FLOPs.",
-        8,
+        IMAGENET,
         "Evolution with a population of 1,024 and 1e5 iterations as in AZ-NAS, then training on ImageNet.",
         "as named",
         grid(("FLOPs M", "top-1 accuracy %", "GPU days"), {"Dextr": (457, 78.8, 0.6), "AZ-NAS": (462, 78.6, 0.4)}),

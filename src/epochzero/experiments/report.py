@@ -16,6 +16,8 @@ PANEL = 2.6
 """inches along each side of one scatter plot"""
 PER_LINE, PER_LONG_LINE, FEW = 4, 10, 16
 """scatter plots side by side; where there are more than a few, more"""
+PER_TITLE = 3
+"""figures that fit over a plot"""
 
 
 def write(result: Result, folder: Path) -> list[str]:
@@ -136,5 +138,6 @@ def plot(result: Result, folder: Path) -> list[str]:
         axes.set_ylabel(y, fontsize=8)
         axes.tick_params(labelsize=6)
         found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found is not None]
+        found = found if len(found) <= PER_TITLE else []
         axes.set_title(", ".join([sample, *found] if len(result.samples) > 1 else found), fontsize=7)
     return save(figure, folder, "result")

@@ -22,13 +22,13 @@ from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Setti
 from epochzero.experiments.files import CIFAR10, missing
 from epochzero.experiments.planned import Figures, grid
 from epochzero.experiments.searching import estimate
+from epochzero.experiments.training import some, trained
 from epochzero.registry import experiments, spaces
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import Genotype
 from epochzero.stats import Estimate
 from epochzero.train import recipes
 from epochzero.train.image_data import Images, load_images
-from epochzero.train.images import plan_for, train
 
 CLASSES = {"C10": 10, "C100": 100, "Tiny-ImageNet": 200}
 COLUMNS = [column for data in CLASSES for column in (data, f"{data} adapted")]
@@ -101,7 +101,7 @@ class ThesisTable41(Recipe):
         file = CIFAR10.find(work.folder) if work.data is None else Path(work.data)
         if file is None:
             raise missing(self.name, [CIFAR10], work.folder)
-        images = _some(load_images(file, seed=work.seed), settings.images)
+        images = some(load_images(file, seed=work.seed), settings.images)
         work.begin(file=file.name, images=str(images.facts["sha256"]))
         chosen = dict(list(KNOWN.items())[: settings.networks])
         rows: list[Row] = []
@@ -145,23 +145,10 @@ def _error(work: Work, images: Images, name: str, arch: Genotype, repeat: int) -
     settings: Training = work.settings
     recipe = replace(recipes.RECIPES["darts"], epochs=settings.epochs, batch_size=settings.batch_size, clip=0.0)
     space: Any = Darts("darts_trained", settings.channels, settings.cells)
-    plan = plan_for(space, arch, images, recipe)
     facts = {"experiment": ThesisTable41.name, "cell": name, "arch": arch.text}
-    folder = None
-    if work.store.path != ":memory:":
-        folder = Path(f"{work.store.path}.training") / f"{name} {repeat}".replace(" ", "-")
-        folder.mkdir(parents=True, exist_ok=True)
     seed = work.seed + repeat
-    trained = train(plan, images, recipe, seed=seed, device=work.device, folder=folder, facts=facts)
-    return 100 * (1 - trained.history[-1]["test_accuracy"])
-
-
-def _some(images: Images, count: int | None) -> Images:
-    """The first so many to train on, and no more to test with."""
-    if count is None or count >= len(images.y):
-        return images
-    kept = {name: getattr(images, name)[:count] for name in ("x", "y", "test_x", "test_y")}
-    return replace(images, **kept, facts=images.facts | {"train": count, "test": len(kept["test_y"])})
+    found = trained(work, f"{name} {repeat}", space, arch, images, recipe, seed=seed, facts=facts)
+    return 100 * (1 - found.history[-1]["test_accuracy"])
 
 
 experiments.register(ThesisTable41.name, ThesisTable41(), origin=__name__)

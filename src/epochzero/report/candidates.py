@@ -1,7 +1,8 @@
 """The networks that a run looked at, one row each, and what is known of them, one column each.
 
-A network that was looked at twice, or in several repeats, is one row. Of repeats the column holds the first, and
-`repeats` all of them, for the statistics.
+A network that was looked at twice, or in several repeats, is one row. Of repeats, which draw weights and data of the
+same kind anew, the column holds the first, and `repeats` all of them, for the statistics. What a proxy says on other
+data, or from weights that are drawn otherwise, is a column of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from itertools import groupby
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,9 @@ RECIPE = re.compile(r"#\d+$")
 """what the store puts behind the name of a proxy whose formula has changed"""
 COSTS = {"params": "", "flops": "", "latency": "ms"}
 """what a network costs, and in what; less is better"""
+DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")
+"""what the name of a batch has behind that of its data: the seed and a hash of the content"""
+TRAINING, WARM_UP = "training from scratch", "warm-up"
 INNER = dict.fromkeys(("latency_low", "latency_high"), "latency")
 """the ends of an interval, which are no columns of their own"""
 
@@ -65,7 +70,9 @@ class Candidates:
     whys: list[str] = field(default_factory=list)
     """why a network lacks a score; empty where it lacks none"""
     seconds: dict[str, float] = field(default_factory=dict)
-    """that the scores took, by proxy"""
+    """that the scores took: by proxy, or by all that were scored together, which have one time between them"""
+    around: dict[str, float] = field(default_factory=dict)
+    """that was spent before and after a search"""
     evaluated: int = 0
     """steps; more than there are networks where some were looked at again"""
 
@@ -90,61 +97,130 @@ class Candidates:
 def candidates_of(reader: Reader, run: Run) -> Candidates:
     """What a run looked at, and what runs beside it know of the same networks."""
     found = _gathered(reader.rows(run))
-    beside = [other for other in reader.runs if other.kind in ("latency", "pool", "training") and other.id != run.id]
-    _join(found, (row for other in beside for row in reader.rows(other)))
+    _join(found, (row for other in reader.beside(run, "latency", "pool") for row in reader.rows(other)))
+    trained = Candidates()
+    _join(found, (row for other in reader.beside(run, "training") for row in reader.rows(other)), trained.seconds)
+    sources = str(run.settings.get("sources"))
+    for other in reader.beside(run, "warm-up"):
+        took = (other.result or {}).get("seconds")
+        if isinstance(took, float) and str(other.settings.get("supernet")) in sources:
+            found.around[WARM_UP] = found.around.get(WARM_UP, 0.0) + took
+    if trained.seconds:
+        found.around[TRAINING] = sum(trained.seconds.values())
     return found
 
 
 def _gathered(rows: Iterable[Row]) -> Candidates:
-    found = Candidates()
+    found, columns = Candidates(), _Columns()
     place: dict[tuple[str, str], int] = {}
-    order: dict[tuple[str, str], dict[int, int]] = {}
-    cells: dict[str, list[dict[int, float]]] = {}
-    """by column and repeat: place to value"""
     last = -1
-    for row in rows:
-        found.evaluated, last = found.evaluated + (row.step > last), max(last, row.step)
-        at = place.setdefault((row.space, row.arch), len(place))
-        if at == len(found.archs):
-            found.spaces.append(row.space)
-            found.archs.append(row.arch)
-            found.steps.append(row.step)
-            found.whys.append("")
-        name = RECIPE.sub("", row.proxy)
-        found.seconds[name] = found.seconds.get(name, 0.0) + row.seconds
-        if row.value is None and not found.whys[at]:
-            found.whys[at] = f"{name} {row.status}: {row.why}"
-        settings = order.setdefault((name, row.space), {})
-        repeat = settings.setdefault(row.setting, len(settings))
-        repeats = cells.setdefault(name, [])
-        while len(repeats) <= repeat:
-            repeats.append({})
-        if row.value is not None:
-            repeats[repeat][at] = row.value
-    found.columns = {name: _column(name, repeats, len(found)) for name, repeats in cells.items()}
+    for (step, _), together in groupby(rows, lambda row: (row.step, row.setting)):
+        found.evaluated, last = found.evaluated + (step > last), max(last, step)
+        each = list(together)
+        _add_seconds(found.seconds, each)
+        for row in each:
+            at = place.setdefault((row.space, row.arch), len(place))
+            if at == len(found.archs):
+                found.spaces.append(row.space)
+                found.archs.append(row.arch)
+                found.steps.append(row.step)
+                found.whys.append("")
+            if row.value is None and not found.whys[at]:
+                found.whys[at] = f"{_name(row)} {row.status}: {row.why}"
+            columns.put(row, at)
+    found.columns = columns.made(len(found))
     return found
 
 
-def _join(found: Candidates, rows: Iterable[Row]) -> None:
+def _name(row: Row) -> str:
+    return RECIPE.sub("", row.proxy)
+
+
+def _add_seconds(spent: dict[str, float], rows: Sequence[Row]) -> None:
+    """Of one network. Proxies that were scored together have equal shares of one time, and no time of their own."""
+    alike: dict[float, list[str]] = {}
+    for row in rows:
+        alike.setdefault(row.seconds, []).append(INNER.get(_name(row), _name(row)))
+    for seconds, names in alike.items():
+        each = list(dict.fromkeys(names))
+        name = each[0] if len(each) == 1 else f"{', '.join(each)}: scored together"
+        if seconds > 0:
+            spent[name] = spent.get(name, 0.0) + seconds * len(names)
+
+
+class _Kind(NamedTuple):
+    """What a proxy was scored on."""
+
+    data: str
+    scheme: str
+    """of the weights"""
+    number: int
+    """counts batches of the same data and weights"""
+
+
+class _Columns:
+    """Collects values by proxy, kind and repeat."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, dict[_Kind, list[dict[int, float]]]] = {}
+        """by proxy, kind and repeat: place to value"""
+        self._settings: dict[tuple[str, int], dict[int, float]] = {}
+        self._repeats: dict[tuple[str, str, _Kind], int] = {}
+        self._batches: dict[tuple[str, str, str, str], dict[str, None]] = {}
+
+    def put(self, row: Row, at: int) -> None:
+        key = (_name(row), row.setting)
+        if key not in self._settings:
+            self._settings[key] = self._begun(row, key[0])
+        if row.value is not None:
+            self._settings[key][at] = row.value
+
+    def _begun(self, row: Row, name: str) -> dict[int, float]:
+        """Where the values of one more setting go: the next repeat of its kind, in each space from the first on."""
+        data, scheme = DRAWN.sub("", row.batch), row.origin.rpartition(":")[0]
+        batches = self._batches.setdefault((name, row.space, data, row.origin), {})
+        batches.setdefault(row.batch)
+        kind = _Kind(data, scheme, list(batches).index(row.batch))
+        repeat = self._repeats.get((name, row.space, kind), 0)
+        self._repeats[name, row.space, kind] = repeat + 1
+        repeats = self._cells.setdefault(name, {}).setdefault(kind, [])
+        if repeat == len(repeats):
+            repeats.append({})
+        return repeats[repeat]
+
+    def made(self, networks: int) -> dict[str, Column]:
+        """A name says as much of the kind as is needed to tell it from the others."""
+        found = {}
+        for name, kinds in self._cells.items():
+            data, scheme, number = (len(set(part)) > 1 for part in zip(*kinds, strict=True))
+            for kind, repeats in kinds.items():
+                told = [f"on {kind.data}"] * data + [f"from {kind.scheme}"] * scheme
+                told += [f"batch {kind.number + 1}"] * number
+                full = " ".join([name, *told])
+                found[full] = _column(name, repeats, networks, full)
+        return found
+
+
+def _join(found: Candidates, rows: Iterable[Row], spent: dict[str, float] | None = None) -> None:
     """Add what other runs know of these networks, in columns that the run does not have itself."""
     place = {key: at for at, key in enumerate(zip(found.spaces, found.archs, strict=True))}
     cells: dict[str, dict[int, float]] = {}
-    for row in rows:
-        name, at = RECIPE.sub("", row.proxy), place.get((row.space, row.arch))
-        if at is None:
-            continue
-        part = INNER.get(name, name)
-        found.seconds[part] = found.seconds.get(part, 0.0) + row.seconds
-        if row.value is not None and name not in found.columns and name not in INNER:
-            cells.setdefault(name, {})[at] = row.value
+    ours = (row for row in rows if (row.space, row.arch) in place)
+    for _, together in groupby(ours, lambda row: (row.step, row.setting)):
+        each = list(together)
+        _add_seconds(found.seconds if spent is None else spent, each)
+        for row in each:
+            name = _name(row)
+            if row.value is not None and name not in found.columns and name not in INNER:
+                cells.setdefault(name, {})[place[row.space, row.arch]] = row.value
     found.columns |= {name: _column(name, [one], len(found)) for name, one in cells.items()}
 
 
-def _column(name: str, repeats: Sequence[dict[int, float]], networks: int) -> Column:
+def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full: str = "") -> Column:
     values = np.full((len(repeats), networks), np.nan)
     for row, cells in zip(values, repeats, strict=True):
         row[list(cells)] = list(cells.values())
-    return Column(name, kind_of(name), higher_is_better(name), values, COSTS.get(name, ""))
+    return Column(full or name, kind_of(name), higher_is_better(name), values, COSTS.get(name, ""))
 
 
 def kind_of(name: str) -> Kind:

@@ -24,6 +24,7 @@ from epochzero import __version__
 from epochzero.combine.objective import FEEDBACK, TABLE
 from epochzero.report.agreement import with_each_other, with_truth
 from epochzero.report.candidates import RECIPE, Candidates, candidates_of
+from epochzero.report.figures import figures_of
 from epochzero.report.judgement import Judgement, judged
 from epochzero.report.networks import Known, Networks
 from epochzero.report.reading import Reader
@@ -59,8 +60,10 @@ class Subject:
         notes = []
         if self.table is not None:
             if run.id not in self._known:
-                self._known[run.id] = Known(self.table, self.targets, run)
+                self._known[run.id] = Known(self.table, self.targets, run, candidates.spaces)
             notes.append(self._known[run.id].add(candidates))
+        elif run.kind == "bench":
+            notes.append("How the scores compare with the truth, network by network, is shown with --table FILE.")
         judgement = judged(run, candidates)
         notes.append(networks.add_sizes(candidates, judgement.order))
         candidates.arrange(judgement.by)
@@ -129,13 +132,18 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
         "by": judgement.by,
         "curves": judgement.curves,
         "searched": judgement.searched,
-        "best": judgement.order[:SHOWN],
+        "best": judgement.order[:SHOWN] if judgement.ranked else [],
         "front": judgement.front,
         "members": judgement.members,
         "truths": with_truth(candidates),
         "agreement": with_each_other(candidates),
         "winner_scores": _winner_scores(reader, run),
-        "time": {"scoring": candidates.seconds, "clock": (run.result or {}).get("clock")},
+        "time": {
+            "scoring": candidates.seconds,
+            "clock": (run.result or {}).get("clock"),
+            "around": candidates.around,
+        },
+        "figures": [] if judgement.searched else figures_of(run),
         "result": {key: value for key, value in (run.result or {}).items() if key != "clock"},
         "manifest": {"settings": run.settings} | manifest,
         "runs": [{"id": one.id, "kind": one.kind, "state": one.state, "title": _title(one)} for one in reader.runs],
@@ -179,7 +187,7 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
     if not judgement.order:
         said.append(f"None of the {len(candidates):,} networks has a score.")
     elif lacking:
-        said.append(f"{lacking:,} of the {len(candidates):,} networks lack a score.")
+        said.append(f"{lacking:,} of the {len(candidates):,} networks {'lacks' if lacking == 1 else 'lack'} a score.")
     said += [f"{times:,} × {why}" for why, times in reasons.most_common(REASONS)]
     if run.state == "unfinished":
         said.append("The run is not finished: it is under way, or it was stopped. The same command goes on with it.")

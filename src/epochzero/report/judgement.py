@@ -1,7 +1,7 @@
 """What a run goes by, and which of its networks are best by that.
 
-A search goes by its objective, or by several goals. Any other run is ordered by what is known to be true, or else by
-its first score, so that there is a first network to look at.
+A search goes by its objective, or by several goals. Any other run is ordered by what is known to be true; where nothing
+is, none of its networks is better than another, and they stay in the order in which it looked at them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Judgement:
     """columns whose best so far tells how a search went"""
     order: list[int] = field(default_factory=list)
     """networks with a score"""
+    ranked: bool = False
+    """whether the first is the best in any way"""
     front: list[int] = field(default_factory=list)
     """of a search for several things"""
     members: list[int] = field(default_factory=list)
@@ -46,10 +48,14 @@ def judged(run: Run, candidates: Candidates) -> Judgement:
     if isinstance(text, str):
         _by_objective(found, text, candidates)
     if not found.by:
-        named = [*candidates.of_kind("truth"), *candidates.of_kind("score"), *candidates.of_kind("cost")]
+        named = candidates.of_kind("truth")
+        named += candidates.of_kind("score", "cost") if found.searched else []
         found.by = named[0].name if named else ""
     if found.by:
         found.order = _order(candidates.columns[found.by].merits)
+    elif candidates.columns:
+        known = [~np.isnan(column.values) for column in candidates.columns.values()]
+        found.order = np.flatnonzero(np.any(known, axis=0)).tolist()
     if found.front:
         ahead = set(found.front)
         found.order.sort(key=lambda at: at not in ahead)
@@ -57,6 +63,7 @@ def judged(run: Run, candidates: Candidates) -> Judgement:
     members = result.get("members")
     found.members = _places(members if isinstance(members, Sequence) else (), candidates)
     chosen = found.members or _places([result.get("best")], candidates)
+    found.ranked = bool(found.by or chosen)
     found.order = list(dict.fromkeys([*chosen, *found.order]))
     return found
 

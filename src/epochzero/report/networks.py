@@ -10,7 +10,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,11 @@ from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Sizing
 from epochzero.spaces.nasrec import Nasrec
 from epochzero.store import JSON, Run
+from epochzero.types import Score
 
 SHAPE, CLASSES = re.compile(r"of shape (\d+(?:x\d+)+)"), re.compile(r"(\d+) classes")
 """in the sentence about the data"""
+FITTED = ("dense", "tables", "widths", "rows")
 LARGEST = 400
 """items of a drawing beyond which it is left out: nobody could read it"""
 
@@ -47,6 +49,14 @@ class Networks:
         data = settings.get("data") if isinstance(settings, Mapping) else None
         return str(data[0] if isinstance(data, Sequence) and not isinstance(data, str) and data else data)
 
+    def space(self, name: str) -> Space | None:
+        """As the run had it: a space for tables of clicks is made for one table, and perhaps cut down."""
+        found, settings = _space(name), self.run.manifest.get("settings")
+        kept = settings.get("fitted") if isinstance(settings, Mapping) else None
+        if isinstance(found, Nasrec) and isinstance(kept, Mapping):
+            return replace(found, **{part: _sizes(kept[part]) for part in FITTED if part in kept})
+        return found
+
     @property
     def fits(self) -> dict[str, Any]:
         """The inputs and classes that the networks were made for; what the run does not say is the space's own."""
@@ -60,7 +70,7 @@ class Networks:
 
     def plan(self, space: str, text: str) -> Plan | None:
         """A network as data; None where it cannot be had."""
-        found = _space(space)
+        found = self.space(space)
         if found is None:
             return None
         try:
@@ -76,9 +86,11 @@ class Networks:
         return self.sizes[key]
 
     def _counted(self, space: str, text: str) -> tuple[float, float]:
-        found = _space(space)
-        if found is None or isinstance(found, Nasrec):  # whose size depends on the table of clicks
+        found = self.space(space)
+        if found is None:
             return math.nan, math.nan
+        if isinstance(found, Nasrec):
+            return self._counted_nasrec(found, text)
         if isinstance(found, Sizing):
             native = found.plan(found.smallest())
             fits: dict[str, Any] = {"num_classes": native.output_shape[0], "input_shape": native.input_shape}
@@ -89,9 +101,15 @@ class Networks:
         plan = self.plan(space, text)
         return (math.nan, math.nan) if plan is None else (plan.params, plan.flops)
 
+    def _counted_nasrec(self, space: Nasrec, text: str) -> tuple[float, float]:
+        """Beside the embeddings; not known where the run does not say for which table of clicks."""
+        plan = None if space is _space(space.name) else self.plan(space.name, text)
+        return (math.nan, math.nan) if plan is None else (plan.params - space.embedding_params, plan.flops)
+
     def add_sizes(self, candidates: Candidates, order: Sequence[int]) -> str:
         """Columns of parameters and FLOPs, the best networks first; a sentence where the time was too short for all."""
-        wanted = [name for name in ("params", "flops") if name not in candidates.columns]
+        there = {column.name.split()[0] for column in candidates.of_kind("cost")}
+        wanted = [name for name in ("params", "flops") if name not in there]
         if not wanted or not len(candidates):
             return ""
         counted = [(math.nan, math.nan)] * len(candidates)
@@ -110,7 +128,7 @@ class Networks:
 
     def drawing(self, space: str, text: str) -> str:
         """A network's cell as SVG without its own style; empty where it cannot be drawn."""
-        plan, found = self.plan(space, text), _space(space)
+        plan, found = self.plan(space, text), self.space(space)
         if plan is None or found is None:
             return ""
         try:
@@ -149,15 +167,16 @@ def _space(name: str) -> Space | None:
     return found if isinstance(found, Space) else None
 
 
-class Known:
-    """What a table of trained networks knows of those of a run."""
+def _sizes(kept: JSON) -> Any:
+    return tuple(kept) if isinstance(kept, Sequence) else kept
 
-    def __init__(self, path: Path, targets: Sequence[str], run: Run) -> None:
-        name = run.settings.get("space")
-        space = _space(str(name))
-        if space is None:
-            raise UserError(f"The networks of '{name}' cannot be looked up in a table: report without --table.")
-        self.source = TableSource.read(path, space)
+
+class Known:
+    """What a table of trained networks knows of those of a run, which may have networks of several spaces."""
+
+    def __init__(self, path: Path, targets: Sequence[str], run: Run, seen: Sequence[str]) -> None:
+        named = run.settings.get("space")
+        self.source = _table(path, [str(named)] if named else list(dict.fromkeys(seen)))
         self.targets = list(targets) or self._usual(run)
         for target in self.targets:
             if target not in self.source.table.columns:
@@ -183,10 +202,30 @@ class Known:
         """A column for each target; a sentence where the table does not hold all networks."""
         missing = 0
         for target in self.targets:
-            found = [self.source.value(text, target) for text in candidates.archs]
+            found = [
+                self.source.value(text, target) if space == self.source.space.name else Score.failed("of another space")
+                for space, text in zip(candidates.spaces, candidates.archs, strict=True)
+            ]
             missing = max(missing, sum(not score.ok for score in found))
             column = described(target)
             high = column.quantity in ("accuracy", "other")
             candidates.add(target, "truth" if high else "cost", high, [score.value for score in found])
         name = self.source.name.split()[0]
         return f"{name} does not know {missing:,} of the {len(candidates):,} networks." if missing else ""
+
+
+def _table(path: Path, names: Sequence[str]) -> TableSource:
+    """The table, of the first of these spaces whose networks it holds."""
+    wrong: UserError | None = None
+    for name in names:
+        space = _space(name)
+        if space is None:
+            continue
+        try:
+            return TableSource.read(path, space)
+        except UserError as error:
+            wrong = wrong or error
+    if wrong is not None:
+        raise wrong
+    named = " and ".join(f"'{name}'" for name in names) or "a run that looked at none yet"
+    raise UserError(f"The networks of {named} cannot be looked up in a table: report without --table.")

@@ -18,7 +18,7 @@ from epochzero.store import Run, Store
 from epochzero.store.database import APPLICATION_ID, BUSY_SECONDS, VERSION, Database
 from epochzero.types import Status
 
-ASIDE = ("winner", "latency", "pool", "training")
+ASIDE = ("winner", "latency", "pool", "training", "warm-up")
 """kinds of run that belong to another one: shown with it, and alone only where nothing else is there"""
 
 
@@ -29,6 +29,8 @@ class Row(NamedTuple):
     space: str
     setting: int
     """a number for space, batch and weights together"""
+    batch: str
+    origin: str
     arch: str
     proxy: str
     value: float | None
@@ -57,19 +59,29 @@ class Reader:
             raise UserError(f"{len(found) or 'No'} runs of '{path}' begin with '{wanted}': choose one of {ids}.")
         return found[0]
 
+    def beside(self, run: Run, *kinds: str) -> list[Run]:
+        """Other runs of these kinds."""
+        return [other for other in self.runs if other.kind in kinds and other.id != run.id]
+
     def rows(self, run: Run) -> Iterator[Row]:
         """All that a run looked at, in the order of its steps."""
         with self._database.reading() as db:
             yield from map(
                 Row._make,
                 db.execute(
-                    "SELECT step, space, setting, arch, name, value, status, why, seconds FROM history "
+                    "SELECT step, space, setting, batch, origin, arch, name, value, status, why, seconds FROM history "
                     "JOIN scores USING (setting, proxy, arch) JOIN settings ON settings.id = history.setting "
                     "JOIN proxies ON proxies.id = history.proxy "
                     "WHERE history.run = (SELECT number FROM runs WHERE id = ?) ORDER BY step, setting, proxy",
                     (run.id,),
                 ),
             )
+
+    @property
+    def written(self) -> float:
+        """When something was written last, in seconds since 1970."""
+        files = (Path(f"{self._database.path}{end}") for end in ("", "-wal"))
+        return max(file.stat().st_mtime for file in files if file.exists())
 
     def version(self) -> str:
         """A text that is another one whenever there is something new."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
+from types import MappingProxyType
 
 from epochzero.errors import MachineError, UserError
 from epochzero.report.content import Subject
@@ -77,13 +79,13 @@ class Server(ThreadingHTTPServer):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.server_port}/"
 
-    def content(self, known: str) -> tuple[str, bytes]:
-        """A name for the content as it is now, and the content unless that name is known."""
+    def content(self, known: str) -> tuple[str, bytes, float]:
+        """A name for the content as it is now, the content unless that name is known, and when the store last grew."""
         with self._lock, reading(self.subject.store) as reader:
             version = f'"{reader.version()}"'
             if version not in (self._version, known):
                 self._version, self._content = version, self.subject.packed(reader)
-            return version, b"" if version == known else self._content
+            return version, b"" if version == known else self._content, reader.written
 
     def own(self, host: str) -> bool:
         """Whether a request is meant for this server, by the host that it names."""
@@ -113,16 +115,23 @@ class Handler(BaseHTTPRequestHandler):
     def _answer_data(self) -> None:
         known = self.headers.get("If-None-Match", "")
         try:
-            version, content = self.server.content(known)
+            version, content, written = self.server.content(known)
         except (UserError, MachineError) as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
             return
+        more = {"ETag": version, "Last-Modified": formatdate(written, usegmt=True)}
         if content:
-            self._answer(HTTPStatus.OK, content, "application/octet-stream", version)
+            self._answer(HTTPStatus.OK, content, "application/octet-stream", more)
         else:
-            self._answer(HTTPStatus.NOT_MODIFIED, b"", tag=version)
+            self._answer(HTTPStatus.NOT_MODIFIED, b"", more=more)
 
-    def _answer(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
+    def _answer(
+        self,
+        status: HTTPStatus,
+        body: bytes,
+        kind: str = "text/plain; charset=utf-8",
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -130,8 +139,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("X-Frame-Options", "DENY")
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        if tag:
-            self.send_header("ETag", tag)
+        for name, value in more.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -6,6 +6,7 @@ own weights and batch of data. All proxies of a case are measured on the same ne
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from epochzero.run.bench_figures import Figures, Merits, Rules, figures_of, meri
 from epochzero.run.bench_sample import Sample, draw, notes_of
 from epochzero.run.bench_scores import Progress, Scores, score_all
 from epochzero.run.task import Task
+from epochzero.stats.bootstrap import Estimate
 from epochzero.store import JSON, Run, Store, manifest
 
 
@@ -79,10 +81,19 @@ def run_bench(
     merits = [{one.text: [merits_of(one, repeat) for repeat in repeats] for one in objectives} for repeats in scores]
     figures = figures_of(samples, merits, None if versus is None else versus.text, rules, progress)
     for run, of in zip(runs, figures, strict=True):
-        run.finish({f"{row.proxy} {row.target}": row.quality.spearman for row in of.rows})
+        spearmans = {f"{row.proxy} {row.target}": row.quality.figures["spearman"] for row in of.rows}
+        run.finish({name: kept_figure(one.found, "spearman", one.why) for name, one in spearmans.items()})
     found = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
     notes = [note for outcome in found for note in notes_of(outcome.case.name, outcome.sample)]
     return BenchOutcome(found, notes, time.perf_counter() - start)
+
+
+def kept_figure(found: Estimate | None, statistic: str, why: str = "") -> dict[str, JSON]:
+    """What a store keeps of a figure, for reports; a number that JSON does not have is none."""
+    given = {} if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    numbers = {name: given.get(name, math.nan) for name in ("value", "low", "high")}
+    whole: dict[str, JSON] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    return whole | {"n": None if found is None else found.n, "statistic": statistic, "why": why}
 
 
 def _check_targets(cases: Sequence[Case]) -> None:

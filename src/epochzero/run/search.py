@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from epochzero.combine.goals import Goals
 from epochzero.combine.objective import Objective
@@ -26,6 +26,16 @@ __all__ = ["Candidate", "Outcome", "Progress", "budget_of", "run_search"]
 Progress = Callable[[Outcome], None]
 EVALUATIONS = 300
 """the budget of a search that has none of its own"""
+
+
+@runtime_checkable
+class FittedToTable(Protocol):
+    """A space whose networks are made for one table of clicks."""
+
+    dense: int
+    tables: Sequence[int]
+    widths: Sequence[int]
+    rows: Sequence[int]
 
 
 def budget_of(method: str) -> int:
@@ -216,6 +226,8 @@ def _begin(
             "method": resolved(method, options),
         },
     }
+    if isinstance(space := task.space, FittedToTable):
+        about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
     run = store.begin_run("search", settings, manifest(settings | about))
     outcome.run = run.id
     return run

@@ -21,7 +21,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from epochzero.errors import DegenerateError
 from epochzero.stats.bootstrap import Estimate, Floats, Statistic, estimate
@@ -42,9 +41,11 @@ def pearson(
 
 def fisher_interval(value: float, resampled: Floats, n: int, confidence: float) -> tuple[float, float]:
     """Value and resamples are correlations; an interval that is symmetric on the scale of artanh."""
+    from scipy.special import stdtrit
+
     most = 1 - np.finfo(np.float64).eps
     centre = math.atanh(min(max(value, -most), most))
-    width = student.ppf((1 + confidence) / 2, n - 2) * np.std(np.arctanh(np.clip(resampled, -most, most)))
+    width = stdtrit(n - 2, (1 + confidence) / 2) * np.std(np.arctanh(np.clip(resampled, -most, most)))
     return math.tanh(centre - width), math.tanh(centre + width)
 
 

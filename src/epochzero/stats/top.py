@@ -35,8 +35,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
-from scipy.stats import norm
 
 from epochzero.errors import DegenerateError, UserError
 from epochzero.stats.bootstrap import Estimate, Floats, Interval, Statistic, estimate, percentile_interval
@@ -67,6 +65,8 @@ def precision_at(
 
 def regret_statistic(x: Floats, y: Floats, k: int) -> Statistic:
     """Expected regret at k of resamples of (x, y) given as counts."""
+    from scipy.special import gammaln
+
     order = np.lexsort((-y, -x))  # the best scores first, among equals the best truth first
     cut = _Cut(x[order], k)
     log_factorial = gammaln(np.arange(len(y) + 1) + 1.0)
@@ -114,10 +114,11 @@ def precision_statistic(x: Floats, y: Floats, k: int) -> Statistic:
 
 def _share_interval(k: int) -> Interval:
     """Percentiles, or Wilson's interval of a share of k trials on the side where that is wider."""
+    from scipy.special import ndtri
 
     def interval(value: float, resampled: Floats, n: int, confidence: float) -> tuple[float, float]:
         low, high = percentile_interval(value, resampled, n, confidence)
-        z = norm.ppf((1 + confidence) / 2)
+        z = ndtri((1 + confidence) / 2)
         centre = value + z**2 / (2 * k)
         width = z * math.sqrt(value * (1 - value) / k + z**2 / (4 * k**2))
         least, most = (edge / (1 + z**2 / k) for edge in (centre - width, centre + width))

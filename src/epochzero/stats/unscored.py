@@ -20,10 +20,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from epochzero.errors import DegenerateError, UserError
 from epochzero.stats.bootstrap import Floats
+from epochzero.stats.ranks import Ties
 from epochzero.types import Score
 
 Unscored = Literal["drop", "worst"]
@@ -75,7 +75,7 @@ def comparable(
         return values[:, kept], kept
     ranks = np.zeros(values.shape)
     for row, there, of in zip(values, has, ranks, strict=True):
-        of[there] = rankdata(row[there], method="dense")  # from 1
+        of[there] = Ties(row[there]).group + 1
     return ranks, np.ones(values.shape[1], bool)
 
 

@@ -14,12 +14,11 @@ n = 100) the 95 % interval covered 98 % with 5 bins and 98 to 99 % with 10.
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import rankdata
 
 from epochzero.errors import DegenerateError, UserError
 from epochzero.stats.bootstrap import Estimate, Floats, Statistic, estimate
 from epochzero.stats.partial import as_quantity
-from epochzero.stats.ranks import Ints, pair_counts, ratio
+from epochzero.stats.ranks import Ints, Ties, pair_counts, ratio
 from epochzero.stats.sample import Scores, Truth, rankable
 
 
@@ -46,7 +45,8 @@ def kendall_within(
 
 def equal_bins(size: Floats, bins: int) -> Ints:
     """The bin 0, 1, ... of each network, from its midrank."""
-    found: Ints = ((rankdata(size) - 0.5) / len(size) * bins).astype(np.int64)
+    ranks, _ = Ties(size).centred_midranks(np.ones((len(size), 1)))  # [n, 1], about 0
+    found: Ints = ((ranks[:, 0] + len(size) / 2) / len(size) * bins).astype(np.int64)
     return found
 
 

@@ -223,6 +223,7 @@ class Chain:
         with Store.open(place / STORE) as store:
             with _timed(seconds, "warm-up"):
                 supernet = self.warmed(place)
+            self._keep_warm_up(supernet, seconds["warm-up"], store)
             with _timed(seconds, "search"):
                 outcome = self.searched(supernet, store)
             with _timed(seconds, "training"):
@@ -250,6 +251,12 @@ class Chain:
             batches = self.data.batches("train", size=self.preset.batch_size, stop=self.trained_rows)
             warm.run(batches, progress=show)
         return warm.supernet
+
+    def _keep_warm_up(self, supernet: RecommenderSupernet, seconds: float, store: Store) -> None:
+        """Beside the search, for reports; a warm-up that was there already keeps the seconds that it took."""
+        if self.schedule.steps:
+            settings: dict[str, JSON] = {"space": self.space, "supernet": supernet.id, "steps": self.schedule.steps}
+            store.begin_run("warm-up", settings, manifest(settings)).finish({"seconds": seconds})
 
     def searched(self, supernet: RecommenderSupernet, store: Store) -> Outcome:
         """The search over the sub-networks of a supernet."""
