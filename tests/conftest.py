@@ -6,6 +6,10 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Generator, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +23,11 @@ FIRST = {
     *("test_contracts_elsewhere.py", "test_export.py", "test_export_ensemble.py", "test_train_processes.py"),
 }
 """files of few but long tests: begun late, one would still run when everything else is done"""
+TOGETHER = {
+    *("test_export.py", "test_export_ensemble.py", "test_recommender_guide.py", "test_recommender_product.py"),
+    *("test_docs.py",),
+}
+"""files for one process: each makes ONNX models, and the first takes seconds to load what they all need"""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +39,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path.name not in FIRST, -tests[item.path]))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist loadfile`, but for the files that belong together."""
+    if config.option.dist != "loadfile":
+        return None
+    scheduler = import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    by_file = scheduler._split_scope
+    scheduler._split_scope = lambda test: "together" if Path(by_file(test)).name in TOGETHER else by_file(test)
+    return scheduler
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays to the end, so the search for garbage need not go through it again and again."""
@@ -39,6 +59,16 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def onnx_rules() -> Iterator[None]:
+    """How operations are written in ONNX, which torch reads anew for every model, from source."""
+    registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
+    read = staticmethod(cache(registration.ONNXRegistry.from_torchlib))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration.ONNXRegistry, "from_torchlib", read)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import json, os, sys
 import torch
 
 for line in iter(sys.stdin.readline, ""):
-    program, sys.argv[1:], files = json.loads(line)
+    program, sys.argv[1:], files, folder = json.loads(line)
     child = os.fork()
     if child == 0:
         break
@@ -29,6 +29,7 @@ else:
     sys.exit()
 for number, file in enumerate(files):
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+os.chdir(folder)
 exec(compile(program, "program", "exec"), {"__name__": "__main__"})
 """
 BARE = """
@@ -55,20 +56,21 @@ class Fresh:
             [sys.executable, "-c", WAITING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __call__(self, program: str, *arguments: object) -> Done:
+    def __call__(self, program: str, *arguments: object, folder: Path | None = None) -> Done:
         assert self.waiting.stdin is not None and self.waiting.stdout is not None
         for file in self.files:
             file.write_bytes(b"")
-        self.waiting.stdin.write(json.dumps([program, [*map(str, arguments)], [*map(str, self.files)]]) + "\n")
+        told = [program, [*map(str, arguments)], [*map(str, self.files)], str(folder or Path.cwd())]
+        self.waiting.stdin.write(json.dumps(told) + "\n")
         self.waiting.stdin.flush()
         code = int(self.waiting.stdout.readline())
         return Done(code, *(file.read_text(encoding="utf-8") for file in self.files[1:]))
 
-    def module(self, name: str, *arguments: object) -> Done:
+    def module(self, name: str, *arguments: object, folder: Path | None = None) -> Done:
         """`python -m name`, with our own packages in reach."""
         paths = [str(folder) for folder in (Path(epochzero.__file__).parents[1], Path(__file__).parents[1])]
         program = f"import runpy, sys; sys.path[:0] = {paths}; runpy.run_module({name!r}, run_name='__main__')"
-        return self(program, *arguments)
+        return self(program, *arguments, folder=folder)
 
     def bare(self, program: str, *arguments: object) -> Done:
         """The same with torch and numpy alone: the rest of what may be installed cannot be imported."""

@@ -21,11 +21,12 @@ import torch
 
 from epochzero import api, data
 from epochzero.run.task import Task
+from epochzero.spaces import nb201
 from epochzero.store import Store
 from epochzero.types import Score
 
 KILLS = 16
-BUDGET = 272
+BUDGET = 340
 SHARED = 60
 """the budget of searches that share a store"""
 BATCH = 4
@@ -97,7 +98,7 @@ def killed(store: Path, log: Path) -> list[dict[str, Any]]:
             patience = rng.randint(1, 25) if life % 4 else 0
             while patience and (not own.exists() or own.read_text().count("\n") < patience):
                 time.sleep(0.001)
-            time.sleep(rng.uniform(0, 0.004 if life % 4 else 0.15))
+            time.sleep(rng.uniform(0, 0.002 if life % 4 else 0.06))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         lives.append({"stored": known, "computed": own.read_text().splitlines() if own.exists() else []})
@@ -106,6 +107,7 @@ def killed(store: Path, log: Path) -> list[dict[str, Any]]:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    nb201.CELLS = 1
     api.search(proxy="l2_norm", budget=50, data=IMAGES, seed=1)  # fills registries and caches, for every child
     undisturbed(folder / "calm.db", "evolution", folder / "calm")
     (folder / "lives.json").write_text(json.dumps(killed(folder / "killed.db", folder / "killed")))

@@ -205,6 +205,53 @@ def test_other_scores_are_refused(warm_up: ModuleType, tmp_path: Path) -> None:
         warm_up.gathered([row._replace(proxy="snip")])
 
 
+# guarantees.py
+
+
+@pytest.fixture
+def guarantees(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return script("guarantees")
+
+
+def test_bounds_are_ranked_against_accuracies(
+    guarantees: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(4)
+    archs = [NB201.text(arch) for arch in NB201][:40]
+    truth, kappa, m = rng.uniform(50, 90, 40), rng.lognormal(size=40), rng.lognormal(size=(4, 40))
+    names = ["grad_norm", "snip", "grasp", "ntk_trace"]
+    columns: dict[str, list[object]] = {"arch": list(archs), "ntk_cond": list(kappa), "reasons": ["{}"] * 40}
+    scores = write(tmp_path / "scores.csv", columns | {name: list(row) for name, row in zip(names, m, strict=True)})
+    table = write(tmp_path / "table.csv", {"arch_str": list(archs), "cifar10_test": list(truth)})
+    guarantees.main([str(scores), "--table", str(table), "--resamples", "20"])
+    lines = {line.split(" | ")[0][2:]: line.split(" | ")[1:] for line in capsys.readouterr().out.splitlines()}
+    for row, bound in (("1/M", 1 / m[1]), ("kappa/M", kappa / m[1])):
+        n, _, snip, *_ = lines[row]
+        assert n == "40" and float(snip.split()[0]) == pytest.approx(spearmanr(-bound, truth).statistic, abs=5e-4)
+    assert lines["1/M"][2].endswith("(.639)"), "as the thesis prints it"
+    assert lines["non-realizable, held out"][0] == lines["kappa/M, held out"][0] == "20"
+    with pytest.raises(DataError, match="There are no scores of grad_norm, snip"):
+        guarantees.scored({"ntk_cond": {}})
+
+
+# tables.py
+
+
+def test_what_a_large_table_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = script("tables")
+    monkeypatch.setattr(tables, "ROWS", 50)
+    rows = tables.table()
+    path = tmp_path / "small.ezb"
+    tables.TabularBenchmark.of(rows.mean_over_seeds(), tables.Texts()).write(path)
+    for reader in tables.READERS.values():
+        cost = tables.measured(reader, path)
+        assert 0 <= cost.opening < 1 and 0 <= cost.reading < 1
+    assert not tables.over_the_bar(cost._replace(opening=0.9, peak=199.0, reading=9.0)), "reading has no bar"
+    assert tables.over_the_bar(cost._replace(opening=1.1, peak=0.0))
+    assert tables.over_the_bar(cost._replace(opening=0.1, peak=201.0))
+
+
 # docs/data
 
 

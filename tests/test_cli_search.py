@@ -345,7 +345,7 @@ def test_store_shows_runs_and_exports_scores(searched: tuple[Path, dict[str, Any
 
 def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
     store = tmp_path / "run.db"
-    arguments = ["search", "--proxy", "l2_norm", "--budget", "300", *FEW, "--store", str(store), "--json"]
+    arguments = ["search", "--proxy", "l2_norm", "--budget", "160", *FEW, "--store", str(store), "--json"]
     search = subprocess.Popen(process(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     patience = time.monotonic() + 60
     log = store.with_name("run.db-wal")
@@ -356,15 +356,17 @@ def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
     out, err = search.communicate(timeout=60)
     assert search.returncode == 130
     found = json.loads(out)
-    assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 300
-    assert err.rstrip().endswith("error: Stopped. With a --store, the same command goes on from here.")
+    assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 160
+    assert err.rstrip().endswith(
+        "Stopped. With a --store, or a folder of checkpoints, the same command goes on from here."
+    )
     assert "Traceback" not in err
     with Store.open(store) as opened:
         scores = {row.arch: row.value for row in opened.all_scores()}
-    assert found["evaluated"] <= len(scores) < 300
+    assert found["evaluated"] <= len(scores) < 160
     assert scores[found["best"]["arch"]] == found["best"]["score"], "what was found so far is printed"
-    resumed = ez.search(proxy="l2_norm", budget=300, data=data.pink(size=2), store=store)
-    assert resumed.evaluated == 300
+    resumed = ez.search(proxy="l2_norm", budget=160, data=data.pink(size=2), store=store)
+    assert resumed.evaluated == 160
     with Store.open(store) as opened:
         searches = [run.state for run in opened.runs() if run.kind == "search"]
         assert searches == ["finished"], "another run was begun"

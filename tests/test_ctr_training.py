@@ -331,6 +331,18 @@ def test_predictions_lose_no_line(table: CtrTable, tmp_path: Path, lines: list[s
         predict(small_dlrm(table), path, table.encoding, tmp_path / "nowhere" / "out.csv", bad_lines="skip")
 
 
+def test_predictions_where_no_line_is_good(table: CtrTable, tmp_path: Path) -> None:
+    """By a network that merges its vector into its rows, which needs to know how many there are."""
+    space = spaces["nasrec_small"].on(table.num_dense, table.rows).reduced(16, 16)
+    arch = tuple(block._replace(merge=True) for block in space.sample(Random(0)))
+    path, out = tmp_path / "bad.tsv", tmp_path / "out.csv"
+    path.write_text("0\t1\n" + "\t".join("x" * 6) + "\n")
+    model = space.plan(arch).module()
+    assert predict(model, path, table.encoding, out, bad_lines="skip") == (0, 2)
+    assert [row.partition(",")[0] for row in out.read_text().splitlines()] == ["line", "1", "2"]
+    assert model(torch.zeros(0, table.num_dense), torch.zeros(0, len(table.rows), dtype=torch.long)).shape == (0, 1)
+
+
 def test_the_criteo_sample_can_be_learnt(tmp_path: Path) -> None:
     table = encode(sample("criteo"), "criteo", tmp_path / "t")
     torch.manual_seed(0)

@@ -6,8 +6,6 @@ import importlib.util
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from epochzero.cli.loading import loaded
 from epochzero.registry import proxies, searches, spaces
 from epochzero.supernet import methods
 from tests.forgetting import plugins_forgotten
+from tests.fresh import Fresh
 from tests.test_guides import BLOCK, FILE, here
 
 ROOT = Path(__file__).parents[1]
@@ -84,6 +83,7 @@ SHOWS = {
 """what has to be among the things that a page prints"""
 
 
+@pytest.mark.usefixtures("onnx_rules")
 @pytest.mark.parametrize("page", RUN_HERE, ids=called)
 def test_the_code_runs(
     page: Path,
@@ -271,7 +271,7 @@ def test_text_means_nothing_in_markdown() -> None:
 # ---- the site
 
 
-def test_the_site_builds_without_a_warning_and_stays_offline(tmp_path: Path) -> None:
+def test_the_site_builds_without_a_warning_and_stays_offline(tmp_path: Path, fresh: Fresh) -> None:
     """Two pages of it, the generated command line and the public names; `make docs` builds all of it."""
     source, site = tmp_path / "docs", tmp_path / "site"
     (source / "reference").mkdir(parents=True)
@@ -279,13 +279,8 @@ def test_the_site_builds_without_a_warning_and_stays_offline(tmp_path: Path) -> 
     for name in ("conf.py", "pages.py", "reference/command-line.md", "reference/python.md"):
         shutil.copy(DOCS / name, source / name)
     (source / "index.md").write_text("# Site\n\n```{toctree}\nreference/command-line\nreference/python\n```\n")
-    built = subprocess.run(
-        [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", str(source), str(site)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
+    built = fresh.module("sphinx", "--quiet", "--fail-on-warning", "--keep-going", source, site)
+    assert built.code == 0, built.err
     commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     names = (site / "reference" / "python.html").read_text(encoding="utf-8")
     assert '<section id="epochzero-search">' in commands and "--max-params" in commands

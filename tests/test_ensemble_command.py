@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from epochzero.cli.ensemble import PICTURE
+from epochzero.ensemble import selection
 from epochzero.ensemble.members import measured
 from epochzero.ensemble.model import Ensemble
 from epochzero.ensemble.selection import CHOICE
+from epochzero.errors import MachineError
+from epochzero.registry import spaces
+from epochzero.supernet.single_path import SinglePath
 from epochzero.train.image_data import load_images
+from epochzero.train.recipes import Recipe
 from tests.command import CHEAP, epochzero, refusal
+from tests.photos import photos
 from tests.report.stores import opened
 from tests.train_images import images, write
 
@@ -44,7 +50,63 @@ def test_a_deep_ensemble_is_attacked_saved_and_goes_on(file: Path, tmp_path: Pat
     plain = ("ensemble", "--data", file, "--out", tmp_path, "--epochs", 1, "--batch-size", 32, "--size", 2)
     shown = epochzero(*plain, *asked[:2], "--attack", "fgsm")
     assert shown.code == 0 and "disagreement" in shown.out and "fgsm" in shown.out
-    assert Ensemble.load(tmp_path).facts["measures"] == report["ensemble"]
+    facts = Ensemble.load(tmp_path).facts
+    assert facts["measures"] == report["ensemble"]
+    assert [(one["attack"], one["images"]) for one in facts["attacks"]] == [("fgsm", 32), ("pgd", 4)], "pgd is kept"
+
+
+def test_an_attack_that_fails_leaves_the_ensemble(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: object, **more: object) -> None:
+        raise MachineError("The attack failed.")
+
+    monkeypatch.setattr("epochzero.cli.ensemble.robustness", fail)
+    asked = ("ensemble", "--data", file, "--out", tmp_path, "--arch", CHEAP, "--epochs", 1, "--size", 1)
+    assert epochzero(*asked, "--attack", "fgsm").code == 1
+    saved = Ensemble.load(tmp_path)
+    assert measured(saved, load_images(file)).as_json() == saved.facts["measures"] and saved.facts["attacks"] == []
+
+
+def test_folders_keep_their_class_names_up_to_the_card(tmp_path: Path) -> None:
+    """An ensemble of image files, one of which cannot be read, and its product, checked on the same files."""
+    bad = photos(tmp_path / "photos", 6) / "red" / "2.png"
+    bad.write_bytes(b"no image")
+    asked = ("ensemble", "--data", tmp_path / "photos", "--out", tmp_path / "run", "--arch", CHEAP, "--epochs", 1)
+    assert "--unreadable skip" in refusal(*asked)
+    ran = epochzero(*asked, "--size", 2, "--image-size", 8, "--unreadable", "skip", "--json")
+    assert ran.json["data"]["classes"] == ["blue", "red"] and "left out: red/2.png" in ran.err
+    product = ("export", "--weights", tmp_path / "run", "--data", tmp_path / "photos", "--no-onnx", "--json")
+    made = epochzero(*product, "--out", tmp_path / "product")
+    assert made.json["errors"]["model.py"] < 1e-5
+    card = (tmp_path / "product/MODEL_CARD.md").read_text()
+    plan = spaces["nb201"].plan(spaces["nb201"].parse(CHEAP), 2, (3, 8, 8))
+    for row in (
+        f"| multiply-accumulates | {2 * plan.flops:,} for one sample |",
+        "| data | photos: 10 images of 3x8x8 to train on, 2 classes |",
+        "| classes | 0 blue, 1 red |",
+        "| test | 1 images, held out of the training images by seed 0 |",
+        f"| test error | {ran.json['ensemble']['error']:.4f} |",
+        "| input | image files are scaled until their shorter side is 8 pixels, and their middle is taken; pixels are ",
+        "| recipe | epochs 1, batch_size 128, ",
+        "| seed | 0 to 1, one for each member |",
+        "| on | random and real inputs |",
+    ):
+        assert row in card, row
+    assert "temperature" not in card, "there was no teacher"
+
+
+def test_the_supernet_of_darts_has_partial_channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def stopped(network: SinglePath, *given: object, **more: object) -> None:
+        seen.append(network.facts["partial"])
+        raise MachineError("Enough is known.")
+
+    monkeypatch.setattr(selection, "train_supernet", stopped)
+    images = load_images(write(tmp_path / "squares.npz", 8, 4, 8))
+    for name in ("darts", "nb201"):
+        with pytest.raises(MachineError, match="Enough is known"):
+            selection.choose(selection.Job(spaces[name], images, Recipe(), selection.Settings("nesbs-mc")))
+    assert seen == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +154,9 @@ def test_a_deep_ensemble_is_one_network_of_several_seeds_in_the_report(file: Pat
 
 
 def test_nesbs_keeps_its_supernet_and_its_choice(file: Path, tmp_path: Path) -> None:
-    asked = ("--method", "nesbs-mc", "--supernet-epochs", 1, "--posterior-epochs", 1)
+    asked = ("--method", "nesbs-mc", "--supernet-epochs", 1, "--posterior-epochs", 1, "--candidates", 2)
     report = ran(file, tmp_path, *asked)
+    assert json.loads((tmp_path / CHOICE).read_text())["asked"]["candidates"] == 2
     assert (tmp_path / "supernet" / "epoch-000001.pt").is_file()
     (tmp_path / CHOICE).unlink()
     assert ran(file, tmp_path, *asked)["members"] == report["members"]
@@ -117,6 +180,8 @@ def test_nesbs_keeps_its_supernet_and_its_choice(file: Path, tmp_path: Path) -> 
         (("--attack", "fgms"), "No attack is called 'fgms'. Did you mean 'fgsm'?"),
         (("--size", 2, "--picture"), "needs at least 3 members, not 2"),
         (("--delta", "much"), "--delta takes a number, grid or bayes, not 'much'."),
+        (("--delta", "nan"), "Delta is a number from -2 to 1, grid or bayes, not nan."),
+        (("--delta", "inf"), "Delta is a number from -2 to 1, grid or bayes, not inf."),
         (("--arch", "|conv|"), ""),
         (("--classes", 2), "has the label 3, but 2 classes were asked for"),
         (("--recipe", "dart"), "No recipe is called 'dart'. Did you mean 'darts'?"),

@@ -181,7 +181,7 @@ def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal
     begun = folder / "begun"
     (folder / "pace").write_text("0.2")
     arguments = ["search", "--proxy", "slow", "--budget", "100", "--plugin", str(PLUGIN), "--store", "run.db"]
-    arguments += ["--executor", "processes", "--workers", "2", "--json"]
+    arguments += ["--executor", "processes", "--workers", "2", "--winner-scores", "none", "--json"]
     command = subprocess.Popen(
         process(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

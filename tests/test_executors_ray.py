@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from tests.forgetting import plugins_forgotten
 from tests.test_executors import FOLDER, PLUGIN, SLOW, search, until
 from tests.test_resume import content
 
-pytest.importorskip("ray", reason="needs Ray: pip install 'epochzero[ray]'")
-pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray: pip install 'epochzero[ray]'"),
+    pytest.mark.filterwarnings("default"),  # Ray's own
+]
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ class Small(Correlations):
         "harmonic(params,flops)": (None, None, None, None),
     }
     kendall = spearman
-    later = ("The rest comes later.",)
+    unmeasured = ("The rest is not measured.",)
 
 
 def write_table(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -125,13 +125,13 @@ def test_rows_are_what_slow_scores_give(result: Result, folder: Path) -> None:
     assert rows["nb201 on cifar10, kaiming", "grad_norm", "NB201-IN16", "kendall"].paper == 0.4
 
 
-def test_what_lacks_data_and_what_comes_later_is_said(result: Result, folder: Path) -> None:
-    lacking, later = result.left_out
+def test_what_lacks_data_and_what_is_not_measured_is_said(result: Result, folder: Path) -> None:
+    lacking, rest = result.left_out
     assert lacking.startswith("NB101 is left out: it needs nb101.ezb or nb101_15k.csv.gz or ")
     assert lacking.endswith(f"in '{folder}'.")
-    assert later == "The rest comes later."
+    assert rest == "The rest is not measured."
     small = Small().run(replace(Small.quick, networks=3, repeats=1), folder=folder)
-    assert small.left_out == ["NB101: left out of this small form.", "The rest comes later."]
+    assert small.left_out == ["NB101: left out of this small form.", "The rest is not measured."]
     assert {len(sample.archs) for sample in small.samples.values()} == {3}
 
 
@@ -173,7 +173,7 @@ def test_the_command_runs_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch)
     ran = epochzero("reproduce", "small", "--networks", 4, "--quick")
     assert ran.code == 0, ran.err
     assert "nb201 on cifar100" in ran.out and "plain, NB201-C10" in ran.out
-    assert "harmonic(params,flops)" in ran.out and "The rest comes later." in ran.out
+    assert "harmonic(params,flops)" in ran.out and "The rest is not measured." in ran.out
 
 
 # NAS-Bench-1Shot1

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import torch
 from scipy import stats
 
+from epochzero.ensemble import attacks
 from epochzero.ensemble.metrics import ensemble_error, nll
 from epochzero.ensemble.posterior import Posterior
 from epochzero.errors import UserError
@@ -208,7 +210,10 @@ def test_members_of_processes_are_those_trained_here_and_keep_their_weights(chai
 # Attacks
 
 
-def test_attacks_are_a_stage_of_the_run(chain: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_attacks_are_a_stage_of_the_run(
+    chain: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(attacks.OWN, "pgd", partial(attacks.pgd, steps=4))
     out = Path(chain[3])
     command = [str(out), "--data", chain[1], "--images", "12"]
     nesbs_attacks.main([*command, "--attacks", "fgsm,pgd"])
@@ -262,3 +267,21 @@ def test_report_of_runs(tmp_path: Path) -> None:
     files[1].write_text(json.dumps({"settings": {"space": "darts"}, "stages": {}}))
     with pytest.raises(UserError, match="runs in one space"):
         nesbs_report.read(files)
+
+
+def test_report_counts_what_was_tried_and_the_runs_that_have_a_way() -> None:
+    good = dict.fromkeys(("error", "ate", "ppd", "ece", "nll"), 0.25)
+    measured = {"NESBS, svgd": good, "URS": good | {"error": 0.3}}
+    hit = {"attack_accuracy": 0.25, "defence_accuracy": 0.5, "images": 12}
+    whole = {
+        "NESBS, svgd": {"tried": 35},
+        "trained": {"ensembles": measured, "correlations": {}},
+        "attack fgsm": {"URS": hit, "NESBS, svgd": hit},
+    }
+    part = {"trained": {"ensembles": {"URS": good}, "correlations": {}}, "attack fgsm": {"URS": hit}}
+    text = nesbs_report.as_markdown([part, whole])
+    assert "| NLL | tried |" in text
+    assert "| NESBS, svgd (1 of 2 runs) | 25.00 | 25.00 | 25.00 | 25.00 | 0.250 | 35 |" in text
+    assert "| URS | 27.50 ± 3.54 | 25.00 ± 0.00 | 25.00 ± 0.00 | 25.00 ± 0.00 | 0.250 ± 0.000 |  |" in text
+    assert "| accuracy on 12 test images |" in text and "| NESBS, svgd | 25.00 | 50.00 |" in text
+    assert "tried" not in nesbs_report.as_markdown([part]), "no run says it"

@@ -27,6 +27,7 @@ from epochzero.train.image_data import load_images
 from epochzero.train.images import plan_for, train
 from epochzero.train.recipes import recipe_of
 from tests.command import CHEAP, epochzero, refusal
+from tests.photos import photos
 from tests.test_train_checkpoint import Hostile
 from tests.train_images import SMALLEST, write
 
@@ -44,7 +45,7 @@ VISION = {
     "mobilenet": (3, 32, 32),
     "resnet": (3, 16, 16),
 }
-pytestmark = pytest.mark.usefixtures("shallow_nb201")
+pytestmark = pytest.mark.usefixtures("shallow_nb201", "onnx_rules")
 
 
 def subject_of(name: str, **given: Any) -> Subject:
@@ -228,10 +229,28 @@ def test_from_a_search_through_training_to_a_product(tmp_path: Path) -> None:
     assert "| test | 20 images, the file's test images |" in text
     assert "| recipe | epochs 1, batch_size 128" in text
     metrics = json.loads((run / "metrics.jsonl").read_text())
-    assert f"{100 * metrics['test_accuracy']:.2f} % after 1 of 1 epochs" in text
+    assert f"{100 * metrics['test_accuracy']:.2f} % after 1 of 1 epoch |" in text
+    assert "temperature" not in text, "there was no teacher"
     kept = torch.load(run / "epoch-000001.pt", weights_only=True)["weights"]
     stored = read_weights(tmp_path / "p/model.safetensors").tensors
     assert all(torch.equal(kept[name], stored[name]) for name in stored) and stored.keys() == kept.keys()
+
+
+def test_an_image_folder_is_checked_on_and_its_classes_are_named(tmp_path: Path) -> None:
+    folder, run = photos(tmp_path / "photos", 4), tmp_path / "run"
+    asked = ("train", "--space", "resnet", "--arch", SMALLEST, "--data", folder, "--epochs", 1, "--image-size", 16)
+    assert epochzero(*asked, "--out", run).code == 0
+    product = ("export", "--data", folder, "--no-onnx")
+    assert epochzero(*product, "--weights", run, "--out", tmp_path / "p").code == 0
+    text = (tmp_path / "p/MODEL_CARD.md").read_text()
+    assert "| classes | 0 blue, 1 red |" in text and "| on | random and real inputs |" in text
+    assert "| input | image files are scaled until their shorter side is 16 pixels" in text
+    untrained = (*product, "--space", "resnet", "--arch", SMALLEST)
+    assert epochzero(*untrained, "--out", tmp_path / "q").code == 0
+    text = (tmp_path / "q/MODEL_CARD.md").read_text()
+    assert "`x` [batch, 3, 32, 32]" in text and "`y` [batch, 2]" in text
+    says = refusal(*untrained, "--input-shape", "3,16,24", "--out", tmp_path / "q")
+    assert "become squares in three colours, and the network takes 3x16x24" in says
 
 
 def test_an_auxiliary_tower_stays_behind(tmp_path: Path) -> None:

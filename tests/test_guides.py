@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 
 from tests.command import epochzero
 from tests.forgetting import plugins_forgotten
+from tests.fresh import Fresh
 
 GUIDES = Path(__file__).parents[1] / "docs" / "guides"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -39,21 +37,6 @@ def commands_of(guide: str) -> list[str]:
     return [line for language, code in blocks if language == "sh" for line in code.strip().splitlines()]
 
 
-def run(command: str, folder: Path, **environment: str) -> str:
-    """Run a line of the shell as a reader would, with our Python first, and give what it prints."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env={**os.environ, "PATH": path, "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder outside the package with the files of the guide."""
@@ -70,14 +53,15 @@ def here(command: str) -> str:
     return ran.out
 
 
-def test_every_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, fresh: Fresh) -> None:
     monkeypatch.chdir(folder)
-    lines = commands_of("your-own-space.md")
+    checks, *lines = commands_of("your-own-space.md")
+    module = checks.removeprefix("python -m ").split()
+    assert checks != " ".join(module) and "2 passed" in fresh.module(*module).out
     with plugins_forgotten():
-        printed = [here(line) if line.startswith("epochzero ") else run(line, folder) for line in lines]
-    assert len(printed) == 5
-    checks, listed, scored, by_plan, by_module = printed
-    assert "2 passed" in checks
+        printed = [here(line) for line in lines]
+    assert len(printed) == 4
+    listed, scored, by_plan, by_module = printed
     assert "wavy_towers" in listed and "Towers: three" in listed
     assert "params  1,982 " in scored and "failed" not in scored
     assert re.match(r"\d+-\d+-\d+\n", by_plan) and re.match(r"\d+-\d+-\d+\n", by_module)
@@ -88,13 +72,15 @@ def test_every_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < json.loads((folder / "module" / "winner.json").read_text())["best"]["flops"] <= 700_000
 
 
-def test_python_runs_the_script(folder: Path) -> None:
-    lines = run("python search_towers.py", folder).splitlines()
+def test_python_runs_the_script(folder: Path, fresh: Fresh) -> None:
+    done = fresh((folder / "search_towers.py").read_text(encoding="utf-8"), folder=folder)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
     assert len(lines) == 2
     assert all(re.fullmatch(r"\d+-\d+-\d+ \d+", line) for line in lines)
 
 
-def test_the_entry_point_registers(folder: Path, tmp_path: Path) -> None:
+def test_the_entry_point_registers(folder: Path, tmp_path: Path, fresh: Fresh) -> None:
     """As an installed package has it: metadata beside the module, and no --plugin."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     metadata = tmp_path / "towers-0.1.dist-info"
@@ -106,6 +92,7 @@ def test_the_entry_point_registers(folder: Path, tmp_path: Path) -> None:
         for group, points in project["entry-points"].items()
     ]
     (metadata / "entry_points.txt").write_text("\n".join(groups))
-    listed = run("epochzero list spaces --json", tmp_path, PYTHONPATH=f"{tmp_path}{os.pathsep}{folder}")
-    networks = {row["name"]: row["networks"] for row in json.loads(listed)["spaces"]}
+    program = f"import sys; sys.path[:0] = {[str(tmp_path), str(folder)]}; from epochzero.cli import main; main()"
+    listed = fresh(program, "list", "spaces", "--json")
+    networks = {row["name"]: row["networks"] for row in json.loads(listed.out)["spaces"]}
     assert networks["towers"] == networks["wavy_towers"] == "27"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -97,6 +98,24 @@ def test_killed_and_resumed_it_ends_the_same(
     assert same(chain.run(tmp_path), whole) and all(now == "search" for now, _ in told)
 
 
+def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> None:
+    """All of it, though checkpoints are far apart; and in the end nothing is different."""
+    told: list[int] = []
+
+    def interrupt(now: str, done: int, total: int, note: str) -> None:
+        told.append(done)
+        if told == [1, 2, 3, 4, 5]:
+            signal.raise_signal(signal.SIGINT)
+
+    chain = Chain(table, warmup=0.25, preset=TINY, tell=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        chain.warmed(tmp_path)
+    resumed = chain.warmed(tmp_path)
+    assert told == [*range(1, 9)] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    (tmp_path / "undisturbed").mkdir()
+    assert chain.warmed(tmp_path / "undisturbed").id == resumed.id
+
+
 def test_without_warm_up_and_by_one_shot(table: CtrTable, tmp_path: Path) -> None:
     preset = replace(TINY, top=1)
     cold = Chain(table, warmup=0, preset=preset).run(tmp_path)
@@ -152,6 +171,7 @@ def test_embedding_rows_are_limited(table: CtrTable, tmp_path: Path) -> None:
         ({"preset": replace(TINY, widest=8)}, "has no width up to 8"),
         ({"share": 0.0}, "above 0, at most 1"),
         ({"max_embedding_rows": 3}, "need at least 5 rows"),
+        ({"max_params": 10}, "at most 10 parameters beside its embeddings: the smallest has [0-9,]+\\."),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(table: CtrTable, changes: dict[str, object], why: str) -> None:
@@ -213,26 +233,52 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "result.json").read_text()) == again
 
 
+def test_without_data_clicks_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder of their own, by the reduced preset; also after so small a warm-up that it is less than a step."""
+    monkeypatch.chdir(tmp_path)
+    sizes = [size for size in SIZES if "preset" not in size and "batch" not in size]
+    told = (name for name in ("space=nasrec_small", "proxy=zico", "warmup=0.001", "method=random", "json"))
+    monkeypatch.setattr("epochzero.cli.recommender.EMBEDDED", "synthetic:2000")
+    ran = epochzero("search", *(f"--{name}" for name in told), *sizes, "--option=batch_size=40", "--top=2")
+    assert "runs/nasrec_small" in ran.err and (tmp_path / "runs" / "nasrec_small" / "choice.json").is_file()
+    found = ran.json
+    assert found["rows"] == {"train": 1600, "val": 200, "test": 200} and found["table"] == "table"
+    assert found["preset"]["most_rows"] == PRESETS["reduced"].most_rows and len(found["candidates"]) == 2
+    assert found["warmup_steps"] == 1 and found["method"] == "random" and found["evaluated"] == 5
+
+
+CLICKS = ["--data=missing.tsv", "--schema=criteo", "--out=OUT"]
+MADE = ["--data=synthetic:400", "--out=OUT"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "keeps its table, checkpoints and results in a folder: give --out"),
-        (["--space=nb201", "--out=OUT"], "nb201 has no networks for them"),
-        (["--out=OUT", "--preset=smal"], "No preset is called 'smal'"),
-        (["--out=OUT", "--option=populaton=3"], "Did you mean 'population'"),
-        (["--out=OUT", "--option=population=many"], "takes int, not 'many'"),
-        (["--out=OUT", "--option=batch_size=0"], "'batch_size' of a search for recommenders has to be at least 1"),
-        (["--out=OUT", "--store=run.db"], "has no use for --store"),
-        (["--out=OUT", "--batch-size=256"], "has no use for --batch-size.*--option batch_size=256"),
-        (["--out=OUT", "--device=cuda"], "has no use for --device"),
-        (["--out=OUT", "--data=missing.tsv"], "missing.tsv"),
-        (["--out=OUT", "--data=synthetic:many"], "takes a number of rows"),
-        (["--out=OUT", "--data=synthetic:400"], "40 validation rows, and scoring takes 4 batches of 512"),
-        (["--out=OUT", "--data=synthetic:400", "--option=batch_size=8", "--warmup=2"], "a share from 0 to 1"),
+        (["--schema=criteo"], "give the table as --data"),
+        ([*MADE, "--schema=criteo"], "leave --schema out"),
+        ([*CLICKS, "--space=nb201"], "nb201 has no networks for tables of clicks"),
+        ([*MADE, "--space=nb201"], "nb201 has no networks for tables of clicks"),
+        ([*CLICKS, "--preset=smal"], "No preset is called 'smal'"),
+        ([*CLICKS, "--option=populaton=3"], "Did you mean 'population'"),
+        ([*CLICKS, "--option=population=many"], "takes int, not 'many'"),
+        ([*CLICKS, "--option=batch_size=0"], "'batch_size' of a search for recommenders has to be at least 1"),
+        ([*CLICKS, "--store=run.db"], "has no use for --store"),
+        ([*CLICKS, "--batch-size=256"], "has no use for --batch-size.*--option batch_size=256"),
+        ([*CLICKS, "--device=cuda"], "has no use for --device"),
+        ([*CLICKS, "--feedback=hnas"], "has no use for --feedback"),
+        ([*MADE, "--workers=2"], "has no use for --workers"),
+        (["--winner-scores=none"], "has no use for --winner-scores.*--data pink"),
+        ([*CLICKS, "--max-params=10"], "at most 10 parameters beside its embeddings: the smallest has"),
+        ([*CLICKS, "--max-flops=9"], "at most 9 multiply-accumulates: the smallest has"),
+        (CLICKS, "missing.tsv"),
+        (["--data=synthetic:many", "--out=OUT"], "takes a number of rows"),
+        (MADE, "40 validation rows, and scoring takes 4 batches of 512"),
+        ([*MADE, "--option=batch_size=8", "--warmup=2"], "a share from 0 to 1"),
+        ([*MADE, "--option=batch_size=8", "--method=evolution"], "by evolution_nasrec or random, not by 'evolution'"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(tmp_path: Path, arguments: list[str], why: str) -> None:
     given = [argument.replace("OUT", str(tmp_path / "out")) for argument in arguments]
-    ran = epochzero("search", "--space=nasrec_small", "--schema=criteo", "--proxy=sigeo", *given)
+    ran = epochzero("search", "--space=nasrec_small", "--proxy=sigeo", *given)
     assert ran.code == 2 and ran.out == "" and "Traceback" not in ran.err
     assert re.search(why, " ".join(ran.err.split()))

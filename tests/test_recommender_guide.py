@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.command import epochzero
 from tests.test_guides import commands_of, files_of
 
@@ -12,6 +14,7 @@ GUIDE = "recommenders.md"
 FOLDERS = {"found", "trained", "product", "predictions.csv"}
 
 
+@pytest.mark.usefixtures("onnx_rules")
 def test_from_a_table_to_predictions(tmp_path: Path) -> None:
     rng, lines = Random(0), ["click,age,city,user"]
     for _ in range(1400):

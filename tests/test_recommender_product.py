@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from epochzero.errors import DataError, UserError
 from epochzero.export import recommender
 from epochzero.export.recommender import Kept
 from tests.command import epochzero, refusal
+from tests.fresh import Fresh
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))
 SIZES = {"population": 3, "generations": 1, "tournament": 2, "children": 1, "top": 1, "batch_size": 16, "widest": 16}
@@ -64,6 +64,16 @@ def test_training_anew_with_other_settings(place: Path) -> None:
     assert again["metrics"] == first["metrics"] != json.loads((place / "trained.json").read_text())["metrics"]
 
 
+def test_a_search_can_be_moved_and_trained_on_a_part(place: Path, tmp_path: Path) -> None:
+    """Also one that names its table by a path that is no more, as results once did."""
+    moved = shutil.copytree(place / "search", tmp_path / "moved")
+    for named in ("table", str(tmp_path / "gone" / "table")):
+        told = json.loads((moved / "result.json").read_text()) | {"table": named}
+        (moved / "result.json").write_text(json.dumps(told))
+        half = train(tmp_path, "half", f"--data={moved}", "--option=share=0.5")
+        assert half["rows"] == {"train": 256, "val": 64, "test": 64} and half["steps"] == 16
+
+
 def test_the_same_network_by_its_name_and_table(place: Path) -> None:
     """Without the folder of a search: the same training from the text file, found by hand."""
     arch = (place / "search" / "choice.json").read_text()
@@ -76,7 +86,7 @@ def test_the_same_network_by_its_name_and_table(place: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def product(place: Path) -> Path:
+def product(place: Path, onnx_rules: None) -> Path:
     made = epochzero(
         "export", f"--weights={place}/run", f"--data={place}/clicks.tsv", f"--out={place}/product", "--json"
     ).json
@@ -84,7 +94,7 @@ def product(place: Path) -> Path:
     return place / "product"
 
 
-def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: Path) -> None:
+def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: Path, fresh: Fresh) -> None:
     """model.py in a process without epochzero, and ONNX Runtime, against the network of the training."""
     import onnxruntime
 
@@ -99,7 +109,7 @@ def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: P
         "rows = np.load('../rows.npz'); inputs = [torch.from_numpy(rows[name]) for name in ('dense', 'ids')]\n"
         "np.save('../alone.npy', model.load()(*inputs).detach().numpy())\n"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=product, check=True)
+    assert fresh(script, folder=product) == (0, "", "")
     assert np.abs(np.load(place / "alone.npy") - expected).max() < 1e-6
     session = onnxruntime.InferenceSession(product / "model.onnx")
     (found,) = session.run(["y"], {"dense": batch.dense.numpy(), "ids": batch.ids.numpy()})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from epochzero.data.ctr_synthetic import Planted, synthetic
@@ -89,7 +92,9 @@ SIZES = Sizes(rows=320, batch_size=16, widest=16)
 
 def test_pieces_are_done_once_and_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study(tmp_path, SIZES, networks=5)
-    trained = [study.train_network(arch) for arch in study.archs] + [study.train_baseline("deepfm")]
+    trained = [study.train_network(arch) for arch in study.archs] + [
+        study.train_baseline(name) for name in ("deepfm", "xdeepfm", "autoint+")
+    ]
     assert all(len(one["measures"]["test"]) == 3 and one["how"] == "plain" for one in trained)
     monkeypatch.setattr(Together, "trained", None)  # what is there is not trained again
     assert study.train_network(study.archs[0]) == trained[0]
@@ -102,6 +107,8 @@ def test_pieces_are_done_once_and_come_together(tmp_path: Path, monkeypatch: pyt
     found = {"archs": [study.place.space.text(study.archs[2])], "evaluated": 64, "seconds": 2.0}
     (tmp_path / "found-1-0.01-sigeo.json").write_text(json.dumps(found))
     study.train_found(0, 1, expected=1, end=math.inf)
+    half = {**found, "archs": [*found["archs"], study.place.space.text(study.place.space.smallest())]}
+    (tmp_path / "found-2-0-zico.json").write_text(json.dumps(half))
     text = report(study)
     assert (
         text.startswith("4 networks (1 without some score left out), mean test log loss")
@@ -109,7 +116,21 @@ def test_pieces_are_done_once_and_come_together(tmp_path: Path, monkeypatch: pyt
     )
     losses = [one["log_loss"] for one in trained[2]["measures"]["test"]]
     assert f"| found-1-0.01-sigeo (of 1) | {sum(losses) / 3:.4f} ±" in text and "| 1.5, 2.0 |" in text
-    assert "| deepfm |" in text and "| dlrm |" not in text
+    assert all(f"| {name} |" in text for name in ("deepfm", "xdeepfm", "autoint+")) and "| dlrm |" not in text
+    assert "| found-2-0-zico" not in text and text.endswith("not all networks are trained: found-2-0-zico (1 of 2)")
+    picked = [best_of(three) for three in combinations(trained[:4], 3)]
+    assert f"| random search of 3 (4 triples) | {sum(picked) / 4:.4f} ±" in text
+    beaten = sum(loss > sum(losses) / 3 for loss in picked)
+    assert f"| {25 * beaten} % |" in text
+    seeds = [[one["measures"]["test"][seed]["log_loss"] for one in trained[:4]] for seed in range(3)]
+    r = sum(spearmanr(*pair).statistic for pair in combinations(seeds, 2)) / 3
+    assert f"means of 3 to more than {math.sqrt(max(0, 3 * r / (1 + 2 * r))):.3f}" in text
+
+
+def best_of(networks: Sequence[Mapping[str, Any]]) -> float:
+    """The mean test loss of the one that has the lowest validation loss of the first seed."""
+    best = min(networks, key=lambda one: one["measures"]["val"][0]["log_loss"])
+    return sum(one["log_loss"] for one in best["measures"]["test"]) / 3
 
 
 def test_a_supernet_is_scored_and_searched(tmp_path: Path) -> None:

@@ -10,19 +10,10 @@ import pytest
 from epochzero.errors import DataError
 from epochzero.train.image_data import load_images
 from tests.command import epochzero, refusal
-from tests.train_images import SMALLEST
+from tests.photos import photos
+from tests.train_images import SMALLEST, write
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow reads image files")
-COLOURS = {"blue": (0, 0, 250), "red": (250, 0, 0)}
-
-
-def photos(folder: Path, each: int = 3) -> Path:
-    for name, colour in COLOURS.items():
-        (folder / name).mkdir(parents=True)
-        for number in range(each):
-            Image.new("RGB", (20 + number, 12), colour).save(folder / name / f"{number}.png")
-        (folder / name / "notes.txt").write_text("no image")
-    return folder
 
 
 def test_classes_are_the_folders_in_their_order(tmp_path: Path) -> None:
@@ -32,7 +23,13 @@ def test_classes_are_the_folders_in_their_order(tmp_path: Path) -> None:
     assert data.x.shape == (6, 3, 8, 8) and data.test_x.shape == (4, 3, 8, 8)
     assert data.y.tolist() == [0, 0, 0, 1, 1, 1] and data.num_classes == 2
     assert data.x[0, :, 4, 4].tolist() == [0, 0, 250] and data.x[5, :, 4, 4].tolist() == [250, 0, 0]
-    assert data.facts["test_is"] == "the file's test images"
+    assert data.facts["test_is"] == "the file's test images" and data.facts["classes"] == ["blue", "red"]
+
+
+def test_other_files_name_no_classes(tmp_path: Path) -> None:
+    """Nor do their facts change, by which a stopped training knows its data again."""
+    facts = load_images(write(tmp_path / "squares.npz", 8, 4, 8)).facts
+    assert set(facts) == {"file", "train", "test", "test_is", "mean", "std", "scale", "unreadable", "sha256"}
 
 
 def test_the_middle_is_taken(tmp_path: Path) -> None:

@@ -148,3 +148,6 @@ def test_refusals() -> None:
         search(FLAT, predict, LABELS, size=0)
     with pytest.raises(UserError, match="by 'mc' or 'svgd', not by 'hmc'"):
         search(FLAT, predict, LABELS, sampler="hmc")  # type: ignore[arg-type]
+    for delta in (math.nan, math.inf, -2.01, 1.5):
+        with pytest.raises(UserError, match=rf"Delta is a number from -2 to 1, grid or bayes, not {delta:g}\."):
+            search(FLAT, predict, LABELS, sampler="svgd", delta=delta)

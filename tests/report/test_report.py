@@ -19,6 +19,8 @@ from epochzero.types import Score, Setting
 from tests.command import epochzero, refusal
 from tests.report.stores import EVIL, HERE, SPACE, begin, known, networks, opened, record
 
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
+
 ARCHS = networks(30)
 RNG = np.random.default_rng(0)
 DEXTR = RNG.normal(size=30).tolist()
@@ -54,7 +56,11 @@ def test_a_search(path: Path) -> None:
     assert found.columns["flops"].tolist() == [plan.flops for plan in plans]
     assert found.columns["latency"][:2].tolist() == [1.5, 2.5] and np.isnan(found.columns["latency"][2:]).all()
     assert found.names("cost") == ["latency", "params", "flops"]
-    assert head["time"] == {"scoring": {"dextr": 17.5, "latency": 2.0}, "clock": {"scoring": 2.0, "overhead": 1.0}}
+    assert head["time"] == {
+        "scoring": {"dextr": 17.5, "latency": 2.0},
+        "clock": {"scoring": 2.0, "overhead": 1.0},
+        "around": {},
+    }
     assert head["winner_scores"] == [{"name": "zico", "arch": winner, "value": 7.0, "why": ""}]
     layers = head["layers"]
     best = plans[head["best"][0]]
@@ -73,11 +79,17 @@ def test_runs_that_really_ran(path: Path, tmp_path: Path) -> None:
     clock = head["time"]["clock"]
     assert (head["kind"], head["evaluated"]) == ("search", 12)
     assert clock["scoring"] > 0 and sum(clock.values()) < 600 and clock["scoring"] <= sum(clock.values())
-    table = known(tmp_path, ARCHS, ACCURACY)
+    table = known(tmp_path, ARCHS[:12], ACCURACY[:12])
     epochzero("bench", "--table", table, "--target", "cifar10_test", "--proxy", "params,l2_norm", *small)
     head = opened(path, table=table, targets=["cifar10_test"]).head
-    assert (head["kind"], head["networks"]) == ("bench", 30)
-    assert {row["score"] for row in head["truths"]} >= {"params", "l2_norm"}
+    assert (head["kind"], head["networks"]) == ("bench", 12)
+    truths = {row["score"]: row for row in head["truths"]}
+    for figure in head["figures"]:
+        row = truths[figure["name"].removesuffix(" cifar10_test")]
+        assert (figure["statistic"], figure["n"], figure["paper"]) == ("spearman", row["n"], None)
+        assert figure["value"] == pytest.approx(row["value"]) and figure["low"] < figure["value"] < figure["high"]
+    assert len(head["figures"]) == 2
+    assert any("--table" in note for note in opened(path).head["notes"])
 
 
 def test_scores_against_a_table(path: Path, tmp_path: Path) -> None:
@@ -139,6 +151,53 @@ def test_a_benchmark_with_repeats(path: Path, tmp_path: Path) -> None:
     each = [spearmanr(scores, ACCURACY).statistic for scores in (NASWOT, DEXTR)]
     assert row["value"] == pytest.approx(np.mean(each)) and row["repeats"] == 2
     assert found.head["result"] == {"naswot cifar10_test": 0.5} and not found.head["searched"]
+    (figure,) = found.head["figures"]  # of a store that keeps the value alone
+    assert (figure["name"], figure["value"], figure["low"]) == ("naswot cifar10_test", 0.5, None)
+
+
+def test_other_data_and_other_weights_are_columns_of_their_own(path: Path, tmp_path: Path) -> None:
+    """Repeats are not: they draw the same kind of data and weights anew."""
+    settings = [
+        Setting("nb201", f"{data}-{10**11 + seed}", f"{scheme}:{seed}")
+        for data, scheme, seed in [
+            ("cifar10", "default", 0),
+            ("cifar10", "default", 1),
+            ("cifar100", "default", 0),
+            ("cifar100", "kaiming", 0),
+        ]
+    ]
+    with Store.open(path) as store:
+        run = begin(store, "experiment")
+        for times, setting in enumerate(settings, start=1):
+            record(run, ARCHS, {"ntk_cond": [times * value for value in DEXTR]}, setting)
+    found = opened(path)
+    assert found.names("score") == [
+        "ntk_cond@cifar10/default",
+        "ntk_cond@cifar100/default",
+        "ntk_cond@cifar100/kaiming",
+    ]
+    columns = {column["name"]: column for column in found.head["columns"]}
+    assert [columns[name]["repeats"] for name in found.names("score")] == [2, 1, 1]
+    assert not any(columns[name]["higher"] for name in found.names("score"))
+    assert found.columns["ntk_cond@cifar100/kaiming"].tolist() == [4 * value for value in DEXTR]
+    assert found.head["by"] == "" and found.head["best"] == [], "no search: no network is the best"
+    known_too = opened(path, table=known(tmp_path, ARCHS, ACCURACY))  # the space is that of the networks
+    assert known_too.head["best"][0] == int(np.argmax(ACCURACY))
+
+
+def test_what_is_scored_together_has_one_time(path: Path) -> None:
+    with Store.open(path) as store:
+        run = begin(store, proxy="dextr")
+        for step, arch in enumerate(ARCHS[:4]):
+            shares = {"dextr": 0.25, "zico": 0.25, "naswot": 0.125 * step}
+            run.record(HERE, [Evaluated(step, arch, {name: (Score(1.0), took) for name, took in shares.items()})])
+    spent = opened(path).head["time"]["scoring"]
+    together = "dextr, zico: scored together"
+    assert spent == {
+        together: 1.5,
+        "naswot": 0.125 + 0.375,
+        "dextr, zico, naswot: scored together": 0.75,
+    }
 
 
 def test_a_recommender_and_its_training(path: Path) -> None:
@@ -158,7 +217,8 @@ def test_a_recommender_and_its_training(path: Path) -> None:
     (loss,) = [column for column in found.head["columns"] if column["kind"] == "truth"]
     assert (loss["label"], loss["higher"]) == ("val_log_loss", False)
     assert found.columns["feedback:val_log_loss"][:3].tolist() == [0.5, 0.4, 0.6]
-    assert "params" not in found.columns  # it depends on the table of clicks, which the store does not hold
+    assert "params" not in found.columns  # it depends on the table of clicks, which older stores do not hold
+    assert found.head["time"]["around"] == {"training from scratch": 1.5}
     assert found.head["drawings"][0]["svg"]
 
 
@@ -172,6 +232,7 @@ def test_runs_of_other_kinds_and_spaces(path: Path) -> None:
         second.finish({"members": [ARCHS[7], ARCHS[3], "one that was not looked at"]})
     latest = opened(path)
     assert latest.head["members"] == [7, 3] and latest.head["best"][:2] == [7, 3]
+    assert latest.head["best"] == [7, 3, *[i for i in range(30) if i not in (7, 3)][:3]]  # the rest as it came
     assert latest.head["kind"] == "ensemble" and latest.head["networks"] == 30
     assert "my_own_score" in latest.names("score")
     older = opened(path, run=first.id[:6])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,31 +10,24 @@ from typing import Any
 import pytest
 import torch
 
-import epochzero as ez
 from epochzero.registry import searches
 from epochzero.run.executors.processes import Processes
 from epochzero.store import Store
 from epochzero.supernet import methods as inside
+from tests.fresh import Fresh
 from tests.searches.undisturbed import BUDGET, LIVES, OPTIONS, STEPS, search, shallow
 from tests.test_resume import content
 
-ROOT = Path(__file__).parents[2]
 BUILT_IN = [name for name in [*searches, *inside] if name in OPTIONS]
 LIBRARIES = {"hnas": "bayes_opt", "tpe": "optuna"}
 HERE = [name for name in BUILT_IN if find_spec(LIBRARIES.get(name, "torch"))]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, fresh: Fresh) -> Path:
     """What `tests.searches.undisturbed` leaves."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    source = Path(ez.__file__).parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.searches.undisturbed", str(folder), *HERE]
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert fresh.module("tests.searches.undisturbed", folder, *HERE) == (0, "", "")
     return folder
 
 

@@ -36,7 +36,10 @@ SHAPES: dict[str, Shape] = {
     "transnas_micro_jigsaw": (9, 3, 8, 8),
 }
 """by the beginning of the name"""
-SLOW = ("autoformer_base", "darts", "darts_imagenet", "transnas_macro_jigsaw", "transnas_micro_jigsaw")
+SLOW = {
+    *("autoformer_base", "autoformer_small", "darts", "darts_imagenet", "mobilenet_16", "nb301_naslib"),
+    *("transnas_macro_jigsaw", "transnas_micro_jigsaw"),
+}
 """whose smaller relatives are drawn twice from"""
 
 

@@ -72,7 +72,7 @@ def main() -> None:
         _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)
     except SystemExit as stop:
         if stop.code == 130:  # what typer makes of Ctrl-C
-            _stop("Stopped. With a --store, the same command goes on from here.", 130)
+            _stop("Stopped. With a --store, or a folder of checkpoints, the same command goes on from here.", 130)
         raise
 
 

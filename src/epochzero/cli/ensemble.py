@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 import typer
 from rich.table import Table
 from torch import Tensor
@@ -60,8 +61,14 @@ def ensemble(
         int, typer.Option("--posterior-epochs", min=1, max=10**6, help="Fitting of NESBS' posterior.")
     ] = 20,
     delta: Annotated[
-        str, typer.Option("--delta", help="How far nesbs-svgd pushes members apart: a number, grid or bayes.")
+        str, typer.Option("--delta", help="How far nesbs-svgd pushes members apart: -2 to 1, grid or bayes.")
     ] = "grid",
+    candidates: Annotated[
+        int,
+        typer.Option(
+            "--candidates", min=1, max=10**6, help="Ensembles NESBS takes the best of, for each delta that it tries."
+        ),
+    ] = 5,
     recipe: Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")] = "default",
     epochs: Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")] = None,
     batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None,
@@ -81,6 +88,10 @@ def ensemble(
     image_size: Annotated[
         int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
     ] = SIDE,
+    unreadable: Annotated[
+        Literal["stop", "skip"],
+        typer.Option("--unreadable", help="Of image files that cannot be read: stop, or skip and name them."),
+    ] = "stop",
     classes: Classes = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -103,13 +114,15 @@ def ensemble(
         raise UserError(f"The space '{space}' gives modules and no plans: train them with your own loop.")
     given = {"epochs": epochs, "batch_size": batch_size}
     how = recipe_of(recipe, {name: value for name, value in given.items() if value is not None} | options(option or []))
-    settings = Settings(method, size, pool, proxy, supernet_epochs, posterior_epochs, delta=_delta(delta), seed=seed)
+    settings = Settings(method, size, pool, proxy, supernet_epochs, posterior_epochs, candidates, _delta(delta), seed)
     named = [found.parse(text) for text in arch or ()]
     attacks = _attacks(attack)
     if picture:
         check_picture(len(named) if len(named) > 1 else size)
     usable(device)
-    images = load_images(data, num_classes=classes, seed=seed, side=image_size)
+    images = load_images(data, num_classes=classes, seed=seed, side=image_size, skip_unreadable=unreadable == "skip")
+    for name in images.facts["unreadable"]:
+        err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
     if attacks and images.facts["scale"] != 255:
         raise UserError("--attack changes pixels, and these images are no bytes: give them as whole numbers 0 to 255.")
     folder = made_folder(out_dir)
@@ -125,10 +138,12 @@ def ensemble(
         )
         predicted = trained.predict(images.standardised(images.test_x))  # [M, N, classes]
         report = _report(trained, images, predicted)
+        trained.facts["measures"] = report["ensemble"]
+        earlier = _earlier_attacks(trained, folder)
+        _save(trained, earlier, folder)
         withstood = [_withstood(trained, images, name, attack_images, seed, bar) for name in attacks]
     report |= {"method": chosen, "recipe": recipe, "epochs": how.epochs, "attacks": [w.as_json() for w in withstood]}
-    trained.facts |= {"measures": report["ensemble"], "attacks": report["attacks"]}
-    saved = trained.save(folder)
+    saved = _save(trained, earlier | {one["attack"]: one for one in report["attacks"]}, folder)
     if picture:
         draw_predictions({chosen: predicted}, images.test_y.cpu(), folder / PICTURE, seed=seed)
     store = _recorded(trained, report, how, seed, folder)
@@ -157,6 +172,22 @@ def _attacks(text: str | None) -> list[str]:
     for name in names:
         attack_of(name)
     return names
+
+
+def _earlier_attacks(trained: Ensemble, folder: Path) -> dict[str, Any]:
+    """What the very same ensemble withstood in an earlier call, by the attack's name."""
+    try:
+        earlier = Ensemble.load(folder, trained.space)
+    except UserError:  # there is none, or it is damaged and about to be replaced
+        return {}
+    ours, theirs = trained.state_dict(), earlier.state_dict()
+    same = earlier.texts == trained.texts and all(torch.equal(ours[name].cpu(), theirs[name]) for name in ours)
+    return {one["attack"]: one for one in earlier.facts.get("attacks", ())} if same else {}
+
+
+def _save(trained: Ensemble, attacks: dict[str, Any], folder: Path) -> Path:
+    trained.facts["attacks"] = list(attacks.values())
+    return trained.save(folder)
 
 
 def _report(trained: Ensemble, images: Images, predicted: Tensor) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from epochzero import data as data_
 from epochzero.cli.console import err, millions, out, print_json
 from epochzero.cli.export_ensemble import export_members
 from epochzero.cli.export_recommender import export_clicks
 from epochzero.cli.options import AsJson, Init, Plugins, Seed, made_folder, shape
 from epochzero.cli.plugin import load_plugins
+from epochzero.cli.real_inputs import real_inputs
 from epochzero.errors import StoreError, UserError
 from epochzero.export import Subject
 from epochzero.export import export as export_
@@ -24,9 +24,6 @@ from epochzero.export.weights import read_weights
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.types import Origin
-
-REAL = 4
-"""samples of the data that the check runs on"""
 
 
 def export(
@@ -57,7 +54,9 @@ def export(
     data: Annotated[
         str | None,
         typer.Option(
-            "--data", help="Real inputs for the check: an .npz file, a CIFAR archive or folder, or a table of clicks."
+            "--data",
+            help="Real inputs for the check: an .npz file, a CIFAR archive or folder, a folder of images by class, or "
+            "a table of clicks.",
         ),
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True,
@@ -96,21 +95,21 @@ def export(
             name, text = _winner(space, store, opened)
         found = spaces[name]
         sizes = shape(input_shape) or (tuple(known["input_shape"]) if "input_shape" in known else None)
-        batch = None if data is None else data_.load(data, input_shape=sizes, size=REAL, parts=1, seed=seed)
-        guessed = known.get("num_classes") or (None if batch is None else batch.num_classes)
+        real = None if data is None else real_inputs(data, sizes, seed)
+        guessed = known.get("num_classes") or (None if real is None else real.num_classes)
         subject = Subject.of(
             found,
             found.parse(text),
             num_classes=classes or guessed,
-            input_shape=sizes or (None if batch is None else batch.input_shape),
+            input_shape=sizes or (None if real is None else tuple(real.x.shape[1:])),
             weights=given,
             origin=Origin(init, seed),
             store=opened,
         )
     folder = made_folder(out_dir)
-    real = None if batch is None else batch.part(0)[0]
     with err.status("export") as status:
-        made = export_(subject, folder, real=real, onnx=onnx, say=lambda what: status.update(f"export  {what}"))
+        inputs = None if real is None else real.x
+        made = export_(subject, folder, real=inputs, onnx=onnx, say=lambda what: status.update(f"export  {what}"))
     report: dict[str, Any] = {
         "space": subject.space,
         "arch": subject.arch,

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from epochzero import data as data_
 from epochzero.cli.console import err, millions, out, print_json
 from epochzero.cli.options import made_folder
+from epochzero.cli.real_inputs import real_inputs
 from epochzero.ensemble.model import Ensemble
 from epochzero.errors import UserError
 from epochzero.export.ensemble import export_ensemble
-
-REAL = 4
-"""samples of the data that the check runs on"""
 
 
 def export_members(
@@ -24,8 +21,7 @@ def export_members(
         if value is not None:
             raise UserError(f"The ensemble '{saved}' says what it is: leave {option} out.")
     ensemble = Ensemble.load(saved)
-    shape = ensemble.input_shape
-    real = None if data is None else data_.load(data, input_shape=shape, size=REAL, parts=1).part(0)[0]
+    real = None if data is None else real_inputs(data, ensemble.input_shape).x
     folder = made_folder(out_dir)
     with err.status("export") as status:
         made = export_ensemble(

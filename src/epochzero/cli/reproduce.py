@@ -79,7 +79,7 @@ def reproduce(
 
 def _list(folder: str, json: bool) -> None:
     rows = [
-        {"name": name, "status": _status(one, folder), "source": one.source, "about": one.about}
+        {"name": name, "status": one.status(folder), "source": one.source, "about": one.about}
         for name, one in experiments.items()
     ]
     if json:
@@ -88,27 +88,26 @@ def _list(folder: str, json: bool) -> None:
     shown = Table("name", "status", "about", box=None, pad_edge=False, header_style="dim")
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
     for row in rows:
-        style = "dim" if row["status"].startswith("planned") else ""
+        style = "dim" if row["status"] == "planned" else ""
         shown.add_row(row["name"], row["status"], row["about"], style=style)
     out.print(shown)
-    out.print(f"\nData are looked for in '{folder}'. part: some are missing there, and the rest runs.", style="dim")
-
-
-def _status(experiment: Any, folder: str) -> str:
-    status: str = experiment.status(folder)
-    return f"planned, step {experiment.step}" if status == "planned" else status
+    out.print(
+        f"\nData are looked for in '{folder}'. part: some are missing there, and the rest runs. planned: "
+        "out of reach here; --about has the protocol and the paper's figures.",
+        style="dim",
+    )
 
 
 def _about(experiment: Any, folder: str, json: bool) -> None:
     needs = [{"files": file.names, "what": file.what, "there": bool(file.find(folder))} for file in experiment.needs]
     if json:
-        facts = {"name": experiment.name, "status": _status(experiment, folder), "source": experiment.source}
+        facts = {"name": experiment.name, "status": experiment.status(folder), "source": experiment.source}
         quoted = [figure._asdict() for figure in experiment.quoted]
         print_json(facts | {"about": experiment.about, "protocol": experiment.protocol, "data": needs, "paper": quoted})
         return
     out.print(f"{experiment.about}\n", style="bold")
     out.print(f"{experiment.protocol}\n")
-    out.print(f"Source: {experiment.source}. Status: {_status(experiment, folder)}.")
+    out.print(f"Source: {experiment.source}. Status: {experiment.status(folder)}.")
     for need in needs:
         there = "there" if need["there"] else f"missing in '{folder}'"
         out.print(f"Data: {' or '.join(need['files'])} ({need['what']}): {there}.")

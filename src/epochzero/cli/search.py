@@ -18,7 +18,6 @@ from epochzero.cli.options import (
     BadLines,
     BatchSize,
     Classes,
-    DataSource,
     Device,
     ExecutorName,
     Gpus,
@@ -39,7 +38,7 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.pareto import end_front
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommender import Chosen, search_recommender
+from epochzero.cli.recommender import searched_clicks
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
 from epochzero.combine.goals import Goals, parse_goals
 from epochzero.combine.objective import Objective, looked_up, parse_objective
@@ -65,6 +64,7 @@ UNLIMITED = 10**9
 
 
 def search(
+    context: typer.Context,
     space: SpaceName = "nb201",
     proxy: Annotated[
         str,
@@ -92,7 +92,15 @@ def search(
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", help="Seconds after which no further networks are looked at.")
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=100, help="How many of the best to show.")] = 1,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            "--top",
+            min=1,
+            max=100,
+            help="How many of the best to show; of recommenders, how many to train.",
+        ),
+    ] = None,
     max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters: 1.5M.")] = None,
     max_flops: Annotated[str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.")] = None,
     max_latency_ms: Annotated[
@@ -122,7 +130,14 @@ def search(
         Path | None,
         typer.Option("--pool", help="Score table (.parquet, .csv): search among its networks, by its scores."),
     ] = None,
-    data: DataSource = "pink",
+    data: Annotated[
+        str,
+        typer.Option(
+            "--data",
+            help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder; for recommenders a table of "
+            "clicks with its --schema, or synthetic:2000 for so many generated rows; default: pink, or synthetic.",
+        ),
+    ] = "pink",
     schema: Annotated[
         str | None,
         typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
@@ -132,8 +147,13 @@ def search(
         float, typer.Option("--warmup", help="For recommenders: share of an epoch that the supernet is trained for.")
     ] = 0.01,
     preset: Annotated[
-        str, typer.Option("--preset", help="For recommenders: published sizes, or reduced ones for two cores.")
-    ] = "published",
+        str | None,
+        typer.Option(
+            "--preset",
+            help="For recommenders: published sizes, or reduced ones for two cores; default: published, but reduced "
+            "where no --data is given.",
+        ),
+    ] = None,
     input_shape: InputShape = None,
     batch_size: BatchSize = USUAL_BATCH,
     classes: Classes = None,
@@ -176,24 +196,14 @@ def search(
 
     epochzero search --objectives "dextr,-flops,latency" --budget 1000 --store run.db --out front
 
-    epochzero search --space nasrec_small --data criteo.tsv --schema criteo --proxy sigeo --warmup 0.01 --out clicks
+    epochzero search --space nasrec_small --data criteo.tsv --schema criteo --proxy sigeo --warmup 0.01
 
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     Ctrl-C and --time-limit end it with what was found so far.
     The winner is scored by every quick proxy; a large one by those alone that need no run, unless --winner-scores all.
     """
     load_plugins(plugin)
-    if schema is not None:
-        search_recommender(
-            Chosen(space, proxy, data, schema, bad_lines, warmup, preset, options(option or []), seed),
-            limits=(count(max_params, "--max-params"), count(max_flops, "--max-flops")),
-            unused={"--objectives": objectives, "--method": method, "--budget": budget, "--time-limit": time_limit}
-            | {"--max-latency-ms": max_latency_ms, "--table": table, "--pool": pool, "--store": store}
-            | {"--executor": executor, "--device": None if device == "cpu" else device}
-            | {"--batch-size": None if batch_size == USUAL_BATCH else batch_size},
-            out_dir=out_dir,
-            json=json,
-        )
+    if searched_clicks(context):
         return
     if winner_scores not in ("auto", "all", "none"):
         raise UserError(f"--winner-scores takes auto, all or none, not {winner_scores!r}.")
@@ -255,7 +265,7 @@ def search(
                 more["latency"] = most.about(outcome.winner.arch)
             if accuracies is not None:
                 more["known"] = known_of(outcome, accuracies)
-            end_search(outcome, scores, more, top=top, auxiliary=auxiliary, folder=folder, store=store, json=json)
+            end_search(outcome, scores, more, top=top or 1, auxiliary=auxiliary, folder=folder, store=store, json=json)
     if outcome.stopped == INTERRUPTED:
         raise typer.Exit(130)
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar
 from epochzero.cli.options import made_folder
-from epochzero.cli.recommender import CHOICE, ENCODING, MEASURED, RESULT, table_of
+from epochzero.cli.recommender import CHOICE, ENCODING, MEASURED, RESULT, TABLE, table_of
 from epochzero.data.ctr import open_table
 from epochzero.data.ctr_encoding import Encoding
-from epochzero.data.ctr_table import CtrTable, Part
+from epochzero.data.ctr_table import CtrTable
 from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.export.recommender import CHECKPOINT, FILE, described
 from epochzero.registry import near_miss, spaces
 from epochzero.run.task import usable
 from epochzero.spaces.nasrec import Nasrec
-from epochzero.train.ctr import Settings, evaluate, train
+from epochzero.train.ctr import Settings, evaluate, rows_in, train
 from epochzero.train.from_scratch import FromScratch
 
 EMBEDDINGS = ("max_embedding_rows", "max_embedding_bytes")
@@ -82,10 +82,9 @@ def train_recommender(given: Given, *, unused: Mapping[str, object], out_dir: Pa
             checkpoint=checkpoint,
             tell=lambda step, steps, loss: bar(step, steps, f"loss {loss:.4f}"),
         )
-    parts: tuple[Part, ...] = ("train", *MEASURED)
     training = {
         "source": Path(str(table.about["source"])).name,
-        "rows": {part: table.size(part) for part in parts},
+        "rows": {"train": rows_in(work.share, table.size("train"))} | {part: table.size(part) for part in MEASURED},
         "settings": asdict(work.settings),
         "share": work.share,
         "seed": given.seed,
@@ -115,12 +114,14 @@ def _of_search(given: Given) -> Work:
     try:
         told = loads((given.data / RESULT).read_text(encoding="utf-8"))
         name, arch, batch_size, share = told["space"], told["best"]["arch"], told["preset"]["batch_size"], told["share"]
-        table = open_table(told["table"])
+        whole = given.data / told["table"]  # where it was, or beside the results
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{given.data / RESULT} cannot be read ({error}): search again, or give --schema.") from error
     if given.schema is not None:
         raise UserError(f"{given.data} is the folder of a search, which has a schema already: leave --schema out.")
-    table = table.capped(Encoding.read(given.data / ENCODING).rows)
+    table = open_table(whole if whole.is_dir() else given.data / TABLE).capped(
+        Encoding.read(given.data / ENCODING).rows
+    )
     settings, own = _settings({"batch_size": batch_size, "share": share, **given.changes})
     if any(name in own for name in EMBEDDINGS):
         raise UserError("The search has settled the embeddings' sizes: search again to change them.")
@@ -167,7 +168,8 @@ def _settings(changes: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
 def _show(report: Mapping[str, Any], folder: Path) -> None:
     out.print(f"{report['arch']}\n", style="bold")
     out.print(f"params         {millions(report['params'])}, and {millions(report['embedding_params'])} of embeddings")
-    out.print(f"data           {report['rows']['train']:,} rows to train on")
+    share = "" if report["share"] == 1 else f", {100 * report['share']:g} % of those there are"
+    out.print(f"data           {report['rows']['train']:,} rows to train on{share}")
     for part, found in report["metrics"].items():
         area = found["why"] or f"AUC {found['auc']:.4f}"
         out.print(f"{part:14} log loss {found['log_loss']:.4f}, {area} ({found['rows']:,} rows)")

@@ -82,8 +82,13 @@ def _fingerprint(path: Path, schema: Schema, bad_lines: str, seed: int) -> str:
 def _split(writer: Writer, schema: Schema, found: Layout, seed: int) -> NDArray[np.uint8]:
     """The part of every row [N], dealt out where no column says it."""
     if writer.count == 0:
-        bad = f" ({writer.bad:,} bad lines were put aside)" if writer.bad else ""
-        raise DataError(f"The table {found.path} has no rows{bad}: give a table with rows.")
+        bad = writer.first_bad
+        raise DataError(
+            f"The table {found.path} has no rows: give a table with rows."
+            if bad is None
+            else f"No line of {found.path} is good; line {bad.number:,}, the first of {writer.bad:,} bad ones, "
+            f"{bad.why}: mend the table, or its schema."
+        )
     part = writer.mapped("part", schema)
     if not schema.split:
         if writer.count < SMALLEST:

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from epochzero.data.ctr_careful import BadLine
 from epochzero.data.ctr_encode import Encoded
 from epochzero.data.ctr_encoding import Encoding
 from epochzero.data.ctr_schema import Schema
@@ -148,6 +149,7 @@ class Writer:
         self.folder = folder
         self.count = 0
         self.bad = 0
+        self.first_bad: BadLine | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> Writer:
@@ -177,6 +179,7 @@ class Writer:
             raise MachineError(f"The table cannot be written to {self.new} ({error.strerror}).") from error
         self.count += len(rows.label)
         self.bad += len(rows.bad)
+        self.first_bad = self.first_bad or next(iter(rows.bad), None)
 
     def close_columns(self) -> None:
         self._stack.close()

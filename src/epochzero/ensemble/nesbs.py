@@ -67,6 +67,13 @@ class Selected:
         return self.best.members
 
 
+def check_delta(delta: float | str) -> None:
+    """UserError for a number outside `RANGE`; what chooses delta is fine."""
+    least, most = RANGE
+    if not isinstance(delta, str) and not least <= delta <= most:
+        raise UserError(f"Delta is a number from {least:g} to {most:g}, grid or bayes, not {delta:g}.")
+
+
 def monte_carlo(posterior: Posterior, size: int, rng: Generator) -> Members:
     """Algorithm 5.2: members may be alike."""
     return tuple(posterior.sample(rng) for _ in range(size))
@@ -156,6 +163,7 @@ def search(
     """
     if size < 1 or candidates < 1:
         raise UserError(f"NESBS takes at least 1 member and 1 candidate, not {size} and {candidates}.")
+    check_delta(delta)
     predict, rng = lru_cache(maxsize=None)(predict), generator(seed, "nesbs", sampler)
     if sampler == "mc":
         drawn = [monte_carlo(posterior, size, rng) for _ in range(candidates)]

@@ -26,11 +26,12 @@ from epochzero.data.tensors import from_tensors
 from epochzero.engine import PlanNetwork, score_network
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.model import probabilities_of
-from epochzero.ensemble.nesbs import search
+from epochzero.ensemble.nesbs import check_delta, search
 from epochzero.ensemble.posterior import fit_posterior
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
+from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
 from epochzero.train.image_data import Images
 from epochzero.train.images import plan_for, train
@@ -42,6 +43,8 @@ from epochzero.types import Origin
 CHOICE = "choice.json"
 LOOK = 64
 """images that proxies see"""
+PARTIAL = 2
+"""K of partial channels in the supernet of darts, as in the thesis"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Settings:
     supernet_epochs: int = SUPERNET.epochs
     posterior_epochs: int = 20
     candidates: int = 5
-    """ensembles that NESBS chooses from"""
+    """ensembles that NESBS chooses from, for each delta"""
     delta: float | Literal["grid", "bayes"] = "grid"
     """repulsion of `nesbs-svgd`"""
     seed: int = 0
@@ -67,6 +70,7 @@ class Settings:
             raise UnknownNameError(f"No method is called '{self.method}'.{hint} Known: {', '.join(METHODS)}.")
         if self.method in ("nes-rs", "proxies") and self.pool < self.size:
             raise UserError(f"A pool of {self.pool} is too small to choose {self.size} from: give a larger --pool.")
+        check_delta(self.delta)
         if self.method == "proxies":
             parse_objective(self.proxy)
 
@@ -126,7 +130,7 @@ def _remembered(file: Path, asked: dict[str, Any], space: Space) -> list[Any]:
 def _nesbs(job: Job) -> list[Any]:
     """The supernet, its posterior, the best of several candidate ensembles."""
     settings, images = job.settings, job.images
-    network = shared(job.space, images.num_classes, images.input_shape)
+    network = shared(job.space, images.num_classes, images.input_shape, partial=_partial(job.space))
     halves = held_out(images.to(job.device), seed=settings.seed)
     recipe = replace(SUPERNET, epochs=settings.supernet_epochs)
     weights = train_supernet(
@@ -154,6 +158,11 @@ def _nesbs(job: Job) -> list[Any]:
         seed=settings.seed,
     )
     return [network.decode(picks) for picks in selected.members]
+
+
+def _partial(space: Space) -> int:
+    """K of the channels of 1/K that an operation of the supernet sees."""
+    return PARTIAL if isinstance(space, Darts) else 1
 
 
 def _random(job: Job) -> list[Any]:

@@ -70,4 +70,6 @@ def svgd_rd(
     for _ in range(steps):
         velocity = momentum * velocity + direction(x, score(x), delta, bandwidth)
         x = x + rate * velocity
+    if not x.isfinite().all():
+        raise UserError("The particles of SVGD ran away to infinity: take a smaller rate, or a delta nearer 0.")
     return x

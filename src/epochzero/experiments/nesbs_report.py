@@ -3,7 +3,8 @@
     python -m epochzero.experiments.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER
 
 All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
-several.
+several; where some runs lack a row, it says how many have it. Beware when ways are compared: SVGD-RD takes the best of
+so many candidates for each delta of a grid, Monte Carlo of so many in all. The column "tried" counts them.
 """
 
 from __future__ import annotations
@@ -58,15 +59,32 @@ def _with(runs: Sequence[Run], stage: str) -> list[Any]:
     return [run[stage] for run in runs if stage in run]
 
 
+def _rows(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What the runs that have a row say in it, by the row's name."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: [one[name] for one in found if name in one] for name in names}
+
+
+def _counted(name: str, having: int, runs: int) -> str:
+    return name if having == runs else f"{name} ({having} of {runs} runs)"
+
+
 def _ensembles(runs: Sequence[Run]) -> str:
     found = [stage["ensembles"] for stage in _with(runs, "trained")]
     if not found:
         return ""
-    lines = [
-        [way, *(mean([one[way][name] for one in found], *((1, 3) if name == "nll" else (100, 2))) for name in MEASURES)]
-        for way in sorted(found[0], key=lambda way: float(np.mean([one[way]["error"] for one in found])))
-    ]
-    return _table(("members trained alike", "error %", "ATE %", "PPD %", "ECE %", "NLL"), lines)
+    rows, tried = _rows(found), {way: _tried(runs, way) for way in _rows(found)}
+    heads, lines = ["members trained alike", "error %", "ATE %", "PPD %", "ECE %", "NLL"], []
+    for way, own in sorted(rows.items(), key=lambda row: float(np.mean([one["error"] for one in row[1]]))):
+        figures = [mean([one[name] for one in own], *((1, 3) if name == "nll" else (100, 2))) for name in MEASURES]
+        lines.append([_counted(way, len(own), len(found)), *figures, *([tried[way]] if any(tried.values()) else [])])
+    return _table([*heads, *(["tried"] if any(tried.values()) else [])], lines)
+
+
+def _tried(runs: Sequence[Run], way: str) -> str:
+    """How many ensembles a way chose from, by inherited weights; nothing where it does not choose so."""
+    counts = sorted({stage["tried"] for stage in _with(runs, way) if "tried" in stage})
+    return " or ".join(map(str, counts))
 
 
 def _discrepancy(runs: Sequence[Run]) -> str:
@@ -87,7 +105,10 @@ def _correlations(runs: Sequence[Run]) -> str:
     if not found:
         return ""
     names = ("spearman", "pearson", "agreement")
-    lines = [[case, *(mean([one[case][name] for one in found]) for name in names)] for case in found[0]]
+    lines = [
+        [_counted(case, len(own), len(found)), *(mean([one[name] for one in own]) for name in names)]
+        for case, own in _rows(found).items()
+    ]
     return _table(("estimated against true", "Spearman", "Pearson", "Agreement-30%"), lines)
 
 
@@ -120,14 +141,16 @@ def _attacks(runs: Sequence[Run]) -> str:
     names = list(dict.fromkeys(stage for run in runs for stage in run if stage.startswith(STAGE)))
     if not names:
         return ""
-    by_attack = {name: _with(runs, name) for name in names}
+    by_attack = {name: _rows(_with(runs, name)) for name in names}
+    ways = list(dict.fromkeys(way for rows in by_attack.values() for way in rows))
     heads = [f"{name.removeprefix(STAGE)}, {which} %" for name in names for which in ("attack", "defence")]
     lines = [
-        [way, *(mean([one[way][f"{which}_accuracy"] for one in by_attack[name]], 100) for name in names
+        [way, *(mean([one[f"{which}_accuracy"] for one in by_attack[name].get(way, ())], 100) for name in names
                 for which in ("attack", "defence"))]
-        for way in by_attack[names[0]][0]
+        for way in ways
     ]  # fmt: skip
-    images = by_attack[names[0]][0][lines[0][0]]["images"]
+    images = " or ".join(map(str, sorted({one["images"] for rows in by_attack.values() for own in rows.values()
+                                          for one in own})))  # fmt: skip
     return _table([f"accuracy on {images} test images", *heads], lines)
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,10 @@ from epochzero.experiments.recommender_sweep import (
     label_of,
 )
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
+from epochzero.train.recommender import PRESETS
 
+TOP = PRESETS["reduced"].top
+"""networks that a search trains, and chooses from"""
 Repeats = list[list[float]]
 """scores of the networks, by the supernet's seed"""
 
@@ -84,11 +89,23 @@ def _figures(trained: Mapping[str, Any], part: str) -> Figures:
 
 
 def _agreement(trained: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How the networks trained with one seed are ordered by another: no score can do better for one training."""
+    """How the networks trained with one seed are ordered by another, and how far a score can agree with their means.
+
+    Where two trainings agree to r, means of n have the reliability n r / (1 + (n - 1) r), and a score that knows how
+    good the networks really are would agree with them to its square root (Spearman and Brown, British Journal of
+    Psychology 1910).
+    """
     by_seed = list(zip(*(_figures(one, "test").losses for one in trained), strict=True))
     pairs = [(a, b) for b in range(len(by_seed)) for a in range(b)]
-    each = [f"{a} and {b} {_shown(spearman(by_seed[a], by_seed[b]))}" for a, b in pairs]
-    return [f"Agreement of the trainings (Spearman), seeds {'; '.join(each)}", ""]
+    found = {pair: spearman(by_seed[pair[0]], by_seed[pair[1]]) for pair in pairs}
+    each = [f"{a} and {b} {_shown(one)}" for (a, b), one in found.items()]
+    r, n = statistics.mean(one.value for one in found.values()), len(by_seed)
+    ceiling = math.sqrt(max(0.0, n * r / (1 + (n - 1) * r)))
+    return [
+        f"Agreement of the trainings (Spearman), seeds {'; '.join(each)}; {r:.3f} on average, so that no score can be "
+        f"expected to agree with means of {n} to more than {ceiling:.3f}",
+        "",
+    ]
 
 
 def _scores(folder: Path, level: float, scaled: bool, known: Sequence[int]) -> dict[str, Repeats]:
@@ -131,30 +148,55 @@ def _shown(found: Estimate) -> str:
 
 
 def _networks(folder: Path, trained: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Found networks, by search and supernet's seed, chosen by the validation rows of the first training seed."""
-    lines = ["| | test log loss | test AUC | seconds: warm-up, search | better than |", "|" + " --- |" * 5]
-    means = [statistics.mean(_figures(one, "test").losses) for one in trained]
-    areas = [statistics.mean(_figures(one, "test").areas) for one in trained]
+    """Found networks, by search and supernet's seed, beside baselines and what random search finds."""
+    heads = [
+        "network",
+        "test log loss",
+        "test AUC",
+        "seconds: warm-up, search",
+        "better than",
+        "and than random search",
+    ]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     made = {name: _trained(folder, name) for name in BASELINES}
-    lines += [f"| {name} | {_figures(one, 'test').text} | | |" for name, one in made.items() if one is not None]
-    middle = statistics.median(means), statistics.median(areas)
-    lines.append(f"| median of {len(means)} random | {middle[0]:.4f} | {middle[1]:.4f} | | |")
-    lines.append(f"| best of them | {min(means):.4f} | {max(areas):.4f} | | |")
+    lines += [f"| {name} | {_figures(one, 'test').text} | | | |" for name, one in made.items() if one is not None]
+    random = _means(trained)
+    middle = (statistics.median(values) for values in random)
+    lines.append(f"| median of {len(trained)} random | " + " | ".join(f"{value:.4f}" for value in middle) + " | | | |")
+    lines.append(f"| best of them | {min(random.losses):.4f} | {max(random.areas):.4f} | | | |")
+    picked = _means([_chosen(three) for three in combinations(trained, TOP)])
+    lines.append(f"| random search of {TOP} ({len(picked.losses):,} triples) | {picked.text} | | | |")
+    left_out = []
     for file in sorted(folder.glob("found-*.json"), key=lambda file: file.name.split("-", 2)[2]):
         told = json.loads(file.read_text(encoding="utf-8"))
         label = file.stem.removeprefix("found-").rpartition("-")[0]
         warm = json.loads((folder / f"scores-{label}.json").read_text(encoding="utf-8"))["warm_up_seconds"]
         each = [found for text in told["archs"] if (found := _trained(folder, text)) is not None]
-        if not each:
+        if len(each) < len(told["archs"]):
+            left_out.append(f"{file.stem} ({len(each)} of {len(told['archs'])})")
             continue
-        best = min(each, key=lambda found: _figures(found, "val").losses[0])
-        figures = _figures(best, "test")
-        beaten = sum(mean > statistics.mean(figures.losses) for mean in means)
+        figures = _figures(_chosen(each), "test")
+        mean = statistics.mean(figures.losses)
+        beaten = sum(loss > mean for loss in random.losses)
+        share = statistics.mean(loss > mean for loss in picked.losses)
         lines.append(
             f"| {file.stem} (of {len(each)}) | {figures.text} | {warm:.1f}, {told['seconds']:.1f} | {beaten} of "
-            f"{len(means)} |"
+            f"{len(trained)} | {100 * share:.0f} % |"
         )
+    if left_out:
+        lines += ["", f"Left out, because not all networks are trained: {', '.join(left_out)}"]
     return lines
+
+
+def _chosen(trained: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """As a search chooses: by the validation rows of the first training seed."""
+    return min(trained, key=lambda one: _figures(one, "val").losses[0])
+
+
+def _means(trained: Sequence[Mapping[str, Any]]) -> Figures:
+    """Of each network, over its trainings, on the test rows."""
+    each = [_figures(one, "test") for one in trained]
+    return Figures([statistics.mean(one.losses) for one in each], [statistics.mean(one.areas) for one in each])
 
 
 def main() -> None:

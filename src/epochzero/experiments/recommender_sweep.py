@@ -7,7 +7,7 @@
 
 `score` warms a supernet up, scores the random networks with what they inherit, by each term of sigeo alone too (SiGeo's
 Figure 4), and then searches as the command does: 64 networks by each proxy, and by NASRec's one-shot fitness after a
-full warm-up. `train` trains the random networks, DLRM and DeepFM with three seeds each on all training rows, `found`
+full warm-up. `train` trains the random networks and four baselines with three seeds each on all training rows, `found`
 what the searches found, as soon as they have (`--expect 21` waits for so many). Pieces are files of JSON, written once:
 what is there is not done again. Needs torch and numpy; `recommender_report` makes tables of the pieces.
 """
@@ -50,7 +50,7 @@ NETWORKS, SEEDS = 80, 3
 WHOLE, ZICO = "sigeo(weights=warm_recommender)", f"zico(batches={PARTS})"
 TERMS = {"steadiness": "1/0/0", "Fisher-Rao": "0/1/0", "loss": "0/0/1"}
 COLUMNS = ("sigeo", WHOLE, ZICO, *(f"sigeo(weights={weights})" for weights in TERMS.values()))
-BASELINES = ("dlrm", "deepfm")
+BASELINES = ("dlrm", "deepfm", "xdeepfm", "autoint+")
 MEASURED: tuple[Part, ...] = ("val", "test")
 
 

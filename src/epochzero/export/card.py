@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from epochzero import __version__
@@ -14,6 +14,11 @@ from epochzero.store import manifest
 if TYPE_CHECKING:
     from epochzero.export.product import Exported
 
+UNKNOWN = "## Training\n\nNot by EpochZero, or not at all: nothing is known of it here.\n"
+MADE_BY = f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
+TAUGHT = ("distil", "temperature")
+"""what a recipe says of a teacher"""
+
 
 def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
     """Markdown."""
@@ -21,10 +26,9 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
     inputs = [
         (name, ", ".join(map(str, shape))) for name, shape in zip(input_names(plan), plan.input_shapes, strict=True)
     ]
-    machine: Any = manifest({})["machine"]
     parts = [
         f"# A network of {subject.space}\n\n    {subject.arch}\n",
-        _table(
+        table(
             {
                 "parameters": f"{plan.params:,}",
                 "multiply-accumulates": f"{plan.flops:,} for one sample",
@@ -32,61 +36,78 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
                 + (", single precision" if len(inputs) == 1 else ""),
                 "output": f"`y` [batch, {', '.join(map(str, plan.output_shape))}]",
                 "weights": subject.about_weights,
-                "latency": _latency(made, machine),
+                "latency": latency(made),
             }
         ),
         "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\n"
         f"y = network({', '.join(name for name, _ in inputs)})    # "
         f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}\n```\n",
-        *([subject.told] if subject.told else _training(subject.training)),
+        subject.told or _training(subject.training),
         *_scores(subject),
-        "## Checked\n",
-        _table(
-            {
-                "model.py against the network that was searched": f"largest difference {made.code_error:.2g}",
-                "model.onnx in ONNX Runtime against model.py": "not exported"
-                if made.onnx_error is None
-                else f"largest difference {made.onnx_error:.2g}",
-                "on": "random and real inputs" if on_real_inputs else "random inputs",
-            }
-        ),
-        f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n",
+        checked(made, on_real_inputs),
+        MADE_BY,
     ]
     return "\n".join(parts)
 
 
-def _latency(made: Exported, machine: Mapping[str, Any]) -> str:
+def latency(made: Exported) -> str:
+    """Of one sample, and on what machine."""
     if made.latency is None:
         return "not measured"
+    machine: Any = manifest({})["machine"]
     return f"{made.latency} for one sample, ONNX Runtime on {machine['cpu'] or 'an unknown CPU'}"
 
 
-def _training(training: Mapping[str, Any] | None) -> list[str]:
+def checked(made: Exported, on_real_inputs: bool) -> str:
+    """The section on how the files agree with each other."""
+    onnx = "not exported" if made.onnx_error is None else f"largest difference {made.onnx_error:.2g}"
+    rows = {
+        "model.py against the network that was searched": f"largest difference {made.code_error:.2g}",
+        "model.onnx in ONNX Runtime against model.py": onnx,
+        "on": "random and real inputs" if on_real_inputs else "random inputs",
+    }
+    return f"## Checked\n\n{table(rows)}"
+
+
+def _training(training: Mapping[str, Any] | None) -> str:
     if training is None:
-        return ["## Training\n\nNot by `epochzero train`, or not at all: nothing is known of it here.\n"]
-    identity, history = training["identity"], training["history"]
-    data, last = identity["data"], history[-1]
+        return UNKNOWN
+    identity, last, planned = training["identity"], training["history"][-1], training["identity"]["recipe"]["epochs"]
+    epochs = f"{training['epoch']} of {planned} epoch{'s' if planned > 1 else ''}"
+    return told_training(
+        identity,
+        {
+            "test accuracy": f"{100 * last['test_accuracy']:.2f} % after {epochs}",
+            "test loss": f"{last['test_loss']:.4f}",
+        },
+    )
+
+
+def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> str:
+    """The section on training: data, what was measured on the test images, how inputs are made, the recipe."""
+    data, taught_by = identity["data"], identity.get("teacher")
     shape = shape_text(tuple(identity["input_shape"]))
-    plain = {name: value for name, value in identity["recipe"].items() if value}
+    recipe = {name: value for name, value in identity["recipe"].items() if value and (taught_by or name not in TAUGHT)}
+    rows = {
+        "data": f"{data['file']}: {data['train']:,} images of {shape} to train on, {identity['num_classes']} classes",
+        "classes": ", ".join(f"{place} {name}" for place, name in enumerate(data.get("classes", ()))),
+        "test": f"{data['test']:,} images, {data['test_is']}",
+        **measured,
+        "input": told_input(data, identity["input_shape"]),
+        "recipe": ", ".join(f"{name} {value}" for name, value in recipe.items()),
+        "teacher": taught_by or "",
+        "seed": str(identity["seed"]),
+    }
+    return f"## Training\n\n{table({name: row for name, row in rows.items() if row})}"
+
+
+def told_input(data: Mapping[str, Any], shape: Sequence[int]) -> str:
+    """How an image becomes what the network takes."""
     numbers = {"mean": data["mean"], "std": data["std"]}
     stated = "; ".join(f"{name} {', '.join(f'{v:.4g}' for v in values)}" for name, values in numbers.items())
-    scaled = "pixels are divided by 255, then " if data["scale"] == 255 else ""
-    return [
-        "## Training\n",
-        _table(
-            {
-                "data": f"{data['file']}: {data['train']:,} images of {shape} to train on, {identity['num_classes']} "
-                "classes",
-                "test": f"{data['test']:,} images, {data['test_is']}",
-                "test accuracy": f"{100 * last['test_accuracy']:.2f} % after {training['epoch']} of "
-                f"{identity['recipe']['epochs']} epochs",
-                "test loss": f"{last['test_loss']:.4f}",
-                "input": f"{scaled}standardised per channel: {stated}",
-                "recipe": ", ".join(f"{name} {value}" for name, value in plain.items()),
-                "seed": identity["seed"],
-            }
-        ),
-    ]
+    scaled = f"pixels are divided by {data['scale']:g}, then " if data["scale"] != 1 else ""
+    cut = f"image files are scaled until their shorter side is {shape[-1]} pixels, and their middle is taken; "
+    return f"{cut if 'classes' in data else ''}{scaled}standardised per channel: {stated}"
 
 
 def _scores(subject: Subject) -> list[str]:
@@ -103,13 +124,13 @@ def _scores(subject: Subject) -> list[str]:
             "run": f"{subject.run.id}, begun {about.get('started', 'at an unknown time')}",
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
         }
-        parts.append(_table(rows))
+        parts.append(table(rows))
     if subject.scores:
-        parts.append(_table({name: f"{value:.6g}" for name, value in subject.scores.items()}))
+        parts.append(table({name: f"{value:.6g}" for name, value in subject.scores.items()}))
     return parts
 
 
-def _table(rows: Mapping[str, object]) -> str:
+def table(rows: Mapping[str, object]) -> str:
     """Two columns."""
     lines = [f"| {name} | {_cell(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines]) + "\n"

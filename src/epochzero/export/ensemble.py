@@ -6,21 +6,18 @@ blocks. The network takes standardised images, as a single one does, and gives a
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import indent
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from epochzero import __version__
 from epochzero.data import pink
 from epochzero.ensemble.model import MANIFEST, Ensemble
 from epochzero.errors import MachineError
-from epochzero.export import onnx_model, standalone
+from epochzero.export import card, onnx_model, standalone
 from epochzero.export.product import CARD, ONNX, Exported
 from epochzero.train.tensor_file import as_bytes
 
@@ -36,6 +33,14 @@ class Network(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([member(x).softmax(1) for member in self.members]).mean(0)
 '''
+
+MEASURES = {
+    "error": "test error",
+    "ate": "test error of a member, on average",
+    "ppd": "share of the test images that two members disagree on",
+    "ece": "expected calibration error",
+    "nll": "test loss (negative log-likelihood)",
+}
 
 
 def holds_ensemble(path: Path) -> bool:
@@ -100,35 +105,40 @@ def export_ensemble(
 
 def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
     """Markdown."""
-    shape = ", ".join(map(str, ensemble.input_shape))
-    facts, pixels = ensemble.facts, ensemble.pixels
-    scaled = f"divided by {pixels.scale:g}, then " if pixels.scale != 1 else ""
-    numbers = "; ".join(
-        f"{name} {', '.join(f'{value:.4g}' for value in values)}"
-        for name, values in (("mean", pixels.mean), ("std", pixels.std))
-    )
-    rows: dict[str, Any] = {
-        "parameters": f"{ensemble.params:,}",
-        "input": f"`x` [batch, {shape}], single precision; pixels {scaled}standardised per channel: {numbers}",
+    shape, facts, size = ", ".join(map(str, ensemble.input_shape)), ensemble.facts, len(ensemble.texts)
+    flops = sum(ensemble.member(place).plan.trunk.flops for place in range(size))
+    about = {
+        "parameters": f"{ensemble.params:,} in {size} members",
+        "multiply-accumulates": f"{flops:,} for one sample",
+        "input": f"`x` [batch, {shape}], single precision",
         "output": f"`y` [batch, {ensemble.num_classes}], probabilities",
         "chosen by": facts.get("method", "unknown"),
-        **{name: f"{value:.4f}" for name, value in facts.get("measures", {}).items()},
-        "latency": "not measured" if made.latency is None else f"{made.latency} for one sample, ONNX Runtime",
-        "model.py against the ensemble": f"largest difference {made.code_error:.2g}",
-        "model.onnx against model.py": "not exported"
-        if made.onnx_error is None
-        else f"largest difference {made.onnx_error:.2g}",
-        "checked on": "random and real inputs" if on_real_inputs else "random inputs",
+        "latency": card.latency(made),
     }
+    parts = [
+        f"# {size} networks of {ensemble.space.name}\n",
+        "".join(f"    {text}\n" for text in ensemble.texts),
+        card.table(about),
+        "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\ny = network(x)\n```\n",
+        _training(ensemble),
+        card.checked(made, on_real_inputs),
+        card.MADE_BY,
+    ]
+    return "\n".join(parts)
+
+
+def _training(ensemble: Ensemble) -> str:
+    """Of an ensemble that `epochzero ensemble` made, all; else how inputs are made, and what was measured."""
+    facts, last = ensemble.facts, len(ensemble.texts) - 1
+    measured = {MEASURES.get(name, name): f"{value:.4f}" for name, value in facts.get("measures", {}).items()}
     for attack in facts.get("attacks", ()):
-        rows[f"under {attack['attack']}"] = (
+        measured[f"under {attack['attack']}"] = (
             f"{100 * attack['attack_accuracy']:.2f} % right of the member attacked, "
             f"{100 * attack['defence_accuracy']:.2f} % of all together ({attack['images']} images)"
         )
-    table = "\n".join(f"| {name} | {' '.join(str(value).split())} |" for name, value in rows.items())
-    members = "\n".join(f"    {text}" for text in ensemble.texts)
-    return (
-        f"# {len(ensemble.texts)} networks of {ensemble.space.name}\n\n{members}\n\n| | |\n|---|---|\n{table}\n\n"
-        f"## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\ny = network(x)\n```\n\n"
-        f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
-    )
+    if not {"data", "recipe", "seed"} <= facts.keys():
+        told = card.told_input(ensemble.pixels._asdict(), ensemble.input_shape)
+        return f"{card.UNKNOWN}\n{card.table({'input': told, **measured})}"
+    seeds = f"{facts['seed']} to {facts['seed'] + last}, one for each member" if last else facts["seed"]
+    identity = {**facts, "seed": seeds, "num_classes": ensemble.num_classes, "input_shape": ensemble.input_shape}
+    return card.told_training(identity, measured)

@@ -50,11 +50,10 @@ class Size(NamedTuple):
 
 
 def members(plan: Plan, block: str) -> tuple[int, ...]:
-    """The nodes of a block, of the whole network for an empty name; inputs belong to no block."""
-    prefix = f"{block}." if block else ""
-    found = tuple(i for i, node in enumerate(plan.nodes) if node.inputs and node.name.startswith(prefix))
-    if not found and block:
-        known = sorted({node.name[:i] for node in plan.nodes for i, c in enumerate(node.name) if c == "."})
+    """The nodes of a block, of the whole network for an empty name."""
+    found = plan.blocks.get(block)
+    if found is None:
+        known = sorted(filter(None, plan.blocks))
         some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
         raise UserError(f"The plan has no block called {block!r}.{near_miss(block, known)} It has {some or 'none'}.")
     return found
@@ -64,9 +63,8 @@ def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[i
     """Which nodes outside these ones they read, and which of them are read outside (else the last one)."""
     inside = set(nodes)
     sources = dict.fromkeys(s for i in nodes for s in plan.nodes[i].inputs if s not in inside)
-    read = {s for i, node in enumerate(plan.nodes) if i not in inside for s in node.inputs}
-    read.update(plan.outputs)
-    outputs = tuple(i for i in nodes if i in read)
+    ends, readers = plan.outputs, plan.readers
+    outputs = tuple(i for i in nodes if i in ends or not readers[i] <= inside)
     return tuple(sources), outputs or tuple(nodes[-1:])
 
 

@@ -159,6 +159,26 @@ class Plan:
         return Plan(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
 
     @cached_property
+    def blocks(self) -> dict[str, tuple[int, ...]]:
+        """The nodes of each block by its dotted name, of the whole network by none; inputs belong to no block."""
+        found: dict[str, list[int]] = {"": []}
+        for i, node in enumerate(self.nodes):
+            if node.inputs:
+                dots = (at for at, c in enumerate(node.name) if c == ".")
+                for block in ("", *(node.name[:at] for at in dots)):
+                    found.setdefault(block, []).append(i)
+        return {block: tuple(nodes) for block, nodes in found.items()}
+
+    @cached_property
+    def readers(self) -> tuple[frozenset[int], ...]:
+        """For each node, those that read it."""
+        found: list[set[int]] = [set() for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for source in node.inputs:
+                found[source].add(i)
+        return tuple(map(frozenset, found))
+
+    @cached_property
     def inputs(self) -> tuple[int, ...]:
         return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
 

@@ -29,6 +29,8 @@ COSTS = {"params": "", "flops": "", "latency": "ms"}
 """what a network costs, and in what; less is better"""
 DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")
 """what the name of a batch has behind that of its data: the seed and a hash of the content"""
+ON = "@"
+"""between the name of a proxy and what it was scored on"""
 TRAINING, WARM_UP = "training from scratch", "warm-up"
 INNER = dict.fromkeys(("latency_low", "latency_high"), "latency")
 """the ends of an interval, which are no columns of their own"""
@@ -97,16 +99,16 @@ class Candidates:
 def candidates_of(reader: Reader, run: Run) -> Candidates:
     """What a run looked at, and what runs beside it know of the same networks."""
     found = _gathered(reader.rows(run))
-    _join(found, (row for other in reader.beside(run, "latency", "pool") for row in reader.rows(other)))
-    trained = Candidates()
-    _join(found, (row for other in reader.beside(run, "training") for row in reader.rows(other)), trained.seconds)
+    trained: dict[str, float] = {}
+    for kinds, spent in ((("latency", "pool"), found.seconds), (("training",), trained)):
+        _join(found, (row for other in reader.beside(run, *kinds) for row in reader.rows(other)), spent)
     sources = str(run.settings.get("sources"))
     for other in reader.beside(run, "warm-up"):
         took = (other.result or {}).get("seconds")
         if isinstance(took, float) and str(other.settings.get("supernet")) in sources:
             found.around[WARM_UP] = found.around.get(WARM_UP, 0.0) + took
-    if trained.seconds:
-        found.around[TRAINING] = sum(trained.seconds.values())
+    if trained:
+        found.around[TRAINING] = sum(trained.values())
     return found
 
 
@@ -194,21 +196,20 @@ class _Columns:
         for name, kinds in self._cells.items():
             data, scheme, number = (len(set(part)) > 1 for part in zip(*kinds, strict=True))
             for kind, repeats in kinds.items():
-                told = [f"on {kind.data}"] * data + [f"from {kind.scheme}"] * scheme
-                told += [f"batch {kind.number + 1}"] * number
-                full = " ".join([name, *told])
+                told = [kind.data] * data + [kind.scheme] * scheme + [f"batch{kind.number + 1}"] * number
+                full = f"{name}{ON}{'/'.join(told)}" if told else name
                 found[full] = _column(name, repeats, networks, full)
         return found
 
 
-def _join(found: Candidates, rows: Iterable[Row], spent: dict[str, float] | None = None) -> None:
-    """Add what other runs know of these networks, in columns that the run does not have itself."""
+def _join(found: Candidates, rows: Iterable[Row], spent: dict[str, float]) -> None:
+    """Add what other runs know of these networks, in columns that the run does not have itself, and what it took."""
     place = {key: at for at, key in enumerate(zip(found.spaces, found.archs, strict=True))}
     cells: dict[str, dict[int, float]] = {}
     ours = (row for row in rows if (row.space, row.arch) in place)
     for _, together in groupby(ours, lambda row: (row.step, row.setting)):
         each = list(together)
-        _add_seconds(found.seconds if spent is None else spent, each)
+        _add_seconds(spent, each)
         for row in each:
             name = _name(row)
             if row.value is not None and name not in found.columns and name not in INNER:

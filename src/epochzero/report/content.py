@@ -23,7 +23,7 @@ import numpy as np
 from epochzero import __version__
 from epochzero.combine.objective import FEEDBACK, TABLE
 from epochzero.report.agreement import with_each_other, with_truth
-from epochzero.report.candidates import RECIPE, Candidates, candidates_of
+from epochzero.report.candidates import ON, RECIPE, Candidates, candidates_of
 from epochzero.report.figures import figures_of
 from epochzero.report.judgement import Judgement, judged
 from epochzero.report.networks import Known, Networks
@@ -164,7 +164,7 @@ def _title(run: Run) -> str:
 
 def label(name: str) -> str:
     """A column's name as people read it."""
-    return name.removeprefix(TABLE).removeprefix(FEEDBACK)
+    return name.removeprefix(TABLE).removeprefix(FEEDBACK).replace(ON, " on ")
 
 
 def _winner_scores(reader: Reader, run: Run) -> list[dict[str, Any]]:
@@ -198,6 +198,8 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
 
 
 def _fits(networks: Networks) -> str:
+    if networks.features:
+        return networks.features
     fits = networks.fits
     shape = "×".join(map(str, fits["input_shape"])) if "input_shape" in fits else "the space's own inputs"
     return f"{shape}, {fits['num_classes']} classes" if "num_classes" in fits else shape

@@ -3,17 +3,22 @@
 const main = document.getElementById("report");
 let shownContent = null;
 
+const ENOUGH = 10; // networks, below which a correlation is no headline
+
 function tiles(content) {
   const by = content.column.get(content.by);
   const first = content.best[0];
   const lacking = content.why.filter((number) => content.whys[number]).length;
-  const told = Object.values(content.time.clock ?? content.time.scoring).reduce((sum, one) => sum + one, 0);
-  const truth = content.truths.find((row) => row.score === content.by) ?? content.truths[0];
+  const told = Object.values({ ...(content.time.clock ?? content.time.scoring), ...content.time.around }).reduce((sum, one) => sum + one, 0);
+  const measured = content.figures.filter((one) => one.paper !== null && one.low !== null);
+  const truth = !hasScores(content) ? null : content.truths.find((row) => row.score === content.by) ?? content.truths[0];
   const found = [
     ["Networks", number(content.networks), content.evaluated !== content.networks && content.searched ? `${number(content.evaluated)} evaluations` : content.budget && content.state === "unfinished" ? `of ${number(content.budget)}` : ""],
-    by && first !== undefined ? [content.searched ? "Best" : "Highest", withUnit(by, by.values[first]), by.label] : null,
+    content.members.length ? ["Members", number(content.members.length), ""] : null,
+    measured.length ? ["Figures", number(measured.length), `${measured.filter(agreed).length} of the paper's within our interval`] : null,
+    by && first !== undefined && !content.members.length ? [content.searched ? "Best" : by.higher ? "Highest" : "Lowest", withUnit(by, by.values[first]), by.label] : null,
     content.front.length ? ["Front", number(content.front.length), "networks"] : null,
-    truth && truth.value !== null ? ["Spearman", truth.value.toFixed(3), `${truth.score}, ${truth.low.toFixed(3)} to ${truth.high.toFixed(3)}`] : null,
+    truth && truth.value !== null && truth.n >= ENOUGH ? ["Spearman", truth.value.toFixed(3), `${truth.score}, ${truth.low.toFixed(3)} to ${truth.high.toFixed(3)}`] : null,
     told ? [content.time.clock ? "Time" : "Scoring", seconds(told), ""] : null,
     lacking ? ["Without a score", number(lacking), ""] : null,
   ];
@@ -39,8 +44,8 @@ function render(content = shownContent) {
   tip.hide();
   const table = new CandidateTable(content);
   const pick = (i) => table.show(i);
-  const parts = [foundSection(content), progressSection(content, pick), costSection(content, pick), truthSection(content, pick), resultSection(content),
-    agreementSection(content), layersSection(content), timeSection(content), tableSection(content, table), manifestSection(content)].filter(Boolean);
+  const found = foundSection(content), result = resultSection(content);
+  const parts = [...(content.members.length ? [found, result] : [result, found]), progressSection(content, pick), costSection(content, pick), truthSection(content, pick), agreementSection(content), layersSection(content), timeSection(content), tableSection(content, table), manifestSection(content)].filter(Boolean);
   const links = el("nav", { class: "contents", "aria-label": "Sections" }, parts.map((part) => el("a", { href: `#${part.id}`, id: `to-${part.id}` }, part.querySelector("h2").textContent)));
   main.replaceChildren(head(content), links, ...parts, el("footer", { class: "quiet" }, `Made by EpochZero ${content.version}. This file asks for nothing and sends nothing.`));
   main.querySelectorAll("details").forEach((one) => { one.open = open.has(one.querySelector("summary").textContent.replace(/\d[\d,]*/g, "")); });
@@ -76,8 +81,15 @@ theme.button.addEventListener("click", () => theme.set(document.documentElement.
 const PAUSE = 2000;
 const live = document.getElementById("live");
 
+// The state is said aloud where it changes; its age, which always does, is not.
+function tell(state, on = false, age = "") {
+  if (live.textContent !== state) live.textContent = state;
+  live.className = on ? "on" : "";
+  document.getElementById("age").textContent = age;
+}
+
 async function follow() {
-  let tag = "", changed = Date.now();
+  let tag = "";
   for (;;) {
     const begun = performance.now();
     try {
@@ -85,25 +97,23 @@ async function follow() {
       if (answer.status === 200) {
         tag = answer.headers.get("ETag");
         render(await unpacked(new Uint8Array(await answer.arrayBuffer())));
-        changed = Date.now();
       } else if (answer.status !== 304) {
         failed(await answer.text());
       }
       if (answer.ok || answer.status === 304) {
-        const quiet = Math.round((Date.now() - changed) / 1000);
-        live.textContent = shownContent?.state === "finished" ? "Finished" : quiet < 10 ? "Live" : `Live · nothing new for ${seconds(quiet)}`;
-        live.className = `live ${quiet < 10 ? "on" : ""}`;
+        const quiet = Math.max(0, Math.round((Date.now() - Date.parse(answer.headers.get("Last-Modified"))) / 1000));
+        const finished = shownContent?.state === "finished";
+        tell(finished ? "Finished" : "Live", quiet < 10 && !finished, !finished && shownContent?.networks ? `last score ${quiet < 120 ? `${quiet} s` : seconds(quiet)} ago` : "");
       }
     } catch {
-      live.textContent = "The report's server is gone; this is what it said last.";
-      live.className = "live";
+      tell("The report's server is gone; this is what it said last.");
     }
     await new Promise((go) => setTimeout(go, Math.max(PAUSE, 4 * (performance.now() - begun))));
   }
 }
 
 function failed(sentence) {
-  if (main.dataset.ready) { live.textContent = sentence; return; }
+  if (main.dataset.ready) { tell(sentence); return; }
   main.replaceChildren(el("p", { class: "waiting" }, sentence));
 }
 

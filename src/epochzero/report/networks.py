@@ -19,7 +19,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan, draw
 from epochzero.plan.blocks import input_shapes, shape_text
 from epochzero.registry import near_miss, spaces
-from epochzero.report.candidates import Candidates
+from epochzero.report.candidates import ON, Candidates
 from epochzero.run.sources import TableSource
 from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Sizing
@@ -44,18 +44,34 @@ class Networks:
     sizes: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     @property
+    def _settings(self) -> Mapping[str, JSON]:
+        kept = self.run.manifest.get("settings")
+        return kept if isinstance(kept, Mapping) else {}
+
+    @property
+    def _fitted(self) -> Mapping[str, JSON]:
+        kept = self._settings.get("fitted")
+        return kept if isinstance(kept, Mapping) else {}
+
+    @property
     def _about(self) -> str:
-        settings = self.run.manifest.get("settings")
-        data = settings.get("data") if isinstance(settings, Mapping) else None
+        data = self._settings.get("data")
         return str(data[0] if isinstance(data, Sequence) and not isinstance(data, str) and data else data)
 
     def space(self, name: str) -> Space | None:
         """As the run had it: a space for tables of clicks is made for one table, and perhaps cut down."""
-        found, settings = _space(name), self.run.manifest.get("settings")
-        kept = settings.get("fitted") if isinstance(settings, Mapping) else None
-        if isinstance(found, Nasrec) and isinstance(kept, Mapping):
+        found, kept = _space(name), self._fitted
+        if isinstance(found, Nasrec) and kept:
             return replace(found, **{part: _sizes(kept[part]) for part in FITTED if part in kept})
         return found
+
+    @property
+    def features(self) -> str:
+        """The table of clicks that the networks were made for, in words; empty where it is none or not known."""
+        tables = self._fitted.get("tables")
+        if not isinstance(tables, Sequence):
+            return ""
+        return f"{self._fitted.get('dense')} dense and {len(tables)} categorical features, without the embeddings"
 
     @property
     def fits(self) -> dict[str, Any]:
@@ -108,7 +124,7 @@ class Networks:
 
     def add_sizes(self, candidates: Candidates, order: Sequence[int]) -> str:
         """Columns of parameters and FLOPs, the best networks first; a sentence where the time was too short for all."""
-        there = {column.name.split()[0] for column in candidates.of_kind("cost")}
+        there = {column.name.split(ON)[0] for column in candidates.of_kind("cost")}
         wanted = [name for name in ("params", "flops") if name not in there]
         if not wanted or not len(candidates):
             return ""

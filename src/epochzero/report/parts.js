@@ -16,7 +16,7 @@ function layersSection(content) {
   const rows = () => [["layer", "op", "kind", "output", "params", "macs"], ...layers.map((l) => [l.name, l.op, l.kind, l.shape, l.params, l.macs])];
   const table = el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ["Layer", "Op", "Output", "Parameters", "Multiply-accumulates"].map((head, k) => el("th", { scope: "col", class: k > 1 ? "number" : "" }, head)))),
     el("tbody", {}, layers.map((l) => el("tr", {}, el("th", { scope: "row" }, l.name), el("td", {}, l.op), el("td", { class: "number" }, l.shape), el("td", { class: "number" }, number(l.params)), el("td", { class: "number" }, number(l.macs))))));
-  return section("layers", content.searched && !content.front.length ? "The winner, layer by layer" : "The first network, layer by layer", "",
+  return section("layers", content.searched && !content.front.length ? "The winner, layer by layer" : content.members.length ? "The first member, layer by layer" : "The first network, layer by layer", "",
     choice("layer", "Show", [["macs", "multiply-accumulates"], ["params", "parameters"]], what, (value) => { chosen.layer = value; render(); }),
     figure("layers", `${label[0].toUpperCase()}${label.slice(1)} of each layer`, chart.node, caption, rows),
     el("details", { class: "card" }, el("summary", {}, `All ${plural(layers.length, "layer")} as a table`), el("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Layers" }, table)));
@@ -34,14 +34,16 @@ function barList(items) {
 
 function timeSection(content) {
   const scoring = Object.entries(content.time.scoring).filter(([, value]) => value > 0).sort((a, b) => b[1] - a[1]);
-  const clock = Object.entries(content.time.clock ?? {});
-  if (!scoring.length && !clock.length) return null;
+  const clock = Object.entries(content.time.clock ?? {}), around = Object.entries(content.time.around);
+  if (!scoring.length && !clock.length && !around.length) return null;
   const card = (name, title, items, caption) => el("figure", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, title),
     csvButton(name, title, () => [["part", "seconds"], ...items])), barList(items), el("figcaption", {}, caption));
+  const shared = scoring.some(([name]) => name.endsWith("scored together"));
   const sum = (items) => seconds(items.reduce((total, [, value]) => total + value, 0));
   return section("time", "Where the time went", "", el("div", { class: "figures" },
-    clock.length ? card("clock", "The whole run", clock, `${sum(clock)} in all. Building is planning networks to check limits; overhead is the search itself, ranks and the store.`) : "",
-    scoring.length ? card("seconds", "Scores, by proxy", scoring, `${sum(scoring)} of scoring and measuring, added up over ${plural(content.networks, "network")} and all workers. Proxies that share a pass share its time equally.`) : ""));
+    clock.length ? card("clock", around.length ? "The search" : "The whole run", clock, `${sum(clock)} in all. Building is planning networks to check limits; overhead is the search itself, ranks and the store.`) : "",
+    around.length ? card("around", "Before and after the search", around, `${sum(around)} in all. The warm-up trains the supernet; training from scratch is that of the best networks.`) : "",
+    scoring.length ? card("seconds", "Scores", scoring, `${sum(scoring)} of scoring and measuring, added up over ${plural(content.networks, "network")} and all workers.${shared ? " What is scored together shares passes over the network: only its time together is measured." : ""}`) : ""));
 }
 
 function tableSection(content, table) {
@@ -66,14 +68,6 @@ function flat(object, before = []) {
 }
 
 const pairsOf = (object) => el("dl", { class: "pairs" }, flat(object).map(([name, item]) => el("div", {}, el("dt", {}, name), el("dd", {}, value(item)))));
-
-function resultSection(content) {
-  const entries = Object.entries(content.result).filter(([, item]) => typeof item === "number");
-  if (!entries.length || content.searched) return null;
-  return section("result", "What it measured", "", el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, "Figures"), csvButton("figures", "the figures", () => [["figure", "value"], ...entries])),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Figure"), el("th", { scope: "col", class: "number" }, "Value"))),
-      el("tbody", {}, entries.map(([name, item]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, number(item)))))))));
-}
 
 function manifestSection(content) {
   const { settings, versions, machine, git, argv, started, ...more } = content.manifest;

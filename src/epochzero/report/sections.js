@@ -37,14 +37,22 @@ function networkCard(content, one, place) {
   const i = one.network;
   const by = content.column.get(content.by);
   const image = one.svg ? drawing(one.svg) : null;
-  const name = content.members.includes(i) ? `Member ${place + 1}` : content.front.includes(i) ? `Front, ${place + 1} of ${content.front.length}` : place ? `Place ${place + 1}` : content.searched ? "Winner" : "First";
+  const ranked = content.best.length > 0;
+  const name = content.members.includes(i) ? `Member ${place + 1}` : content.front.includes(i) ? `Front, ${place + 1} of ${content.front.length}` : !ranked ? `Network ${place + 1}` : place ? `Place ${place + 1}` : content.searched ? "Winner" : "First";
   const broad = image && image.viewBox.baseVal.width > BROAD ? " broad" : "";
-  return el("article", { class: `card network${place ? "" : " first"}${broad}` },
+  return el("article", { class: `card network${place || !ranked || content.members.length ? "" : " first"}${broad}` },
     el("div", { class: "figure-head" }, el("h3", {}, name), el("span", { class: "value" }, by ? `${by.label} ${withUnit(by, by.values[i])}` : "")),
     el("p", { class: "arch-text" }, content.archs[i]),
-    image ? el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of the cell of ${name}` }, image) : "",
+    image ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of the cell of ${name}` }, image)) : "",
     facts(content, i, content.by),
     place ? "" : winnerScores(content, i));
+}
+
+// A box that says so where there is more to see at its side.
+function scrolling(box) {
+  const outer = el("div", { class: "scrolling" }, box, el("p", { class: "hint sideways" }, "Wider than the page: scroll it sideways →"));
+  new ResizeObserver(() => outer.classList.toggle("cut", box.scrollWidth > box.clientWidth + 1)).observe(box);
+  return outer;
 }
 
 function winnerScores(content, i) {
@@ -57,8 +65,13 @@ function winnerScores(content, i) {
 function foundSection(content) {
   if (!content.drawings.length) return null;
   const by = content.column.get(content.by);
-  const about = `Ordered by ${by ? `${by.label}, ${toward(by)}` : "nothing"}. ${content.searched ? "" : "This run is no search: these are simply the networks that stand first. "}Dashed lines carry nothing.`;
-  const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front it found" : content.searched ? "The network it found, and the runners-up" : "The networks that stand first";
+  const ordered = by ? `Ordered by ${by.label}, ${toward(by)}.` : "";
+  const order = content.members.length ? "Members in the order in which they were chosen; the ensemble averages their predictions."
+    : content.searched ? ordered
+    : by ? `${ordered} This run is no search: it chose none of them.`
+    : "The first ones that it looked at. This run is no search: none of them is meant to be better than another.";
+  const about = `${order} Dashed lines carry nothing.`;
+  const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front it found" : content.searched ? "The network it found, and the runners-up" : by ? "The networks that stand first" : "Some of its networks";
   return section("found", title, about,
     el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place))));
 }
@@ -103,9 +116,9 @@ function costSection(content, pick) {
     const places = both(x.values, y.values);
     if (!places.length) return "";
     const line = paretoFront(places, x.values, false, y.values, y.higher);
-    const several = content.front.length ? ` Rings: the ${plural(content.front.length, "network")} that no other beats in all goals of the search.` : " Ring: the first network.";
+    const several = content.front.length ? ` Rings: the ${plural(content.front.length, "network")} that no other beats in all goals of the search.` : content.members.length ? " Rings: the members." : content.best.length ? " Ring: the first network." : "";
     const caption = `${plural(places.length, "network")}; ${line.length} of them on the line, where none is at least as good for less ${x.label}.${several}`;
-    const marked = content.front.length ? content.front : content.best.slice(0, 1);
+    const marked = content.front.length ? content.front : content.members.length ? content.members : content.best.slice(0, 1);
     const chart = new Chart({ x: axis(x), y: axis(y), places, line, marked, tell: teller(content), pick }, `${y.label} against ${x.label}. ${caption}`);
     return figure(`cost-${x.name}`, `${y.label} against ${x.label}`, chart.node, caption, pairs(content, [x, y]));
   });
@@ -137,9 +150,13 @@ function forest(rows, picked, choose) {
     })));
 }
 
+// Whether there are scores to hold against anything; a benchmark may be of costs alone.
+const hasScores = (content) => content.kind === "bench" || content.columns.some((column) => column.kind === "score");
+const FEWEST = 3; // networks, below which their order says nothing
+
 function truthSection(content, pick) {
-  const names = [...new Set(content.truths.map((row) => row.truth))].filter((name) => known(content.column.get(name)).length);
-  if (!names.length) return null;
+  const names = [...new Set(content.truths.map((row) => row.truth))].filter((name) => known(content.column.get(name)).length >= FEWEST);
+  if (!names.length || !hasScores(content)) return null;
   const truth = content.column.get(names.includes(chosen.truth) ? chosen.truth : names[0]);
   const rows = content.truths.filter((row) => row.truth === truth.name);
   if (!rows.length) return null;
@@ -163,7 +180,7 @@ function truthSection(content, pick) {
 
 function agreementSection(content) {
   const { agreement } = content;
-  if (!agreement) return null;
+  if (!agreement || !hasScores(content)) return null;
   const labels = agreement.names.map((name) => content.column.get(name).label);
   const cell = (value, r, c) => {
     const made = el("td", { class: value < 0 ? "against" : "with", title: `${labels[r]} and ${labels[c]}: ${value === null ? "none" : value.toFixed(3)}, ${plural(agreement.networks[r][c], "network")}` }, value === null ? "–" : value.toFixed(2).replace("-0.00", "0.00"));

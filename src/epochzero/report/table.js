@@ -41,6 +41,7 @@ class CandidateTable {
       el("caption", { class: "unseen" }, "All networks of the run. The buttons in the head sort."), el("thead", {}, head), this.body);
     this.box = el("div", { class: "rows", id: "rows", tabindex: 0, role: "region", "aria-label": "Table of networks",
       scroll: () => { kept.top = this.box.scrollTop; this.draw(); } }, this.table);
+    this.box.style.setProperty("--rows", this.content.networks);
     this.count = el("span", { class: "quiet", id: "count", role: "status" });
     this.input = el("input", { id: "filter", type: "search", value: kept.filter, autocomplete: "off", spellcheck: "false",
       placeholder: "skip_connect  params<1M", "aria-describedby": "filter-help",
@@ -50,7 +51,7 @@ class CandidateTable {
         el("label", { class: "choice grow", for: "filter" }, el("span", {}, "Filter"), this.input),
         this.count, csvButton("networks", "the networks shown", () => this.rows())),
       el("p", { class: "hint", id: "filter-help" }, "Words that the name contains, and conditions such as ", el("code", {}, "params<1M"), " or ",
-        el("code", {}, `${(this.content.columns[0] ?? stepName).label}>0`), ", with spaces between them."),
+        el("code", {}, `${(this.content.columns[0] ?? stepName).name}>0`), ", with spaces between them."),
       this.box);
     new ResizeObserver(() => this.draw()).observe(this.box);
   }
@@ -149,7 +150,7 @@ class CandidateTable {
   }
 }
 
-const stepName = { label: "step" };
+const stepName = { name: "step" };
 
 function headHint(column) {
   if (column.kind === "step") return "In which evaluation the network was looked at first";

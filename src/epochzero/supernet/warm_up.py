@@ -81,7 +81,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
-        return round(self.level * self.epoch)
+        return max(1, round(self.level * self.epoch)) if self.level else 0
 
     @property
     def _span(self) -> int:

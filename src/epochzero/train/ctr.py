@@ -164,7 +164,7 @@ def train(
         raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
     total = table.size(*parts)
     check_labels(table, *parts)
-    stop = max(1, round(share * total))
+    stop = rows_in(share, total)
     each = math.ceil(stop / settings.batch_size)
     trainer = Trainer(model, table.rows, each * settings.epochs, settings)
     told: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
@@ -184,6 +184,11 @@ def train(
     seen = stop * settings.epochs - (stop * (begun // each) + settings.batch_size * (begun % each))
     last = losses[-max(1, len(losses) // 10) :]
     return Trained(trainer.steps, sum(last) / len(last), seconds, seen / seconds if begun < trainer.steps else math.nan)
+
+
+def rows_in(share: float, total: int) -> int:
+    """How many rows are trained on."""
+    return max(1, round(share * total))
 
 
 def check_labels(table: CtrTable, *parts: Part) -> None:

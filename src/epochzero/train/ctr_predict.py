@@ -48,7 +48,9 @@ def predict(
                     torch.from_numpy(encoding.folded(block.ids)).long().to(device),
                 )
                 pieces = zip(torch.split(dense, CHUNK), torch.split(ids, CHUNK), strict=True)
-                clicks = [logits_of(model(*piece)).double().sigmoid().cpu().numpy() for piece in pieces]
+                clicks = [
+                    logits_of(model(*piece)).double().sigmoid().cpu().numpy() for piece in pieces if len(piece[0])
+                ]
                 found = zip(block.line.tolist(), np.concatenate(clicks).tolist() if clicks else [], strict=True)
                 lines = [(number, f"{number},{click:.9g},") for number, click in found]
                 lines += [(bad.number, f'{bad.number},,"{bad.why.replace(chr(34), chr(39))}"') for bad in block.bad]

@@ -44,7 +44,7 @@ class Images:
     std: Tensor
     num_classes: int
     facts: dict[str, Any]
-    """what the data are, in plain values"""
+    """what the data are, in plain values; with `classes`, their names, where they are folders of image files"""
 
     @property
     def input_shape(self) -> Shape:
@@ -100,15 +100,22 @@ def load_images(
         "unreadable": reader.skipped,
         "sha256": digest([pixels, labels, test_pixels, test_labels]),
     }
+    if reader.classes:
+        facts["classes"] = reader.classes
     centre, spread = (torch.from_numpy(values).float()[None, :, None, None] for values in (mean, std))
     return Images(pixels, labels, test_pixels, test_labels, centre, spread, classes, facts)
+
+
+def is_image_folder(path: Path) -> bool:
+    """Whether it is a folder, and not one of CIFAR as it is published."""
+    return path.is_dir() and not any((path / name).is_file() for name in cifar.TRAINING_FILES)
 
 
 def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any], NDArray[np.int64]] | None]:
     """The training samples, and the test ones where there are some."""
     if not path.exists():
         raise DataError(f"There is no file or folder {path} to train on.")
-    if path.is_dir() and not any((path / name).is_file() for name in cifar.TRAINING_FILES):
+    if is_image_folder(path):
         (x, y), test = reader.read(path)
         return Samples(path, path.name, x, y), test
     if path.is_dir() or path.name.lower().endswith(ARCHIVES):

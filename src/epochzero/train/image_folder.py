@@ -27,27 +27,30 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 @dataclass
 class FolderReader:
-    """Reads images of one size, and remembers which it could not."""
+    """Reads images of one size, and remembers which it could not, and what the classes are called."""
 
     side: int
     skip: bool
     """leave out what cannot be read, instead of stopping"""
     skipped: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    """names by label, once a folder was read"""
 
     def read(self, folder: Path) -> tuple[Labelled, Labelled | None]:
         """The training images, and the test images where the folder has some."""
         test = next((folder / name for name in TESTS if (folder / name).is_dir()), None)
         if not (folder / "train").is_dir() or test is None:
-            return self._images(folder, _classes(folder)), None
-        classes = _classes(folder / "train")
-        strange = [name for name in _classes(test) if name not in classes]
+            self.classes = _classes(folder)
+            return self._images(folder), None
+        self.classes = _classes(folder / "train")
+        strange = [name for name in _classes(test) if name not in self.classes]
         if strange:
             raise DataError(f"The folder '{test}' has a class '{strange[0]}' that '{folder / 'train'}' lacks.")
-        return self._images(folder / "train", classes), self._images(test, classes)
+        return self._images(folder / "train"), self._images(test)
 
-    def _images(self, folder: Path, classes: list[str]) -> Labelled:
+    def _images(self, folder: Path) -> Labelled:
         pixels, labels = [], []
-        for label, name in enumerate(classes):
+        for label, name in enumerate(self.classes):
             for file in sorted((folder / name).glob("*")):
                 image = self._image(file) if file.suffix.lower() in ENDINGS else None
                 if image is not None:

@@ -28,6 +28,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from signal import SIGINT, signal
+from threading import current_thread, main_thread
 
 from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import Batch, digest
@@ -44,11 +46,12 @@ from epochzero.store import JSON, Store, manifest
 from epochzero.supernet.inherited import FINE, Inherited, OneShot, in_parts
 from epochzero.supernet.nasrec import NASRECS, RecommenderSupernet
 from epochzero.supernet.warm_up import Schedule, WarmUp
-from epochzero.train.ctr import Settings, check_labels
+from epochzero.train.ctr import Settings, check_labels, rows_in
 from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, FromScratch
 from epochzero.types import Origin
 
 ONE_SHOT = "one_shot"
+EVOLUTION, RANDOM = "evolution_nasrec", "random"
 PARTS = 4
 """batches that a sub-network is scored on"""
 STORE = "chain.db"
@@ -153,6 +156,8 @@ class Chain:
     share: float = 1.0
     """of the training rows, from the first on, that supernet and networks are trained on"""
     seed: int = 0
+    method: str = EVOLUTION
+    """`evolution_nasrec`, or `random` as a baseline, which looks at as many networks"""
     every: int = 500
     """steps between checkpoints"""
     tell: Tell = field(default=lambda stage, done, total, note: None, repr=False, compare=False)
@@ -175,7 +180,10 @@ class Chain:
             )
         if not 0 < self.share <= 1:
             raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
-        self.fitted, self.schedule, self.objective  # noqa: B018  what cannot be is refused before anything is run
+        if self.method not in (EVOLUTION, RANDOM):
+            raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{self.method}'.")
+        self.schedule, self.objective  # noqa: B018  what cannot be is refused before anything is run
+        check_limits(self.fitted, self.max_params, self.max_flops)
 
     @cached_property
     def fitted(self) -> Nasrec:
@@ -200,7 +208,7 @@ class Chain:
 
     @property
     def trained_rows(self) -> int:
-        return round(self.share * self.table.size("train"))
+        return rows_in(self.share, self.table.size("train"))
 
     @cached_property
     def objective(self) -> Objective | None:
@@ -244,12 +252,15 @@ class Chain:
 
         def show(step: int, loss: float) -> None:
             self.tell("warm-up", step, steps, f"loss {loss:.4f}")
-            if step % self.every == 0 or step == steps:
+            if step % self.every == 0 or step == steps or stopped():
                 warm.save(file)
+            if stopped():
+                raise KeyboardInterrupt
 
         if warm.step < steps:
             batches = self.data.batches("train", size=self.preset.batch_size, stop=self.trained_rows)
-            warm.run(batches, progress=show)
+            with _between_steps() as stopped:
+                warm.run(batches, progress=show)
         return warm.supernet
 
     def _keep_warm_up(self, supernet: RecommenderSupernet, seconds: float, store: Store) -> None:
@@ -269,12 +280,12 @@ class Chain:
         task = Task(self.fitted, objective.proxies, batch, Origin(seed=self.seed), sources=(source,))
         outcome = run_search(
             task,
-            "evolution_nasrec",
+            self.method,
             self.preset.evaluations,
             seed=self.seed,
             objective=objective,
             budget=self.fitted.budget(self.max_params, self.max_flops),
-            options=self.preset.options,
+            options=self.preset.options if self.method == EVOLUTION else {},
             store=store,
             progress=lambda now: self.tell("search", now.evaluated, self.preset.evaluations, now.headline),
         )
@@ -333,6 +344,38 @@ class Chain:
         plan = self.fitted.plan(candidate.arch)
         params = plan.params - self.fitted.embedding_params
         return Retrained(candidate.text, candidate.score.value, params, plan.flops, *values)
+
+
+def check_limits(space: Nasrec, max_params: int | None, max_flops: int | None) -> None:
+    """UserError where no network is so small; parameters are those beside the embeddings."""
+    least = space.plan(space.smallest())
+    sizes = least.params - space.embedding_params, least.flops
+    words = "parameters beside its embeddings", "multiply-accumulates"
+    for limit, size, what in zip((max_params, max_flops), sizes, words, strict=True):
+        if limit is not None and size > limit:
+            raise UserError(
+                f"No {space.name} network for this table has at most {limit:,} {what}: the smallest has {size:,}."
+            )
+
+
+@contextmanager
+def _between_steps() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C waits until a step is whole: gives whether it came. A second one does not wait."""
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    if current_thread() is not main_thread():  # which alone hears signals
+        yield lambda: False
+        return
+    before = signal(SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal(SIGINT, before)
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class AsRows(Op):
         return self.count, inputs[0][0] // self.count
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return x[0].reshape(len(x[0]), self.count, -1)
+        return torch.unflatten(x[0], 1, (self.count, -1))
 
     def label(self) -> str:
         return f"{self.count} rows"
