@@ -233,7 +233,7 @@ def test_workers_load_plugins_from_the_command_line(tmp_path: Path, monkeypatch:
         2,
         "--json",
     )
-    few = (*few, "--plugin", "lines.py", "--plugin", PLUGIN, "--threads", 1)
+    few = (*few, "--plugin", "lines.py", "--plugin", PLUGIN, "--threads", 1, "--winner-scores", "none")
     monkeypatch.chdir(tmp_path)
     with plugins_forgotten():
         calm = epochzero(*few).json

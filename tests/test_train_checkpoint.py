@@ -12,8 +12,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from epochzero.ensemble.selection import CHOICE, Job, Settings, choose
 from epochzero.errors import DataError, MachineError, UserError
+from epochzero.registry import spaces
 from epochzero.train.checkpoint import Checkpoints, digest, read, write
+from epochzero.train.image_data import load_images
+from epochzero.train.images import METRICS, plan_for, train
+from epochzero.train.recipes import Recipe
+from tests.train_images import write as squares
 
 STATE = {
     "weights": {"a": torch.arange(600.0).reshape(20, 30), "b": torch.ones(3, dtype=torch.int64)},
@@ -104,6 +110,22 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["epoch-000001.pt"]
     last = kept.last()
     assert last is not None and same(last, STATE)
+
+
+def test_metrics_and_choices_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    """Folders stand where the files would be put."""
+    file, space = squares(tmp_path / "squares.npz", 8, 4, 8), spaces["resnet"]
+    data, recipe = load_images(file), Recipe(epochs=1)
+    (tmp_path / METRICS / "taken").mkdir(parents=True)
+    with pytest.raises(
+        MachineError, match=rf"list of epochs '.*{METRICS}' could not be written .*checkpoints are safe"
+    ):
+        train(plan_for(space, space.smallest(), data, recipe), data, recipe, folder=tmp_path)
+    folder = tmp_path / "ensemble"
+    (folder / CHOICE / "taken").mkdir(parents=True)
+    with pytest.raises(MachineError, match=rf"The choice '.*{CHOICE}' could not be written"):
+        choose(Job(space, data, recipe, Settings("random"), folder=folder))
+    assert [place.name for place in folder.iterdir()] == [CHOICE]
 
 
 def test_the_last_two_are_kept(tmp_path: Path) -> None:

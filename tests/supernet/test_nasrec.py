@@ -107,7 +107,8 @@ def test_scores_inside_and_alone_are_the_same(space: Nasrec) -> None:
     for one, other in zip(copies, within, strict=True):
         for proxy, score in one.items():
             assert score.ok, (proxy, score.why)
-            assert other[proxy].value == pytest.approx(score.value, rel=1e-4, abs=1e-6), proxy
+            rel = 1e-6 if proxy.startswith("sigeo") else 1e-5
+            assert other[proxy].value == pytest.approx(score.value, rel=rel, abs=1e-7), proxy
     assert copies[0] != copies[1]
 
 

@@ -33,6 +33,7 @@ from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
+from epochzero.train.checkpoint import put
 from epochzero.train.image_data import Images
 from epochzero.train.images import plan_for, train
 from epochzero.train.loop import Progress
@@ -106,9 +107,8 @@ def choose(job: Job) -> list[Any]:
         return _remembered(file, asked, job.space)
     chosen = METHODS[job.settings.method](job)
     if file is not None:
-        part = file.with_name(f"{CHOICE}.part")
-        part.write_text(json.dumps({"asked": asked, "archs": [job.space.text(arch) for arch in chosen]}, indent=1))
-        part.replace(file)
+        kept = {"asked": asked, "archs": [job.space.text(arch) for arch in chosen]}
+        put(file, json.dumps(kept, indent=1).encode(), "choice")
     return chosen
 
 

@@ -35,6 +35,7 @@ class Network(nn.Module):
 '''
 
 MEASURES = {
+    "accuracy": "test accuracy",
     "error": "test error",
     "ate": "test error of a member, on average",
     "ppd": "share of the test images that two members disagree on",

@@ -31,18 +31,23 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
     """Put a checkpoint in place, all of it or nothing."""
     content = io.BytesIO()
     torch.save({**state, DIGEST: digest(state)}, content)
+    put(path, content.getbuffer(), "checkpoint", "; those before it are safe")
+
+
+def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") -> None:
+    """Put a file in place, all of it or nothing; MachineError that names it, and what is not lost, where it fails."""
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
-            file.write(content.getbuffer())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise MachineError(
-            f"The checkpoint '{path}' could not be written ({error.strerror}); those before it are safe. Make room, "
-            "then give the same command again to go on."
+            f"The {what} '{path}' could not be written ({error.strerror}){consoled}. Make room, then give the same "
+            "command again to go on."
         ) from error
 
 

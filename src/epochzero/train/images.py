@@ -22,7 +22,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.spaces.base import Space
-from epochzero.train.checkpoint import Checkpoints
+from epochzero.train.checkpoint import Checkpoints, put
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Progress, Training
 from epochzero.train.processes import Processes
@@ -128,6 +128,5 @@ def _check_same(folder: Path, state: Mapping[str, Any], identity: Mapping[str, A
 def _write_metrics(kept: Checkpoints | None, history: list[dict[str, float]]) -> None:
     """One line of JSON for each epoch."""
     if kept is not None:
-        part = kept.folder / f"{METRICS}.part"
-        part.write_text("".join(f"{json.dumps(record)}\n" for record in history), encoding="utf-8")
-        part.replace(kept.folder / METRICS)
+        lines = "".join(f"{json.dumps(record)}\n" for record in history)
+        put(kept.folder / METRICS, lines.encode(), "list of epochs", "; checkpoints are safe")

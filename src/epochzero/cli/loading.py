@@ -1,0 +1,58 @@
+"""Commands that are loaded when they are called: help and mistakes need no torch, and no command needs another's.
+
+`epochzero NAME` is the function, or the group of functions, of that name in the file of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+ABOUT = {
+    "list": "List the proxies, search spaces, searches or experiments, each with its facts.",
+    "score": "Score one network: an architecture of a space, or any nn.Module of yours.",
+    "search": "Search a space for the network that a proxy likes best, within a budget, before anything is trained.",
+    "train": "Train a network on images with a paper's recipe or with our own, or on a table of clicks.",
+    "ensemble": "Choose several networks, train them, and let them predict together.",
+    "export": "Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.",
+    "predict": "Predict how likely a click is for every line of a table.",
+    "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
+    "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",
+    "reproduce": "Measure a table or figure of a paper again, and print ours beside the paper's, with 95 % intervals.",
+    "report": "Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.",
+    "store": "Show the runs in a result store, or export its scores.",
+    "analyze": "Why a network scores as it does: topology, landscapes, features.",
+    "data": "Benchmark tables and official files as one small file.",
+}
+"""every command, with the first line of its help"""
+
+
+class Named(TyperCommand):
+    """What is known of a command before it is loaded: its name, and what it is for."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return loaded([str(self.name)]).commands[str(self.name)].make_context(info_name, args, parent, **extra)
+
+
+class Verbs(TyperGroup):
+    """Every command, none of them loaded."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": {name: Named(name, help=line) for name, line in ABOUT.items()}})
+
+
+def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
+    """These commands, with all their options."""
+    group = typer.Typer(rich_markup_mode="rich")
+    for name in names:
+        word = name.replace("-", "_")
+        member = getattr(import_module(f"epochzero.cli.{word}"), "list_" if word == "list" else word)
+        if isinstance(member, typer.Typer):
+            group.add_typer(member, name=name)
+        else:
+            group.command(name)(member)
+    return typer.main.get_group(group)

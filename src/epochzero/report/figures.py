@@ -1,0 +1,67 @@
+"""What a run measured, as its result keeps it: with an interval and the paper's figure where there are any.
+
+Stores of earlier releases keep the value alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypedDict
+
+from epochzero.store import JSON, Run
+
+ABOUT = {
+    "accuracy": "of the ensemble, which averages its members' probabilities, on test images",
+    "error": "one less the accuracy",
+    "ate": "average test error: the mean of the members' own errors",
+    "ppd": "pairwise predictive disagreement: how often two members predict different classes",
+    "ece": "expected calibration error: how far confidence is from accuracy",
+    "nll": "negative log likelihood of the true classes; lower is better",
+    "params": "of all members together",
+}
+"""of an ensemble"""
+
+
+class Figure(TypedDict):
+    """A number that a run found, and what else is known of it."""
+
+    name: str
+    statistic: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: float | None
+    paper: float | None
+    why: str
+    about: str
+
+
+def figures_of(run: Run) -> list[Figure]:
+    """The numbers of a run's result, in its order."""
+    abouts = ABOUT if run.kind == "ensemble" else {}
+    found = []
+    for name, kept in (run.result or {}).items():
+        whole = kept if isinstance(kept, Mapping) else {"value": kept}
+        if (isinstance(kept, Mapping) and "value" in kept) or _number(kept) is not None:
+            found.append(_figure(name, whole, abouts.get(name, "")))
+    return found
+
+
+def _figure(name: str, kept: Mapping[str, JSON], about: str) -> Figure:
+    value, low, high, n, paper = (_number(kept.get(part)) for part in ("value", "low", "high", "n", "paper"))
+    statistic, why = str(kept.get("statistic") or ""), str(kept.get("why") or "")
+    return Figure(
+        name=name.removesuffix(f" {statistic}"),
+        statistic=statistic,
+        value=value,
+        low=low,
+        high=high,
+        n=n,
+        paper=paper,
+        why=why,
+        about=about,
+    )
+
+
+def _number(value: JSON) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
