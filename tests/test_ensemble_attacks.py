@@ -185,3 +185,19 @@ def test_what_cannot_be_attacked(ensemble: Ensemble, batch: tuple[Tensor, Tensor
         robustness(ensemble, 255 * x, y)
     with pytest.raises(UnknownNameError, match="Did you mean 'pgd'"):
         robustness(ensemble, x, y, "pgd40")
+
+
+@pytest.mark.parametrize("name", ["fgsm", "pgd"])
+def test_a_network_that_does_not_see_its_input_is_not_moved(name: str) -> None:
+    class Blind(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.bias.expand(len(x), 3)
+
+    x, y = torch.full((2, 1, 4, 4), 0.5), torch.tensor([0, 1])
+    for network in (Blind(), Blind().requires_grad_(False)):
+        moved = attack_of(name)(network, x, y, torch.Generator())
+        assert ((moved - x).abs() <= EPSILON + 1e-6).all()

@@ -283,5 +283,5 @@ def test_report_counts_what_was_tried_and_the_runs_that_have_a_way() -> None:
     assert "| NLL | tried |" in text
     assert "| NESBS, svgd (1 of 2 runs) | 25.00 | 25.00 | 25.00 | 25.00 | 0.250 | 35 |" in text
     assert "| URS | 27.50 ± 3.54 | 25.00 ± 0.00 | 25.00 ± 0.00 | 25.00 ± 0.00 | 0.250 ± 0.000 |  |" in text
-    assert "| accuracy on 12 test images |" in text and "| NESBS, svgd | 25.00 | 50.00 |" in text
+    assert "| accuracy on 12 test images |" in text and "| NESBS, svgd (1 of 2 runs) | 25.00 | 50.00 |" in text
     assert "tried" not in nesbs_report.as_markdown([part]), "no run says it"

@@ -110,7 +110,7 @@ def search_recommender(
     if unused := sorted(given - USED):
         raise UserError(
             f"A search for recommenders has no use for {unused[0]}: leave it out; `--option batch_size=256` and the "
-            "like change its sizes" + ("." if "--data" in given else ", and `--data pink` searches on noise.")
+            "like change its sizes."
         )
     usual, small = ("published", {}) if "--data" in given else ("reduced", {"batch_size": EMBEDDED_BATCH})
     sizes, own = _sizes(chosen.preset or usual, small | dict(chosen.changes))

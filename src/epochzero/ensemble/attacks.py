@@ -68,10 +68,12 @@ def pgd(
 
 
 def _gradient(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Of the summed loss by the pixels [B, C, H, W]."""
+    """Of the summed loss by the pixels [B, C, H, W]; zeros where the network is cut off from them."""
     x = x.detach().requires_grad_()
     loss = F.cross_entropy(network(x).float(), y, reduction="sum")
-    return torch.autograd.grad(loss, x)[0]
+    if not loss.requires_grad:
+        return torch.zeros_like(x)
+    return torch.autograd.grad(loss, [x], allow_unused=True, materialize_grads=True)[0]
 
 
 OWN: dict[str, Attack] = {"fgsm": fgsm, "pgd": pgd}

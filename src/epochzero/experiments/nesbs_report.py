@@ -23,6 +23,7 @@ from epochzero.run.plots import new_panels, save
 
 Run = Mapping[str, Any]
 MEASURES = ("error", "ate", "ppd", "ece", "nll")
+SIDES = ("attack", "defence")
 PANEL = 3.0
 """inches along each side of a plot"""
 
@@ -142,15 +143,16 @@ def _attacks(runs: Sequence[Run]) -> str:
     if not names:
         return ""
     by_attack = {name: _rows(_with(runs, name)) for name in names}
-    ways = list(dict.fromkeys(way for rows in by_attack.values() for way in rows))
-    heads = [f"{name.removeprefix(STAGE)}, {which} %" for name in names for which in ("attack", "defence")]
-    lines = [
-        [way, *(mean([one[f"{which}_accuracy"] for one in by_attack[name].get(way, ())], 100) for name in names
-                for which in ("attack", "defence"))]
-        for way in ways
-    ]  # fmt: skip
-    images = " or ".join(map(str, sorted({one["images"] for rows in by_attack.values() for own in rows.values()
-                                          for one in own})))  # fmt: skip
+    ways = _rows([found for name in names for found in _with(runs, name)])
+    heads = [f"{name.removeprefix(STAGE)}, {which} %" for name in names for which in SIDES]
+    lines = []
+    for way in ways:
+        own = {name: by_attack[name].get(way, []) for name in names}
+        counts = [(len(own[name]), len(_with(runs, name))) for name in names]
+        having, attacked = min(counts, key=lambda count: count[0] - count[1])
+        figures = [mean([one[f"{which}_accuracy"] for one in own[name]], 100) for name in names for which in SIDES]
+        lines.append([_counted(way, having, attacked), *figures])
+    images = " or ".join(map(str, sorted({one["images"] for found in ways.values() for one in found})))
     return _table([f"accuracy on {images} test images", *heads], lines)
 
 

@@ -8,10 +8,10 @@ Each step draws a path (paths.py), takes the parts of the weights that it uses, 
     rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
 
 Adagrad does not move a weight of gradient zero, so that stepping the parts alone is exact; of embeddings, parts are the
-rows that the batch names. A warm-up of level x > 0 ends after x of the steps of one epoch, at least one. Its schedule, learning
-rate and paths alike, is squeezed into these steps (`scaled`), or runs as for a whole epoch and is cut off: SiGeo does not say
-which. The path of step t depends on the seed and t alone, so that a warm-up goes on from a checkpoint as if it had
-never stopped.
+rows that the batch names. A warm-up of level x > 0 ends after x of the steps of one epoch, at least one. Its schedule,
+learning rate and paths alike, is squeezed into these steps (`scaled`), or runs as for a whole epoch and is cut off:
+SiGeo does not say which. The path of step t depends on the seed and t alone, so that a warm-up goes on from a
+checkpoint as if it had never stopped.
 
     warm = WarmUp(supernet, Schedule(epoch=71_625, level=0.01))
     warm.run(batches)                                    batches: (dense [B, D], ids [B, F], labels [B])
