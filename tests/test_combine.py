@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import rankdata
 
 from epochzero.combine.objective import Objective, members, parse_objective, parse_objectives, single
-from epochzero.combine.ranks import combined, harmonic
+from epochzero.combine.ranks import Ranking, combined, harmonic
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.types import Score
 
@@ -44,6 +44,22 @@ def test_ranks_are_scipys() -> None:
     assert combined("rank", merits) == pytest.approx(np.log(mean / 20).sum(0).tolist())
     assert combined("mean_rank", merits) == pytest.approx(mean.mean(0).tolist())
     assert combined("te_rank", merits) == pytest.approx(dense.sum(0).tolist())
+
+
+@pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank"])
+def test_a_set_that_grows_is_ranked_as_if_it_came_at_once(method: str) -> None:
+    rng = np.random.default_rng(1)
+    table = rng.integers(0, 9, (60, 3)).astype(float)  # many ties
+    table[rng.random(table.shape) < 0.1] = np.nan
+    ranking, seen = Ranking(method, 3), 0
+    for more in (1, 0, 7, 2, 30, 20):
+        ranking.add(table[seen : seen + more])
+        seen += more
+        whole = ~np.isnan(table[:seen]).any(axis=1)
+        ranks = [rankdata(c, "dense" if method == "te_rank" else "average") for c in table[:seen][whole].T]
+        by_hand = {"rank": np.log(np.array(ranks) / whole.sum()).sum(0), "mean_rank": np.mean(ranks, 0)}
+        assert ranking.merits[whole] == pytest.approx(by_hand.get(method, np.sum(ranks, 0)))
+        assert np.isnan(ranking.merits[~whole]).all() and ranking.networks == seen == len(whole)
 
 
 def test_a_network_that_lacks_a_score_gets_none_and_takes_no_rank() -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from epochzero.combine.ranks import METHODS, Floats, combined, combined_rows, harmonic
+from epochzero.combine.ranks import METHODS, combined, harmonic
 from epochzero.engine.proxy import Proxy, parse, split_list
 from epochzero.errors import UserError
 from epochzero.types import Score
@@ -53,11 +53,6 @@ class Objective:
         """One network's merit by each proxy, nan where it has none."""
         merits = (_merit(proxy, scores[proxy.text]) for proxy in self.proxies)
         return [np.nan if merit is None else merit for merit in merits]
-
-    def merits_of_all(self, rows: Floats) -> Floats:
-        """The merits of networks among each other, from their rows [networks, proxies]; -inf where there is none."""
-        found = combined_rows(self.method, rows)
-        return np.where(np.isnan(found), -np.inf, found)
 
     def why_not(self, scores: Mapping[str, Score]) -> str:
         """Why a network has no merit."""

@@ -14,6 +14,7 @@ Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232; Chen, Gong, Wang. TE-NAS. ICLR 20
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,31 +24,57 @@ Merits = Sequence[Sequence[float | None]]
 """for each network, the merit (higher is better) of each of its scores, None where it has none"""
 
 
-def _ranks(column: Floats, dense: bool = False) -> Floats:
-    """Ranks from 1, the best highest; equals share their mean rank, or with `dense` one rank without gaps."""
-    order = np.argsort(column)
-    ascending = column[order]
+def _shared(ascending: Floats, dense: bool = False) -> Floats:
+    """Ranks from 1 of values in ascending order; equals share their mean rank, or with `dense` one without gaps."""
     first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))  # of each group of equals
-    times = np.diff(first, append=len(column))
-    shared = np.arange(1, len(first) + 1) if dense else first + (times + 1) / 2
-    ranks = np.empty(len(column))
-    ranks[order] = np.repeat(shared, times)
-    return ranks
+    times = np.diff(first, append=len(ascending))
+    return np.repeat(np.arange(1.0, len(first) + 1) if dense else first + (times + 1) / 2, times)
 
 
-def _log_rank(columns: Floats) -> Floats:
-    return np.asarray(sum(np.log(_ranks(column) / len(column)) for column in columns))
+METHODS: dict[str, Callable[[Floats], Floats]] = {
+    "rank": lambda ascending: np.log(_shared(ascending) / len(ascending)),
+    "mean_rank": _shared,
+    "te_rank": lambda ascending: _shared(ascending, dense=True),
+}
+"""what a score adds to the merit of each network, the networks in ascending order of that score"""
 
 
-def _mean_rank(columns: Floats) -> Floats:
-    return np.asarray(np.mean([_ranks(column) for column in columns], axis=0))
+class Ranking:
+    """A set of networks that grows: each score is kept in ascending order, and more of them are merged, not sorted."""
+
+    def __init__(self, method: str, scores: int) -> None:
+        self.method, self.networks = method, 0
+        self._ascending: list[Floats] = [np.empty(0) for _ in range(scores)]
+        self._places = [np.empty(0, np.intp) for _ in range(scores)]
+        """by score, in its order: which networks these are, of those that have all scores"""
+
+    def add(self, rows: Floats) -> None:
+        """More networks [networks, scores], nan where there is no score."""
+        whole = np.flatnonzero(~np.isnan(rows).any(axis=1))
+        for k, column in enumerate(rows[whole].T):
+            order = np.argsort(column)
+            at = np.searchsorted(self._ascending[k], column[order]) + np.arange(len(order))
+            self._ascending[k] = _merged(self._ascending[k], column[order], at)
+            self._places[k] = _merged(self._places[k], self.networks + whole[order], at)
+        self.networks += len(rows)
+
+    @property
+    def merits(self) -> Floats:
+        """Of all networks so far among each other, higher is better; nan where one lacks a score."""
+        total = np.full(self.networks, np.nan)
+        total[self._places[0]] = 0
+        for ascending, places in zip(self._ascending, self._places, strict=True):
+            total[places] += METHODS[self.method](ascending)
+        return total / len(self._places) if self.method == "mean_rank" else total
 
 
-def _te_rank(columns: Floats) -> Floats:
-    return np.asarray(sum(_ranks(column, dense=True) for column in columns))
-
-
-METHODS: dict[str, Callable[[Floats], Floats]] = {"rank": _log_rank, "mean_rank": _mean_rank, "te_rank": _te_rank}
+def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:
+    """Both in one array, in which the new ones stand at these places."""
+    found = np.empty(len(old) + len(new), old.dtype)
+    rest = np.ones(len(found), bool)
+    rest[at] = False
+    found[at], found[rest] = new, old
+    return found
 
 
 def combined(method: str, merits: Merits) -> list[float | None]:
@@ -58,11 +85,9 @@ def combined(method: str, merits: Merits) -> list[float | None]:
 
 def combined_rows(method: str, rows: Floats) -> Floats:
     """The same for rows of numbers [networks, scores], nan where there is none."""
-    whole = ~np.isnan(rows).any(axis=1)
-    result = np.full(len(rows), np.nan)
-    if whole.any():
-        result[whole] = METHODS[method](rows[whole].T)
-    return result
+    ranking = Ranking(method, rows.shape[1])
+    ranking.add(rows)
+    return ranking.merits
 
 
 def harmonic(merits: Merits) -> list[float | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from epochzero.combine.objective import Objective
+from epochzero.combine.ranks import Ranking
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.run.clock import Clock
@@ -59,8 +59,8 @@ class Outcome:
     _leaders: list[tuple[float, int, Any, Score]] = field(default_factory=list, repr=False)
     """a heap: merit, minus the step, architecture and score of the best"""
     _archs: list[Any] = field(default_factory=list, repr=False)
-    _rows: array[float] = field(default_factory=lambda: array("d"), repr=False)
-    """of an objective of ranks: all that were told, and their merits by each proxy, one network after the other"""
+    _ranking: Ranking | None = field(default=None, repr=False)
+    """of an objective of ranks: all that were told, and how they stand by each proxy"""
 
     @property
     def text(self) -> str:
@@ -136,8 +136,8 @@ class Outcome:
         self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]
     ) -> tuple[Sequence[float | None], Floats]:
         self._archs.extend(archs)
-        for found in scores:
-            self._rows.extend(self.objective.row(found))
+        ranking = self._ranking = self._ranking or Ranking(self.objective.method, len(self.objective.proxies))
+        ranking.add(np.array([self.objective.row(found) for found in scores]))
         merits = self._merits()
         new = [None if merit == -math.inf else merit for merit in merits[len(merits) - len(archs) :].tolist()]
         for found, merit in zip(scores, new, strict=True):
@@ -148,8 +148,9 @@ class Outcome:
         return new, merits
 
     def _merits(self) -> Floats:
-        rows = np.array(self._rows, np.float64).reshape(-1, len(self.objective.proxies))
-        return self.objective.merits_of_all(rows)
+        """Of all that were told, by ranks; -inf where a network has none."""
+        found = np.empty(0) if self._ranking is None else self._ranking.merits
+        return np.where(np.isnan(found), -np.inf, found)
 
     def _count(self, found: Mapping[str, Score], merit: float | None) -> None:
         self.evaluated += 1
