@@ -92,6 +92,10 @@ def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict
     assert again["run"] == found["run"], "0.7M is 700,000"
     assert again["best"] == found["best"]
     assert again["scoring_seconds"] < found["scoring_seconds"]
+    assert found["earlier"] == {"evaluated": 0, "scoring_seconds": 0} and again["earlier"]["evaluated"] == 40
+    assert 0 < again["earlier"]["scoring_seconds"] <= found["scoring_seconds"]
+    words = epochzero("search", *arguments, *options, *FEW, "--store", folder / "run.db", "--winner-scores", "none")
+    assert "40 of them were looked at in an earlier sitting" in " ".join(words.err.split())
 
 
 def test_search_in_words(tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
 def test_what_scores_the_winner_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     search = ["search", "--method", "random", "--proxy", "l2_norm", "--budget", 2, *FEW]
     none = epochzero(*search, "--winner-scores", "none")
-    assert "by 1 proxies" in none.err and "dextr" not in none.out and "params  " in none.out
+    assert "by 1 proxy" in none.err and "dextr" not in none.out and "params  " in none.out
     assert re.search(r"2 networks in .*; the winner's table took \d+\.\d s", " ".join(none.err.split()))
     monkeypatch.setattr("epochzero.cli.winner.LARGE", 0)
     free, every = (epochzero(*search, "--winner-scores", which, "--json").json for which in ("auto", "all"))

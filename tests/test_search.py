@@ -334,6 +334,26 @@ def test_the_first_of_equals_wins() -> None:
     assert outcome.best.text == history[0][0]
 
 
+def test_what_earlier_sittings_did_is_told_apart() -> None:
+    task = Task(SPACE, [sized()], data.pink(size=1))
+
+    def stop_half_way(outcome: Outcome) -> None:
+        if outcome.evaluated == 10:
+            raise KeyboardInterrupt
+
+    with Store.open(":memory:") as store:
+        search: dict[str, Any] = {"evaluations": 20, "options": {"batch": 5}, "store": store}
+        with pytest.raises(KeyboardInterrupt):
+            run_search(task, "random", progress=stop_half_way, **search)
+        outcome = run_search(task, "random", **search)
+        (run,) = store.runs()
+        (steps,) = run.history().values()
+    seconds = sum(took for step in steps[:10] for _, took in step.scores.values())
+    assert outcome.earlier == (10, pytest.approx(seconds)) and seconds > 0
+    clock: Any = (run.result or {})["clock"]
+    assert clock["scoring in earlier sittings"] == round(outcome.earlier[1], 3)
+
+
 def test_progress_counts_from_nothing_to_the_budget() -> None:
     counts: list[int] = []
     found(sized(), "evolution", 20, progress=lambda outcome: counts.append(outcome.evaluated))

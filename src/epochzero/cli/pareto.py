@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from epochzero.cli.console import as_json, counts, err, number, out, print_json
-from epochzero.cli.winner import say_time
+from epochzero.cli.winner import earlier_json, say_time
 from epochzero.errors import MachineError, UserError
 from epochzero.run import plots
 from epochzero.run.front import Front, as_csv
@@ -51,6 +51,7 @@ def front_report(front: Front) -> dict[str, Any]:
         "unscored_why": front.unscored,
         "seconds": front.seconds,
         "clock": front.clock.split(front.seconds),
+        "earlier": earlier_json(front),
         "run": front.run,
     }
 

@@ -43,8 +43,8 @@ from epochzero.cli.winner import check_tower, end_search, known_of, scored_winne
 from epochzero.combine.goals import Goals, parse_goals
 from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import USUAL_PARTS
-from epochzero.errors import MachineError, UserError
-from epochzero.registry import spaces
+from epochzero.errors import MachineError, UnknownNameError, UserError
+from epochzero.registry import near_miss, searches, spaces
 from epochzero.run.bare import count
 from epochzero.run.front import Front
 from epochzero.run.latency import timed
@@ -297,6 +297,9 @@ def _objective(proxy: str, goals: Goals | None, trainer: Feedback | None) -> Obj
 
 def _evaluations(budget: int | None, time_limit: float | None, method: str) -> int:
     """How many networks to evaluate; what cannot be is said before anything is read."""
+    if method not in methods and method not in searches:
+        known = sorted([*searches, *methods])
+        raise UnknownNameError(f"No search is called '{method}'.{near_miss(method, known)} Known: {', '.join(known)}.")
     if time_limit is not None and not time_limit > 0:
         raise UserError(f"--time-limit takes more than 0 seconds, not {time_limit:g}.")
     if budget is not None and budget < 1:

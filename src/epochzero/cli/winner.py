@@ -57,9 +57,10 @@ def scored_winner(outcome: Outcome, asked: list[Proxy], store: Store) -> tuple[d
     task = replace(outcome.task, proxies=asked)
     run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})
     with progress_bar("winner") as show:
-        show(0, 1, f"by {len(asked)} proxies")
+        about = f"by {len(asked)} prox{'y' if len(asked) == 1 else 'ies'}"
+        show(0, 1, about)
         scores = task.evaluate([outcome.winner.arch], store, run, 0)[0][0]
-        show(1, 1, f"by {len(asked)} proxies")
+        show(1, 1, about)
     return scores, time.perf_counter() - start
 
 
@@ -107,9 +108,15 @@ def report_of(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score
         "seconds": outcome.seconds,
         "scoring_seconds": outcome.scoring_seconds,
         "clock": outcome.clock.split(outcome.seconds),
+        "earlier": earlier_json(outcome),
         "run": outcome.run,
         "data": _data(outcome),
     }
+
+
+def earlier_json(outcome: Outcome) -> dict[str, float]:
+    """What earlier sittings of the same search did, which is not in its seconds."""
+    return dict(zip(("evaluated", "scoring_seconds"), outcome.earlier, strict=True))
 
 
 def _data(outcome: Outcome) -> str:
@@ -172,6 +179,10 @@ def say_time(outcome: Outcome, winner_seconds: float | None = None) -> None:
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in outcome.clock.split(outcome.seconds).items())
     table = "" if winner_seconds is None else f"; the winner's table took {winner_seconds:.1f} s"
     err.print(f"\n{outcome.evaluated} networks in {outcome.seconds:.1f} s ({parts}), {missing} without a score{table}")
+    before, seconds = outcome.earlier
+    if before:
+        old = min(before, outcome.evaluated)
+        err.print(f"{old} of them were looked at in an earlier sitting; its scores took {seconds:.1f} s.")
     if outcome.stopped:
         err.print(f"It ended early: {outcome.stopped}.", style="yellow")
     for why, times in outcome.unscored.items():

@@ -8,7 +8,9 @@ import numpy as np
 
 from epochzero.combine.goals import LATENCY, Goal
 from epochzero.run.front import Front
-from epochzero.run.plots import MANY, is_wide, new_figure
+from epochzero.run.plots import MANY, is_wide, new_counts, new_figure
+
+COUNTED = ("params", "flops")
 
 
 def drawn(front: Front) -> Any:
@@ -36,8 +38,10 @@ def drawn(front: Front) -> Any:
             axes.set_xscale("log")
         if is_wide(y):
             axes.set_yscale("log")
-        axes.set_xlabel(_label(goal))
-        axes.set_ylabel(_label(first))
+        for axis, of_axis in ((axes.xaxis, goal), (axes.yaxis, first)):
+            axis.set_label_text(_label(of_axis))
+            if of_axis.proxy.text in COUNTED:
+                axis.set_major_formatter(new_counts())
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
     return figure
 

@@ -50,6 +50,8 @@ class Outcome:
     seconds: float = 0.0
     clock: Clock = field(default_factory=Clock, repr=False)
     run: str = ""
+    earlier: tuple[int, float] = (0, 0.0)
+    """networks that this run looked at in earlier sittings, and the seconds that their scores took then"""
     stopped: str = ""
     """why it ended before its budget was spent; empty where it did not"""
     note: str = ""

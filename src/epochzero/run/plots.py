@@ -33,6 +33,11 @@ def new_figure(width: float, height: float) -> Any:
     return figures.Figure(figsize=(width, height), layout="constrained")
 
 
+def new_counts() -> Any:
+    """Writes ticks as 150 M, not as 1.5 with a power of ten elsewhere."""
+    return importlib.import_module("matplotlib.ticker").EngFormatter()
+
+
 def new_panels(count: int, per_line: int, width: float, height: float) -> tuple[Any, list[Any]]:
     """A figure of so many panels in lines, each of so many inches; and their axes."""
     across = min(per_line, count)

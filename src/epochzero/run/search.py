@@ -165,13 +165,14 @@ def run_search(
     outcome.seconds = outcome.clock.seconds
     if outcome.stopped.startswith("the time limit"):
         return outcome
-    best = outcome.best
+    best, (before, scored) = outcome.best, outcome.earlier
+    clock = outcome.clock.split(outcome.seconds) | ({"scoring in earlier sittings": scored} if before else {})
     result: dict[str, JSON] = {
         "best": None if best is None else best.text,
         "value": None if best is None else best.score.value,
         "evaluated": outcome.evaluated,
         "unscored": outcome.unscored,
-        "clock": {part: round(spent, 3) for part, spent in outcome.clock.split(outcome.seconds).items()},
+        "clock": {part: round(spent, 3) for part, spent in clock.items()},
     }
     if isinstance(outcome, Front):
         result["front"] = [member.text for member in outcome.members]
@@ -229,5 +230,5 @@ def _begin(
     if isinstance(space := task.space, FittedToTable):
         about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
     run = store.begin_run("search", settings, manifest(settings | about))
-    outcome.run = run.id
+    outcome.run, outcome.earlier = run.id, run.so_far()
     return run

@@ -200,6 +200,16 @@ class Run:
                     f"{step[1]} was '{other[0]}' then and is '{step[-1]}' now. Choose another file."
                 )
 
+    def so_far(self) -> tuple[int, float]:
+        """How many steps were recorded, and the seconds that their scores took when they were computed."""
+        with self._database.reading() as db:
+            row = db.execute(
+                "SELECT count(DISTINCT step), total(seconds) FROM history JOIN scores USING (setting, proxy, arch) "
+                "WHERE run = ?",
+                (self._number,),
+            ).fetchone()
+        return int(row[0]), float(row[1])
+
     def history(self) -> dict[Setting, list[Evaluated]]:
         """What was recorded, by setting, in the order of the steps."""
         scores: dict[tuple[Setting, int, str], dict[str, tuple[Score, float]]] = {}
