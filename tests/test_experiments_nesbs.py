@@ -135,9 +135,12 @@ def test_chain_measures_every_ensemble_and_goes_on_where_it_was(chain: list[str]
     ensembles = found["stages"]["trained"]["ensembles"]
     assert set(ensembles) == {
         "NESBS, mc", "NESBS, svgd", "best-response, mc", "best-response, svgd", "deep ensemble of the single best",
-        "without training", "URS", "NES-RS", "single best",
+        "without training", "URS", "NES-RS", "single best", "MC DropPath",
     }  # fmt: skip
-    assert {len(one["members"]) for way, one in ensembles.items() if way != "single best"} == {3}
+    of_one = [ensembles["single best"], ensembles["MC DropPath"]]
+    assert of_one[0]["members"] == of_one[1]["members"] and len(of_one[0]["members"]) == 1
+    assert {len(one["members"]) for one in ensembles.values() if one not in of_one} == {3}
+    assert found["stages"]["NESBS, mc"]["tried"] == found["stages"]["NESBS, svgd"]["tried"]
     assert ensembles["single best"]["ppd"] == 0 and ensembles["single best"]["error"] == ensembles["single best"]["ate"]
     deep = ensembles["deep ensemble of the single best"]["members"]
     assert len({member["arch"] for member in deep}) == 1 and len({member["seed"] for member in deep}) == 3
@@ -221,7 +224,9 @@ def test_attacks_are_a_stage_of_the_run(
     for attack in ("fgsm", "pgd"):
         found = stages[f"attack {attack}"]
         assert set(found) == set(nesbs_attacks.ENSEMBLES)
-        assert all(len(one["attacked"]) == 3 and one["images"] == 12 for one in found.values())
+        attacked = {way: len(one["attacked"]) for way, one in found.items()}
+        assert attacked == dict.fromkeys(nesbs_attacks.ENSEMBLES, 3) | {"single best": 1}
+        assert {one["images"] for one in found.values()} == {12}
     nesbs_report.main([str(out)])
     assert "| accuracy on 12 test images | fgsm, attack % | fgsm, defence % | pgd, attack %" in capsys.readouterr().out
 

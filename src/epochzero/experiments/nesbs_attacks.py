@@ -33,8 +33,8 @@ from epochzero.train.image_data import Images
 STAGE = "attack "
 """and the attack's name: the stage of a run's file"""
 ENSEMBLES = (
-    "NESBS, mc", "NESBS, svgd", "best-response, svgd", "deep ensemble of the single best", "without training", "URS",
-    "NES-RS",
+    "NESBS, mc", "NESBS, svgd", "best-response, mc", "best-response, svgd", "deep ensemble of the single best",
+    "without training", "URS", "NES-RS", "single best",
 )  # fmt: skip
 
 

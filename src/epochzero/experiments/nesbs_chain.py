@@ -5,15 +5,16 @@ r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, memb
     1  shared weights are trained on 70 % of the training images, on uniform paths; the rest is held out
     2  the posterior is learnt after that on the held-out images; a best-response posterior during a training of its own
     3  members are chosen: by NESBS (MC and SVGD-RD, from both posteriors), uniformly (URS), from a random pool that is
-       trained (NES-RS), as the single best architecture once and several times (deep ensemble), and without any
-       training from a proxy and distances of untrained networks
+       trained (NES-RS), as the single best architecture once, once with paths dropped when it predicts (MC DropPath)
+       and several times (deep ensemble), and without any training from a proxy and distances of untrained networks
     4  all members are trained alike on the same 70 %, and their ensembles measured on the test images
     5  with inherited weights alone: `nesbs_curves.py`
 
 URS are the first members of the pool. The single best has the lowest held-out loss, with inherited weights, of all
-architectures that were looked at on the way. What a stage found is kept in the file, and weights and predictions in the
-folder beside it: the same command goes on where it was stopped, and after `--seconds` it stops by itself (exit code 3).
-Weights of a supernet are removed once no stage needs them, those of the members stay. Needs torch and numpy alone.
+architectures that were looked at on the way. Monte Carlo chooses from as many ensembles as SVGD-RD does with all its
+deltas. What a stage found is kept in the file, and weights and predictions in the folder beside it: the same command
+goes on where it was stopped, and after `--seconds` it stops by itself (exit code 3). Weights of a supernet are removed
+once no stage needs them, those of the members stay. Needs torch and numpy alone.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 """
@@ -37,7 +38,8 @@ import torch
 from epochzero.api import score
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.metrics import measure
-from epochzero.ensemble.nesbs import Selected, search
+from epochzero.ensemble.model import drop_path_probabilities
+from epochzero.ensemble.nesbs import GRID, Selected, search
 from epochzero.ensemble.posterior import Posterior, best_response, fit_posterior
 from epochzero.errors import UserError
 from epochzero.experiments.nesbs_curves import (
@@ -49,7 +51,7 @@ from epochzero.experiments.nesbs_curves import (
     discrepancy,
     of_ensembles,
 )
-from epochzero.experiments.side_by_side import Member, OutOfTimeError, Setting, SideBySide, stopping
+from epochzero.experiments.side_by_side import Member, OutOfTimeError, Setting, SideBySide, network_of, stopping
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.run.bare import command
@@ -232,7 +234,7 @@ class Chain:
                 inherited.y,
                 sampler=sampler,
                 size=self.given.size,
-                candidates=self.given.candidates,
+                candidates=self.given.candidates * (len(GRID) if sampler == "mc" else 1),
                 steps=self.given.svgd_steps,
                 seed=self.seed,
             )
@@ -306,6 +308,7 @@ class Chain:
             for way, members in ensembles.items():
                 test = torch.stack([found[member].test for member in members])
                 measured[way] = measure(test, y).as_json() | {"members": [asdict(member) for member in members]}
+            measured["MC DropPath"] = self._drop_path(ensembles["single best"][0])
             true = of_ensembles(torch.stack([found[member].test for member in of_pool]), y)
             return {
                 "ensembles": measured,
@@ -316,6 +319,13 @@ class Chain:
             }
 
         self._stage("trained", find)
+
+    def _drop_path(self, member: Member) -> dict[str, Any]:
+        """As many predictions of one network as an ensemble has members, with paths dropped."""
+        x, y = self.images.standardised(self.images.test_x), self.images.test_y.cpu()
+        module = network_of(member, self.setting)
+        several = drop_path_probabilities(module, x, passes=self.given.size, seed=self.seed)
+        return measure(several, y).as_json() | {"members": [asdict(member)]}
 
     def _members(self, picks: Sequence[Picks]) -> list[Member]:
         """Each with a seed of its own; an architecture that comes twice is trained twice."""
@@ -346,7 +356,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--response-every", type=int, default=1, help="steps of the weights for one of the best-response posterior")
     add("--keep-every", type=int, default=1, help="epochs of a supernet for one checkpoint")
     add("--size", type=int, default=3, help="members of an ensemble")
-    add("--candidates", type=int, default=5)
+    add("--candidates", type=int, default=5, help="ensembles to choose from, for each delta of a grid of 7")
     add("--svgd-steps", type=int, default=1000)
     add("--pool", type=int, default=10, help="networks that NES-RS trains")
     add("--untrained-pool", type=int, default=32, help="networks to choose from without training")
