@@ -51,6 +51,7 @@ def test_the_papers_numbers() -> None:
     hnas = RECIPES["hnas"]
     assert (hnas.epochs, hnas.batch_size, hnas.learning_rate, hnas.end_rate) == (10, 576, 0.1, 0.005)
     assert darts.dropped(0) == 0 and darts.dropped(300) == pytest.approx(0.1)
+    assert RECIPES["nb301"].dropped(0) == RECIPES["nb301"].dropped(99) == 0.2
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,22 @@ end e, with t from 0 to 1 over the steps that are left:
 `darts` and `imagenet_mobile` are those of Liu, Simonyan, Yang (ICLR 2019, arXiv:1806.09055) as NASI (ICLR 2022, section
 B.4) gives them; `nb201` is that of Dong, Yang (ICLR 2020, arXiv:2001.00326); `nb301` that of Zela et al. (ICLR 2022,
 arXiv:2008.09777); `zen` is what SiGeo (section on experiment 3) and ZenNAS (ICCV 2021, arXiv:2102.01063) train their
-residual networks with, less the change of lighting and but for the teacher, which is another network of ours where one
-is given; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay of DARTS.
-`default` is our own.
+residual networks with; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay of
+DARTS. `default` is our own, as are the weight and the temperature of a teacher.
 
-Beware: what neither NASI, SiGeo nor the thesis prints follows the public codes as we remember them, unchecked: all of
-`nb201` and `nb301`, the clipping and smoothing of `darts` and `imagenet_mobile`, windows and colours of the latter, and
-mixup, smoothing, warm-up and erasing of `zen`. Check them before you compare with a published accuracy. The weight and
-the temperature of a teacher are our own choice.
+What the papers do not print was read in their public codes:
+
+    nb201              D-X-Y/AutoDL-Projects: configs/nas-benchmark/hyper-opts/200E.config
+    darts              quark0/darts: cnn/train.py, cnn/utils.py
+    imagenet_mobile    quark0/darts: cnn/train_imagenet.py, but for the schedule, which is NASI's
+    nb301              automl/nasbench301: data_generation/configs/config_0.json; automl/Auto-PyTorch at 7856bd7b:
+                       training/trainer.py (clipping, tower), components/networks/image/darts (drop path, which does
+                       not rise)
+    zen                idstcv/ZenNAS: scripts/Zen_NAS_cifar_params1M.sh, train_image_classification.py, DataLoader
+
+Beware of what is left out: the change of hue (.2) of `imagenet_mobile`; that ZenNAS decays neither norms nor biases,
+has batches of 64 at a quarter of the rate, and running statistics that move by 1 %, not 10 %, a batch; and its teacher,
+for which another network of ours stands where one is given.
 """
 
 from __future__ import annotations
@@ -65,7 +73,9 @@ class Recipe:
     auxiliary: float = 0.0
     """weight of the auxiliary tower's loss, where the space has one"""
     drop_path: float = 0.0
-    """how often a path into a sum is dropped in the last epoch; it rises in a straight line from 0 in the first"""
+    """how often a path into a sum is dropped in the last epoch"""
+    drop_path_rises: bool = True
+    """whether that share rises in a straight line from 0 in the first epoch, or is the same in all"""
     distil: float = 0.9
     """weight of a teacher's word, where there is a teacher; that of the labels is what is left of 1"""
     temperature: float = 4.0
@@ -111,7 +121,7 @@ class Recipe:
 
     def dropped(self, epoch: int) -> float:
         """How often paths are dropped in an epoch, counted from 0."""
-        return self.drop_path * epoch / self.epochs
+        return self.drop_path * epoch / self.epochs if self.drop_path_rises else self.drop_path
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -154,6 +164,7 @@ RECIPES = {
         cutout=16,
         auxiliary=0.4,
         drop_path=0.2,
+        drop_path_rises=False,
     ),
     "zen": Recipe(
         epochs=1440,
