@@ -74,8 +74,8 @@ class Recipe:
     """weight of the auxiliary tower's loss, where the space has one"""
     drop_path: float = 0.0
     """how often a path into a sum is dropped in the last epoch"""
-    drop_path_rises: bool = True
-    """whether that share rises in a straight line from 0 in the first epoch, or is the same in all"""
+    drop_path_steady: bool = False
+    """whether that share is the same in all epochs; if not, it rises in a straight line from 0 in the first"""
     distil: float = 0.9
     """weight of a teacher's word, where there is a teacher; that of the labels is what is left of 1"""
     temperature: float = 4.0
@@ -121,7 +121,7 @@ class Recipe:
 
     def dropped(self, epoch: int) -> float:
         """How often paths are dropped in an epoch, counted from 0."""
-        return self.drop_path * epoch / self.epochs if self.drop_path_rises else self.drop_path
+        return self.drop_path if self.drop_path_steady else self.drop_path * epoch / self.epochs
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -164,7 +164,7 @@ RECIPES = {
         cutout=16,
         auxiliary=0.4,
         drop_path=0.2,
-        drop_path_rises=False,
+        drop_path_steady=True,
     ),
     "zen": Recipe(
         epochs=1440,
