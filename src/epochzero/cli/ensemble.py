@@ -12,7 +12,18 @@ from rich.table import Table
 from torch import Tensor
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder, options
+from epochzero.cli.image_training import (
+    Epochs,
+    ImageSize,
+    OwnBatchSize,
+    RecipeChanges,
+    RecipeName,
+    Unreadable,
+    changes,
+    images_from,
+    space_of_plans,
+)
+from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder
 from epochzero.cli.plugin import load_plugins
 from epochzero.ensemble.attacks import NAMES, Robustness, attack_of, robustness
 from epochzero.ensemble.members import train_members
@@ -22,12 +33,10 @@ from epochzero.ensemble.picture import check_picture, draw_predictions
 from epochzero.ensemble.record import record_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings, choose
 from epochzero.errors import UserError
-from epochzero.registry import spaces
 from epochzero.run.task import usable
-from epochzero.spaces.base import Space
 from epochzero.store import JSON
-from epochzero.train.image_data import SIDE, Images, load_images
-from epochzero.train.recipes import RECIPES, Recipe, recipe_of
+from epochzero.train.image_data import SIDE, Images
+from epochzero.train.recipes import Recipe, recipe_of
 
 PICTURE = "predictions.png"
 
@@ -69,13 +78,10 @@ def ensemble(
             "--candidates", min=1, max=10**6, help="Ensembles NESBS takes the best of, for each delta that it tries."
         ),
     ] = 5,
-    recipe: Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")] = "default",
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated."),
-    ] = None,
+    recipe: RecipeName = "default",
+    epochs: Epochs = None,
+    batch_size: OwnBatchSize = None,
+    option: RecipeChanges = None,
     attack: Annotated[
         str | None, typer.Option("--attack", help=f"Attacks to withstand, separated by commas: {', '.join(NAMES)}.")
     ] = None,
@@ -85,13 +91,8 @@ def ensemble(
     picture: Annotated[
         bool, typer.Option("--picture", help="Draw how differently the members predict (t-SNE): predictions.png.")
     ] = False,
-    image_size: Annotated[
-        int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
-    ] = SIDE,
-    unreadable: Annotated[
-        Literal["stop", "skip"],
-        typer.Option("--unreadable", help="Of image files that cannot be read: stop, or skip and name them."),
-    ] = "stop",
+    image_size: ImageSize = SIDE,
+    unreadable: Unreadable = "stop",
     classes: Classes = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -109,20 +110,14 @@ def ensemble(
     """
     start = time.perf_counter()
     load_plugins(plugin)
-    found = spaces[space]
-    if not isinstance(found, Space):
-        raise UserError(f"The space '{space}' gives modules and no plans: train them with your own loop.")
-    given = {"epochs": epochs, "batch_size": batch_size}
-    how = recipe_of(recipe, {name: value for name, value in given.items() if value is not None} | options(option or []))
+    found, how = space_of_plans(space), recipe_of(recipe, changes(epochs, batch_size, option))
     settings = Settings(method, size, pool, proxy, supernet_epochs, posterior_epochs, candidates, _delta(delta), seed)
     named = [found.parse(text) for text in arch or ()]
     attacks = _attacks(attack)
     if picture:
         check_picture(len(named) if len(named) > 1 else size)
     usable(device)
-    images = load_images(data, num_classes=classes, seed=seed, side=image_size, skip_unreadable=unreadable == "skip")
-    for name in images.facts["unreadable"]:
-        err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
+    images = images_from(data, classes, seed, image_size, unreadable)
     if attacks and images.facts["scale"] != 255:
         raise UserError("--attack changes pixels, and these images are no bytes: give them as whole numbers 0 to 255.")
     folder = made_folder(out_dir)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from epochzero.cli.console import err, millions, out, print_json
+from epochzero.cli.console import err, millions
 from epochzero.cli.export_ensemble import export_members
 from epochzero.cli.export_recommender import export_clicks
 from epochzero.cli.options import AsJson, Init, Plugins, Seed, made_folder, shape
 from epochzero.cli.plugin import load_plugins
+from epochzero.cli.product import made_with, tell
 from epochzero.cli.real_inputs import real_inputs
 from epochzero.errors import StoreError, UserError
 from epochzero.export import Subject
@@ -107,31 +108,23 @@ def export(
             store=opened,
         )
     folder = made_folder(out_dir)
-    with err.status("export") as status:
-        inputs = None if real is None else real.x
-        made = export_(subject, folder, real=inputs, onnx=onnx, say=lambda what: status.update(f"export  {what}"))
-    report: dict[str, Any] = {
+    inputs = None if real is None else real.x
+    made = made_with(lambda say: export_(subject, folder, real=inputs, onnx=onnx, say=say))
+    for sentence in () if given is None else given.refused:
+        err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
+    facts = {
         "space": subject.space,
         "arch": subject.arch,
         "params": subject.plan.params,
         "flops": subject.plan.flops,
         "weights": subject.about_weights,
-        "files": [str(file) for file in made.files],
-        "errors": {"model.py": made.code_error, "model.onnx": made.onnx_error},
-        "latency_ms": None if made.latency is None else made.latency._asdict(),
     }
-    for sentence in () if given is None else given.refused:
-        err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
-    if json:
-        print_json(report)
-        return
-    out.print(f"{subject.arch}\n", style="bold")
-    out.print(f"params   {millions(subject.plan.params)}")
-    out.print(f"flops    {millions(subject.plan.flops)} multiply-accumulates")
-    out.print(f"weights  {subject.about_weights}")
-    if made.onnx_error is not None:
-        out.print(f"onnx     differs by {made.onnx_error:.2g} at most; {made.latency} for one sample")
-    err.print(f"product  {folder}/{', '.join(file.name for file in made.files)}", soft_wrap=True)
+    lines = [
+        f"params   {millions(subject.plan.params)}",
+        f"flops    {millions(subject.plan.flops)} multiply-accumulates",
+        f"weights  {subject.about_weights}",
+    ]
+    tell(made, facts, [subject.arch], lines, folder, json=json)
 
 
 def _opened(path: Path) -> Store:

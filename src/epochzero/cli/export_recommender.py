@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from epochzero.cli.console import err, millions, out, print_json
+from epochzero.cli.console import millions
 from epochzero.cli.options import made_folder
+from epochzero.cli.product import made_with, refuse, tell
 from epochzero.data.ctr import Encoding, encoder_of
 from epochzero.errors import DataError, UserError
 from epochzero.export.recommender import Kept, export_recommender
@@ -22,33 +23,16 @@ def export_clicks(
     trained: Path, data: str | None, out_dir: Path, *, unused: Mapping[str, object], onnx: bool, json: bool
 ) -> None:
     """Write a trained recommender as a product; `unused` options are refused."""
-    for option, value in unused.items():
-        if value is not None:
-            raise UserError(f"The recommender '{trained}' says what it is: leave {option} out.")
+    refuse(unused, f"The recommender '{trained}'")
     kept = Kept.read(trained)
     real = None if data is None else _rows(kept.encoding, data)
     folder = made_folder(out_dir)
     if folder.resolve() == trained.resolve():
         raise UserError(f"The product would be mixed with the training in '{folder}': choose another --out.")
-    with err.status("export") as status:
-        made = export_recommender(kept, folder, real=real, onnx=onnx, say=lambda what: status.update(f"export  {what}"))
-    report = {
-        "space": kept.space,
-        "arch": kept.arch,
-        "params": kept.plan.params,
-        "flops": kept.plan.flops,
-        "files": [str(file) for file in made.files],
-        "errors": {"model.py": made.code_error, "model.onnx": made.onnx_error},
-        "latency_ms": None if made.latency is None else made.latency._asdict(),
-    }
-    if json:
-        print_json(report)
-        return
-    out.print(f"{kept.arch}\n", style="bold")
-    out.print(f"params   {millions(kept.plan.params)}, embeddings included")
-    if made.onnx_error is not None:
-        out.print(f"onnx     differs by {made.onnx_error:.2g} at most; {made.latency} for one sample")
-    err.print(f"product  {folder}/{', '.join(file.name for file in made.files)}", soft_wrap=True)
+    made = made_with(lambda say: export_recommender(kept, folder, real=real, onnx=onnx, say=say))
+    facts = {"space": kept.space, "arch": kept.arch, "params": kept.plan.params, "flops": kept.plan.flops}
+    lines = [f"params   {millions(kept.plan.params)}, embeddings included"]
+    tell(made, facts, [kept.arch], lines, folder, json=json)
 
 
 def _rows(encoding: Encoding, data: str) -> tuple[Tensor, Tensor]:

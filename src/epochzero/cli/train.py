@@ -9,18 +9,27 @@ from typing import Annotated, Any
 import typer
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName, made_folder, options
+from epochzero.cli.image_training import (
+    Epochs,
+    ImageSize,
+    OwnBatchSize,
+    RecipeChanges,
+    RecipeName,
+    Unreadable,
+    changes,
+    images_from,
+    space_of_plans,
+)
+from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName, made_folder
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.train_recommender import Given, is_search, train_recommender
 from epochzero.errors import UserError
-from epochzero.registry import spaces
 from epochzero.run.task import usable
-from epochzero.spaces.base import Space
-from epochzero.train.image_data import SIDE, load_images
+from epochzero.train.image_data import SIDE
 from epochzero.train.images import METRICS, plan_for
 from epochzero.train.images import train as train_
 from epochzero.train.processes import joined
-from epochzero.train.recipes import RECIPES, recipe_of
+from epochzero.train.recipes import recipe_of
 from epochzero.train.teacher import read_teacher
 from epochzero.train.tensorboard import logged
 
@@ -46,19 +55,12 @@ def train(
         typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
     ] = None,
     bad_lines: BadLines = "strict",
-    recipe: Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")] = "default",
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated."),
-    ] = None,
-    image_size: Annotated[
-        int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
-    ] = SIDE,
-    unreadable: Annotated[
-        str, typer.Option("--unreadable", help="Of image files that cannot be read: stop, or skip and name them.")
-    ] = "stop",
+    recipe: RecipeName = "default",
+    epochs: Epochs = None,
+    batch_size: OwnBatchSize = None,
+    option: RecipeChanges = None,
+    image_size: ImageSize = SIDE,
+    unreadable: Unreadable = "stop",
     classes: Classes = None,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -86,8 +88,7 @@ def train(
     trains the recommender that `epochzero search --schema ... --out clicks` found, on its table.
     """
     load_plugins(plugin)
-    given = {"epochs": epochs, "batch_size": batch_size}
-    changes = {name: value for name, value in given.items() if value is not None} | options(option or [])
+    changed = changes(epochs, batch_size, option)
     if schema is not None or is_search(data):
         unused = {
             "--recipe": None if recipe == "default" else recipe,
@@ -95,22 +96,15 @@ def train(
             "--teacher": teacher,
             "--tensorboard": tensorboard,
         }
-        told = Given(space, arch, data, schema, bad_lines, changes, seed, device)
+        told = Given(space, arch, data, schema, bad_lines, changed, seed, device)
         train_recommender(told, unused=unused, out_dir=out_dir, json=json)
         return
     if arch is None:
         raise UserError("Say which network to train: give --arch.")
-    how = recipe_of(recipe, changes)
-    found = spaces[space]
-    if not isinstance(found, Space):
-        raise UserError(f"The space '{space}' gives modules and no plans: train them with your own loop.")
+    how, found = recipe_of(recipe, changed), space_of_plans(space)
     chosen = found.parse(arch)
     usable(device)
-    if unreadable not in ("stop", "skip"):
-        raise UserError(f"--unreadable takes stop or skip, not {unreadable!r}.")
-    images = load_images(data, num_classes=classes, seed=seed, side=image_size, skip_unreadable=unreadable == "skip")
-    for name in images.facts["unreadable"]:
-        err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
+    images = images_from(data, classes, seed, image_size, unreadable)
     plan = plan_for(found, chosen, images, how)
     folder = made_folder(out_dir)
     taught_by = None if teacher is None else read_teacher(teacher)
