@@ -19,7 +19,7 @@ from epochzero.registry import experiments
 NAMES = ("thesis-table5.1", "thesis-table5.2", "thesis-table5.5", "thesis-table5.6", "thesis-table5.7")
 WAYS = (
     "NESBS, mc", "NESBS, svgd", "best-response, mc", "best-response, svgd", "deep ensemble of the single best",
-    "without training", "URS", "NES-RS", "single best",
+    "without training", "URS", "NES-RS", "single best", "MC DropPath",
 )  # fmt: skip
 
 

@@ -32,7 +32,12 @@ WAYS = {
     "NESBS, SVGD-RD": "NESBS, svgd",
 }
 """the thesis' names, and the chain's"""
-OTHERS = {"uniform": "URS", "without training": "without training", "single best": "single best"}
+OTHERS = {
+    "MC DropPath": "MC DropPath",
+    "uniform": "URS",
+    "without training": "without training",
+    "single best": "single best",
+}
 ALIKE = (
     "images", "channels", "cells", "epochs", "posterior_epochs", "posterior_batch", "candidates", "svgd_steps",
     "untrained_pool", "member_epochs", "member_batch", "looked_at", "curve_images",
