@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.ensemble.picture import draw_predictions, layout
+from epochzero.ensemble.metrics import pairwise_disagreement
+from epochzero.ensemble.picture import disagreement, draw_predictions, layout
 from epochzero.errors import UserError
 
 
@@ -27,6 +28,14 @@ def test_members_that_predict_alike_lie_together() -> None:
     inside = max(float(np.linalg.norm(places[:4] - middles[0], axis=1).max()), 1e-9)
     assert float(np.linalg.norm(middles[0] - middles[1])) > inside
     assert np.array_equal(places, layout(torch.cat([alike(0), alike(1)])))
+
+
+def test_disagreement_is_that_of_every_pair() -> None:
+    predictions = torch.cat([alike(0, 2), alike(1, 1)])
+    found = disagreement(predictions)
+    assert torch.equal(found, found.mT) and torch.equal(found.diagonal(), torch.zeros(3).double())
+    pairs = [pairwise_disagreement(predictions[[i, j]]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert [float(found[i, j]) for i, j in ((0, 1), (0, 2), (1, 2))] == pytest.approx(pairs)
 
 
 def test_the_picture_is_written(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """A picture of how differently the members of ensembles predict (thesis, figure 5.4).
 
 Each member is a point: its probabilities on the same images, laid out in a line and brought to two dimensions by
-t-SNE, so that members which predict alike lie close together. Ensembles are told apart by colour; a bar beside shows
-each member's test error. Needs the extra `attacks` (scikit-learn) and `plots` (matplotlib).
+t-SNE, so that members which predict alike lie close together. A few points say little: beside them is the share of the
+images on which two members disagree, for every pair, and each member's test error as a bar, with a line at the error of
+its ensemble. Ensembles are told apart by colour. Needs the extra `attacks` (scikit-learn) and `plots` (matplotlib).
 
 van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 9, 2008.
 """
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from epochzero.ensemble.metrics import ensemble_error
 from epochzero.errors import UserError
 from epochzero.run.plots import new_figure
 
@@ -50,22 +52,34 @@ def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path
     """Write the picture (.png, .svg or .pdf) of ensembles by name: probabilities [M, N, classes] on the same images."""
     if not ensembles or len({tuple(p.shape[1:]) for p in ensembles.values()}) > 1:
         raise UserError("A picture of predictions needs ensembles that were asked about the same images and classes.")
-    places = layout(torch.cat(list(ensembles.values())), seed)
-    figure = new_figure(9, 4)
-    near, errors = figure.subplots(1, 2)
+    together = torch.cat(list(ensembles.values()))  # [members of all, N, classes]
+    places, labels = layout(together, seed), labels.cpu()
+    figure = new_figure(13, 4)
+    near, apart, errors = figure.subplots(1, 3)
     start = bar = 0
     for name, predictions in ensembles.items():
         some = places[start : start + len(predictions)]
         start += len(predictions)
-        near.scatter(some[:, 0], some[:, 1], label=name)
+        dots = near.scatter(some[:, 0], some[:, 1], label=name)
         wrong = (predictions.argmax(2) != labels).double().mean(1)  # [M]
-        errors.bar(range(bar, bar + len(wrong)), (100 * wrong).tolist(), label=name)
+        errors.bar(range(bar, bar + len(wrong)), (100 * wrong).tolist(), color=dots.get_facecolor())
+        errors.hlines(100 * ensemble_error(predictions, labels), bar - 0.5, bar + len(wrong) - 0.5, colors="black")
         bar += len(wrong) + 1
     near.set_title("predictions of the members, by t-SNE")
-    near.set_xticks([])
-    near.set_yticks([])
-    near.legend(fontsize="small")
-    errors.set_title("test error of the members (%)")
-    errors.set_xticks([])
+    near.legend(fontsize="x-small")
+    shown = apart.imshow(100 * disagreement(together).numpy(), vmin=0, cmap="viridis")
+    figure.colorbar(shown, ax=apart)
+    apart.set_title("two members disagree (% of the images)")
+    errors.set_title("test error of members; line: together (%)")
+    for axes in (near, apart, errors):
+        axes.set_xticks([])
+    for axes in (near, apart):
+        axes.set_yticks([])
     figure.savefig(path)
     return path
+
+
+def disagreement(predictions: Tensor) -> Tensor:
+    """The share of images on which each two members predict different classes, [M, M], from [M, N, classes]."""
+    predicted = predictions.argmax(2).cpu()  # [M, N]
+    return (predicted[:, None] != predicted).double().mean(2)

@@ -33,13 +33,14 @@ def write(result: Result, folder: Path) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Rows as people read them, with their heads: ours with its interval beside the paper's."""
+    """Rows as people read them, with their heads: ours beside the paper's; of one alone there is no interval."""
     heads = ["", "statistic", "n", "ours [95 %]", "paper", "difference"]
     lines = []
     for row in rows:
         n, ours = "", "none"
         if (found := row.found) is not None:
-            n, ours = str(found.n), f"{short(found.value)} [{short(found.low)}, {short(found.high)}]"
+            interval = f" [{short(found.low)}, {short(found.high)}]" if found.n > 1 else ""
+            n, ours = str(found.n), f"{short(found.value)}{interval}"
         paper = "" if row.paper is None else short(row.paper, 2 if round(row.paper, 2) == row.paper else 3)
         lines.append([row.name, row.statistic, n, ours, paper, _signed(row.difference)])
     return heads, lines
@@ -66,7 +67,7 @@ def circumstances(result: Result) -> list[str]:
     facts = [
         f"Source: {result.source}.",
         f"Networks of {', '.join(dict.fromkeys(sample.space for sample in result.samples.values()))}; {settings}; "
-        f"seed {result.seed}; intervals: 95 %, bootstrap over networks"
+        f"seed {result.seed}; intervals: 95 %, bootstrap over what n counts"
         f"{' and repeats' if result.settings['repeats'] > 1 else ''}.",
     ]
     for name, sample in result.samples.items():
