@@ -274,6 +274,17 @@ def test_report_of_runs(tmp_path: Path) -> None:
         nesbs_report.read(files)
 
 
+def test_report_draws_the_members_of_a_run(chain: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    nesbs_report.main([chain[3], "--plot", str(tmp_path / "new"), "--data", chain[1]])
+    assert (tmp_path / "new" / "nesbs_predictions.png").stat().st_size > 5000
+    alone = tmp_path / "alone.json"
+    alone.write_text(Path(chain[3]).read_text())
+    with pytest.raises(UserError, match="bring the run's folder"):
+        nesbs_report.picture(alone, chain[1], tmp_path)
+
+
 def test_report_counts_what_was_tried_and_the_runs_that_have_a_way() -> None:
     good = dict.fromkeys(("error", "ate", "ppd", "ece", "nll"), 0.25)
     measured = {"NESBS, svgd": good, "URS": good | {"error": 0.3}}

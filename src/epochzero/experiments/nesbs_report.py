@@ -1,10 +1,11 @@
 """What several runs of the chain of NESBS found, as tables in Markdown and a plot of their curves.
 
-    python -m epochzero.experiments.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER
+    python -m epochzero.experiments.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER --data cifar10.npz
 
 All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
-several; where some runs lack a row, it says how many have it. Beware when ways are compared: SVGD-RD takes the best of
-so many candidates for each delta of a grid, Monte Carlo of so many in all. The column "tried" counts them.
+several; where some runs lack a row, it says how many have it. The column "tried" counts the ensembles that a way chose
+from. With the images of the runs, the first run's members are drawn too: how differently they predict, in the manner of
+Figure 5.4 (`ensemble/picture.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from epochzero.ensemble.picture import draw_predictions
 from epochzero.errors import UserError
-from epochzero.experiments.nesbs_attacks import STAGE
+from epochzero.experiments.nesbs_attacks import ENSEMBLES, STAGE
+from epochzero.experiments.nesbs_chain import setting_of
+from epochzero.experiments.side_by_side import Member, SideBySide, is_trained
 from epochzero.run.plots import new_panels, save
 
 Run = Mapping[str, Any]
@@ -178,15 +183,34 @@ def plot(runs: Sequence[Run], folder: Path) -> list[str]:
     return save(figure, folder, "nesbs_curves")
 
 
+def picture(file: Path, data: str, folder: Path) -> Path:
+    """How differently the members of a run's ensembles predict the test images; needs the folder beside its file."""
+    run = json.loads(file.read_text(encoding="utf-8"))
+    setting = setting_of(run["settings"], data, "cpu", file)
+    named = run["stages"]["trained"]["ensembles"]
+    members = {way: [Member(**one) for one in named[way]["members"]] for way in ENSEMBLES if way in named}
+    missing = [one for own in members.values() for one in own if not is_trained(one, setting)]
+    if missing:
+        raise UserError(f"The members of '{file}' are not there: bring the run's folder with its file.")
+    with SideBySide(setting) as kept:
+        found = kept.found([one for own in members.values() for one in own])
+    predictions = {way: torch.stack([found[one].test for one in own]) for way, own in members.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    return draw_predictions(predictions, setting.images().test_y, folder / "nesbs_predictions.png")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--plot", type=Path, help="a folder for a plot of the curves")
+    parser.add_argument("--data", help="the images of the runs: with --plot, also a picture of the first run's members")
     given = parser.parse_args(arguments)
     runs = read(given.files)
     print(as_markdown(runs), end="")
     if given.plot is not None:
         plot(runs, given.plot)
+        if given.data is not None:
+            picture(given.files[0], given.data, given.plot)
 
 
 if __name__ == "__main__":
