@@ -197,7 +197,9 @@ def compare_accuracy(plan: Plan, images: Images, recipe: Recipe, device: str, se
         for loop in loops_of(plan, images, recipe, seed, device, False):
             for epoch in range(recipe.epochs):
                 loop.epoch(epoch)
-            found.setdefault(loop.name, []).append(loop.accuracy())
+            accuracy = loop.accuracy()
+            say({"loop": loop.name, "seed": seed, "test_accuracy": accuracy})
+            found.setdefault(loop.name, []).append(accuracy)
     for name, values in found.items():
         spread = statistics.stdev(values) if len(values) > 1 else None
         say({"loop": name, "test_accuracy": values, "mean": statistics.mean(values), "std": spread})

@@ -49,7 +49,8 @@ def test_both_loops_learn_and_are_compared(
 ) -> None:
     images = load_images(write(tmp_path / "squares.npz", 120, 60, 16))
     script.compare_accuracy(PLAN, images, replace(RECIPE, pad=0), "cpu", 1)
-    ours, plain = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    *by_seed, ours, plain = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert [[line["test_accuracy"]] for line in by_seed] == [ours["test_accuracy"], plain["test_accuracy"]]
     assert (ours["loop"], plain["loop"]) == ("ours", "plain, single precision")
     assert min(ours["mean"], plain["mean"]) > 0.33  # left and right are flipped: half of them can be told
     script.compare_speed(PLAN, script.some_images(images, 40, 8), RECIPE, "cpu", 1)
