@@ -16,11 +16,14 @@ from scipy.stats import kendalltau, spearmanr
 
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import parse_objective
+from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
+from epochzero.run.network import batch_for
 from epochzero.run.plots import new_panels
-from epochzero.store import Evaluated, ScoreRow, Store, export
-from epochzero.types import Score, Setting
+from epochzero.run.task import Task
+from epochzero.store import Evaluated, ScoreRow, Store, add, export
+from epochzero.types import Origin, Score, Setting
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
@@ -266,6 +269,29 @@ def test_stored_seeds_score_the_same_networks(correlations: ModuleType) -> None:
         assert other["params"] == first["params"], "nothing random enters"
         unlike = sum(other["snip"][arch] != score for arch, score in first["snip"].items() if score.ok)
         assert unlike == 985, "other weights and another batch"
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "seed"),
+    [
+        ("nb201_1000_cifar10", "cifar10", 0),
+        ("nb201_1000_cifar10_seed1", "cifar10", 1),
+        ("nb201_1000_cifar10_seed2", "cifar10", 2),
+        ("nb201_1000_cifar100", "cifar100", 0),
+    ],
+)
+def test_stored_scores_are_of_the_batch_that_they_name(name: str, images: str, seed: int) -> None:
+    file = ROOT.parent / "shared" / "data" / f"{images}.npz"
+    if not file.exists():
+        pytest.skip(f"{file} is not there")
+    space, proxies = spaces["nb201"], [parse(text) for text in ("fmi", "synflow", "naswot", "grad_norm")]
+    task = Task(space, proxies, batch_for(space, file, seed=seed), Origin(seed=seed))
+    with Store.open(":memory:") as store:
+        assert add(store, DATA / f"{name}.csv.gz") >= 34_000
+        arch = space.parse(store.archs(task.setting)[700])
+        (known,), ((now, _),) = task.recall([arch], store), task.score([arch])
+    for proxy, score in known.items():
+        assert now[proxy].value == pytest.approx(score.value, rel=1e-2 if proxy == "grad_norm" else 1e-5), proxy
 
 
 def test_stored_warm_up_is_whole(warm_up: ModuleType) -> None:

@@ -14,7 +14,7 @@ import torch
 from scipy.stats import bootstrap, kendalltau, pearsonr, spearmanr
 
 from epochzero import data
-from epochzero.errors import DegenerateError
+from epochzero.errors import DataError, DegenerateError
 from epochzero.experiments import nasi_figure1, nasi_table7, thesis_table7_4
 from epochzero.experiments.base import Result, Settings
 from epochzero.experiments.connections import Connections
@@ -23,6 +23,7 @@ from epochzero.experiments.one_shot import ONE_SHOT
 from epochzero.registry import experiments, proxies, spaces
 from epochzero.run.task import Task
 from epochzero.stats import pearson
+from epochzero.store import Store, export
 from tests.data_files import labelled
 from tests.experiments_small import Counts, small_images
 
@@ -230,6 +231,25 @@ def test_another_seed_is_another_sample(counts: Result, images: Path) -> None:
     again, other = (Counts().run(settings, seed=seed, data=images) for seed in (3, 4))
     assert (again.samples, again.rows) == (counts.samples, counts.rows)
     assert set(other.samples["nb201"].archs) != set(counts.samples["nb201"].archs)
+
+
+def test_given_scores_are_correlated_as_they_are(
+    tmp_path: Path, counts: Result, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store.open(tmp_path / "run.db") as store:
+        Counts().run(Settings(networks=12, batch_size=2), seed=3, data=images, store=store.path)
+        export(store, tmp_path / "scores.csv")
+    monkeypatch.setattr(Task, "score", None)
+    again = Counts().run(Settings(networks=99, batch_size=2), seed=3, data=images, scores=[tmp_path / "scores.csv"])
+    sample, before = again.samples["nb201"], counts.samples["nb201"]
+    place = [before.archs.index(arch) for arch in sample.archs]
+    assert sorted(place) == list(range(12))
+    assert sample.values["flops"] == [before.values["flops"][i] for i in place]
+    assert [row.found.value for row in again.rows[:3] if row.found] == pytest.approx(
+        [row.found.value for row in counts.rows[:3] if row.found]
+    )
+    with pytest.raises(DataError, match=r"counts cannot be made of these scores\. nb201 is left out: the given scores"):
+        Counts().run(Settings(networks=5, batch_size=2), seed=4, data=images, scores=[tmp_path / "scores.csv"])
 
 
 # Resuming

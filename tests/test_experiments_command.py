@@ -132,7 +132,7 @@ def test_reproduce_runs_a_recipe_on_given_data(images: Path, monkeypatch: pytest
     monkeypatch.setattr(nasi_figure1.NasiFigure1, "spaces", {"S1": "nb1shot1_s1"})
     found = epochzero("reproduce", "nasi-figure1", "--quick", "--networks", 3, "--data", images, "--json").json
     assert [row["y"] for row in found["rows"]] == 2 * ["random labels"] + 2 * ["random data"]
-    assert "4 of the 40 training samples of images.npz" in found["samples"]["S1"]["data"]["true"]
+    assert "16 of the 40 training samples of images.npz" in found["samples"]["S1"]["data"]["true"]
 
 
 def test_what_cannot_be_reproduced(with_counts: None, tmp_path: Path) -> None:

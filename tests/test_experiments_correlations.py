@@ -17,7 +17,7 @@ from scipy.stats import kendalltau, spearmanr
 import epochzero as ez
 from epochzero import data
 from epochzero.benchmarks import AccuracyTable
-from epochzero.errors import DataError
+from epochzero.errors import DataError, UserError
 from epochzero.experiments import dextr_table5
 from epochzero.experiments.base import Result, Settings
 from epochzero.experiments.correlations import (
@@ -30,9 +30,11 @@ from epochzero.experiments.correlations import (
     Figures,
 )
 from epochzero.experiments.one_shot import TARGETS, OneShotCorrelations
+from epochzero.experiments.report import circumstances
 from epochzero.plan.execute import execute
 from epochzero.registry import experiments, proxies, spaces
 from epochzero.run.task import Task
+from epochzero.store import Store, export
 from tests.command import epochzero
 from tests.experiments_small import small_images
 
@@ -165,6 +167,41 @@ def test_a_second_run_reads_the_store(folder: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Task, "score", never)
     again = Small().run(settings, folder=folder, store=tmp_path / "run.db")
     assert (again.rows, again.samples) == (first.rows, first.samples)
+
+
+def test_given_scores_are_all_that_is_used(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Extent(networks=4, batch_size=4, spaces=("nb201",))
+    with Store.open(tmp_path / "run.db") as store:
+        first = Small().run(settings, folder=folder, store=store.path)
+        rows = [row for row in store.all_scores() if row.origin == "default:0" and row.proxy != "plain"]
+    cifar10 = {row.batch for row in rows if row.batch.startswith("cifar10-")}
+    with Store.open(":memory:") as some:
+        some.add_scores(row for row in rows if row.batch in cifar10)
+        export(some, tmp_path / "scores.csv")
+    monkeypatch.setattr(Task, "score", None)
+    again = Small().run(replace(settings, networks=99, repeats=2), folder=folder, scores=[tmp_path / "scores.csv"])
+    assert set(again.samples) == {"nb201 on cifar10"} and again.scores == [str(tmp_path / "scores.csv")]
+    sample = again.samples["nb201 on cifar10"]
+    assert sorted(sample.archs) == sorted(first.samples["nb201 on cifar10"].archs), "their networks, no others"
+    ours, theirs = ({(r.x, r.statistic): r for r in one.rows if r.y == "NB201-C10"} for one in (again, first))
+    for statistic in ("spearman", "kendall"):
+        a, b = ours["grad_norm", statistic].found, theirs["grad_norm", statistic].found
+        assert a is not None and b is not None and a.n == b.n == 4
+        assert a.value == pytest.approx(b.value)
+        assert ours["plain", statistic].found is None
+    assert sample.unscored["plain"] == {"the scores that were given have none of it": 4}
+    assert "NB201-C10: the given scores are of 1 of 2 repeats." in again.left_out
+    (lacking,) = [text for text in again.left_out if text.startswith("NB201-C100: left out, the given scores have no")]
+    assert "weights default:0" in lacking
+    assert "Scores were read from" in "\n".join(circumstances(again))
+    with pytest.raises(DataError, match="small cannot be made of these scores"):
+        Small().run(settings, folder=folder, seed=7, scores=[tmp_path / "scores.csv"])
+
+
+def test_only_what_is_made_of_scores_takes_them(folder: Path) -> None:
+    for name in ("sigeo-table3", "sigeo-figure2", "thesis-table6.1"):
+        with pytest.raises(UserError, match=f"{name} is not made of scores at initialisation: leave out --scores"):
+            experiments[name].run(experiments[name].quick, folder=folder, scores=["docs/data"])
 
 
 def test_the_command_runs_a_table(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

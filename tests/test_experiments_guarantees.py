@@ -27,6 +27,7 @@ from epochzero.experiments.guarantees import (
     non_realizable,
     realizable,
     tuned,
+    with_kappa,
     with_trade_off,
 )
 from epochzero.experiments.thesis_table7_10 import ThesisTable710
@@ -100,7 +101,7 @@ def test_the_other_half_is_judged_by_hand() -> None:
 
 
 class Small(Guarantees):
-    """Three scenarios of one metric."""
+    """Four scenarios of one metric."""
 
     name = "small guarantees"
     source = "nowhere"
@@ -109,6 +110,7 @@ class Small(Guarantees):
     metrics = ("snip",)
     spearman: ClassVar[Figures] = {
         realizable("snip"): (0.1,),
+        with_kappa("snip"): (None,),
         with_trade_off("snip"): (0.2,),
         non_realizable("snip"): (0.3,),
     }
@@ -146,6 +148,13 @@ def test_rows_are_those_of_networks_scored_one_by_one(folder: Path) -> None:
         assert row.found is not None and (row.found.n, row.unscored) == (4, 4)
         assert row.found.value == pytest.approx(spearmanr(expected, truth[4:])[0])
         assert sample.unscored[name] == {"mu and nu were tuned on it": 4}
+    for name, proxy in (
+        (realizable("snip"), "hnas(form=realizable,metric=snip)"),
+        (with_kappa("snip"), "hnas(metric=snip)"),
+    ):
+        batch = data.load(folder / "cifar10.npz", size=4, seed=0)
+        hnas = [ez.score(arch, proxy, space="nb201", data=batch)[proxy].value for arch in sample.archs]
+        assert columns(result)[name] == [pytest.approx(-value, rel=1e-6) for value in hnas]
     first = next(row for row in result.rows if row.x == realizable("snip"))
     assert first.found is not None and first.found.n == NETWORKS, "what is not tuned is judged on all networks"
     assert result.left_out == []

@@ -35,6 +35,14 @@ def reproduce(
     seed: Seed = 0,
     device: Device = "cpu",
     store: StorePath = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--scores",
+            help="Scores measured before (`epochzero store --to`), or a folder of them: their networks, none scored "
+            "anew. May be repeated.",
+        ),
+    ] = None,
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for result.json, .csv, .md, and plots with matplotlib.")
     ] = None,
@@ -45,6 +53,8 @@ def reproduce(
     epochzero reproduce --list --data-folder data
 
     epochzero reproduce dextr-table1 --quick --data-folder data --store run.db --out dextr-table1
+
+    epochzero reproduce dextr-table4 --data-folder data --scores docs/data
 
     Stopped at any moment, the same command with the same store goes on where it was.
     """
@@ -67,6 +77,7 @@ def reproduce(
             folder=folder,
             device=device,
             store=store or ":memory:",
+            scores=scores or (),
             progress=lambda done, total: show(done, total, ""),
         )
     if results is not None:

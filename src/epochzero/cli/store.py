@@ -11,7 +11,7 @@ from rich.table import Table
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson
 from epochzero.errors import UserError
-from epochzero.store import Store, export
+from epochzero.store import Store, add, export
 
 
 def store(
@@ -19,15 +19,23 @@ def store(
     to: Annotated[
         Path | None, typer.Option("--to", help="Write every score to this file: .csv, .csv.gz or .parquet.")
     ] = None,
+    more: Annotated[
+        list[Path] | None,
+        typer.Option("--add", help="Add the scores of such a file, or of all in a folder. May be repeated."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show the runs in a result store, or export its scores.
+    """Show the runs in a result store, export its scores, or add those of another.
 
     epochzero store run.db --to scores.csv
+
+    epochzero store run.db --add scores.csv
     """
-    if not path.is_file():
+    if not more and not path.is_file():
         raise UserError(f"There is no store '{path}'.")
     with Store.open(path) as opened:
+        for source in more or ():
+            err.print(f"added   {add(opened, source):,} new scores of {source}")
         runs = opened.runs()
         if to is not None:
             export(opened, to)

@@ -22,10 +22,12 @@ from epochzero.experiments.files import FOLDER, File
 from epochzero.run.bench import kept_figure
 from epochzero.run.task import usable
 from epochzero.stats import Correlation
-from epochzero.store import JSON, Run, Store, manifest
+from epochzero.store import JSON, Run, Store, add, manifest
 
 Progress = Callable[[int, int], None]
 """(networks done, networks in all)"""
+REPEAT = ", repeat "
+"""between the name of a column and the number of the repeat, of all but the first"""
 Status = Literal["ready", "part", "needs data", "planned"]
 """part: some of its data are missing, and the rest can be run"""
 
@@ -118,6 +120,8 @@ class Result:
     date: str
     seconds: float
     """of this call; what was in the store already took none"""
+    scores: Sequence[str] = ()
+    """the files that scores were read from, where none was computed"""
 
     def as_dict(self) -> dict[str, Any]:
         """As plain values that JSON can hold."""
@@ -145,6 +149,8 @@ class Work:
     store: Store
     progress: Progress
     identity: dict[str, JSON]
+    recalls: bool = False
+    """whether scores come from the store alone, with their networks, and none is computed"""
     run: Run | None = field(default=None, init=False)
     made: dict[str, JSON] = field(default_factory=dict, init=False)
 
@@ -166,6 +172,8 @@ class Recipe(ABC):
     """the same in a minute or two on two cores"""
     needs: Sequence[File] = ()
     """what it looks for in the data folder"""
+    takes_scores: bool = False
+    """whether scores that were measured before will do"""
 
     @property
     def about(self) -> str:
@@ -209,21 +217,27 @@ class Recipe(ABC):
         folder: str | Path = FOLDER,
         device: str = "cpu",
         store: str | Path = ":memory:",
+        scores: Sequence[str | Path] = (),
         progress: Progress | None = None,
     ) -> Result:
         """Measure `settings.networks` networks. With a store on disk, a run that was stopped goes on where it was.
 
         Tables and images are looked for in `folder`; `data`, a file or noise, takes the place of the images there.
+        With `scores`, files that a store was exported to, their networks are taken and no other score is computed.
         """
         start = time.perf_counter()
         settings = settings or self.full
         if settings.networks < 3:
             raise UserError(f"A correlation needs at least 3 networks, not {settings.networks}.")
+        if scores and not self.takes_scores:
+            raise UserError(f"{self.name} is not made of scores at initialisation: leave out --scores.")
         usable(device)
         identity: dict[str, JSON] = {"experiment": self.name, "settings": asdict(settings), "seed": seed}
         with Store.open(store) as opened:
             tell = progress or (lambda done, total: None)
-            work = Work(settings, seed, data, Path(folder), device, opened, tell, identity)
+            for source in scores:
+                add(opened, source)
+            work = Work(settings, seed, data, Path(folder), device, opened, tell, identity, bool(scores))
             rows, samples, left_out = self.measure(work)
             assert work.run is not None
             work.run.finish({f"{row.sample}: {row.name} {row.statistic}": _kept(row) for row in rows})
@@ -241,6 +255,7 @@ class Recipe(ABC):
             versions=_mapping(work.made["versions"]),
             date=str(work.made["started"]),
             seconds=time.perf_counter() - start,
+            scores=[str(source) for source in scores],
         )
 
 

@@ -20,7 +20,7 @@ from epochzero.engine import Proxy
 from epochzero.errors import DataError, DegenerateError
 from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero.experiments.files import CIFAR10, FOLDER, missing
-from epochzero.experiments.scoring import Job, Scores, score_all
+from epochzero.experiments.scoring import Job, NotScoredError, Scores, nothing_recalled, recalled, score_all
 from epochzero.registry import searches, spaces
 from epochzero.run.task import Task
 from epochzero.stats import Correlation, kendall, pearson, spearman
@@ -61,6 +61,7 @@ class Connections(Recipe, Generic[S]):
     noise = True
     """whether noise will do for data"""
     needs = (CIFAR10,)
+    takes_scores = True
 
     @abstractmethod
     def columns(self, settings: S, load: Load, seed: int) -> Sequence[Column]:
@@ -87,13 +88,21 @@ class Connections(Recipe, Generic[S]):
         settings: S = work.settings
         columns = self.columns(settings, partial(_load, self._source(work), work.seed), work.seed)
         batches = {column.batch.id: column.batch for column in columns}
-        jobs = {}
+        jobs, left_out = {}, []
         for label, name in self.spaces.items():
             space = spaces[name]
-            archs = searches["random"](space, work.seed).ask(settings.networks)
             origin = Origin(seed=work.seed)
             tasks = [Task(space, _proxies(columns, batch), batch, origin, work.device) for batch in batches.values()]
-            jobs[label] = Job(archs, tasks)
+            if not work.recalls:
+                jobs[label] = Job(searches["random"](space, work.seed).ask(settings.networks), tasks)
+                continue
+            try:
+                known = recalled(work, tasks)[0][: settings.networks]
+                jobs[label] = Job([space.parse(text) for text in known], tasks)
+            except NotScoredError as reason:
+                left_out.append(f"{label} is left out: {reason}.")
+        if not jobs:
+            raise nothing_recalled(self.name, left_out)
         found = dict(zip(jobs, score_all(work, list(jobs.values())), strict=True))
         samples = {
             label: _sample(self.spaces[label], job, columns, dict(zip(batches, found[label], strict=True)))
@@ -105,7 +114,7 @@ class Connections(Recipe, Generic[S]):
             for pair in self.pairs(settings)
             for statistic in pair.paper
         ]
-        return Found(rows, samples)
+        return Found(rows, samples, left_out)
 
     def _source(self, work: Work) -> str | Path:
         if work.data is None:
@@ -122,7 +131,7 @@ class Connections(Recipe, Generic[S]):
 
 
 def _load(source: str | Path, seed: int, size: int) -> Batch:
-    return data_.load(source, size=size, parts=1, seed=seed)
+    return data_.load(source, size=size, seed=seed)
 
 
 def _proxies(columns: Sequence[Column], batch: Batch) -> list[Proxy]:

@@ -8,8 +8,9 @@ right way as declared. Networks without a score are left out of their proxy's fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import Objective, members, parse_objective
-from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero.experiments.base import REPEAT, Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero.experiments.connections import reasons
 from epochzero.experiments.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, NB101, NB201, File, missing
-from epochzero.experiments.scoring import Job, Scores, score_all
+from epochzero.experiments.scoring import Job, NotScoredError, Scores, nothing_recalled, recalled, score_all
 from epochzero.registry import spaces
 from epochzero.run.bench_figures import merits_of
 from epochzero.run.network import batch_for
@@ -88,6 +89,7 @@ class Correlations(Recipe):
 
     full: Extent = Extent(networks=1000, repeats=3)
     quick: Extent = Extent(networks=8, batch_size=16, spaces=("nb201",))
+    takes_scores = True
     targets: Sequence[Target]
     spearman: ClassVar[Figures]
     kendall: ClassVar[Figures] = {}
@@ -116,11 +118,17 @@ class Correlations(Recipe):
         lacking = [bool(target.lacks(folder)) for target in self.targets]
         return "needs data" if all(lacking) else "part" if any(lacking) else "ready"
 
-    def sampled(self, target: Target, table: AccuracyTable, networks: int, seed: int) -> tuple[list[Any], list[int]]:
-        """Networks of the space, and the row of the table of each."""
+    def sampled(
+        self, target: Target, table: AccuracyTable, networks: int, seed: int, among: Container[str] | None = None
+    ) -> tuple[list[Any], list[int]]:
+        """Networks of the space, of these alone if they are given, and the row of the table of each."""
         space = spaces[target.space]
-        rows = table.sample(min(networks, len(table)), seed)
-        return [space.parse(table.archs[row]) for row in rows], rows
+        if among is None:
+            rows = table.sample(min(networks, len(table)), seed)
+            return [space.parse(table.archs[row]) for row in rows], rows
+        drawn = ((space.parse(table.archs[row]), row) for row in table.sample(len(table), seed))
+        found = list(islice(((arch, row) for arch, row in drawn if space.text(arch) in among), networks))
+        return [arch for arch, _ in found], [row for _, row in found]
 
     @property
     def objectives(self) -> Sequence[Objective]:
@@ -162,27 +170,44 @@ class Correlations(Recipe):
                 together.setdefault((target.space, table, images, target.init), []).append(target)
         if not together:
             raise missing(self.name, [file for files in lacking.values() for file in files], work.folder)
-        groups = [self._group(work, targets, *key[1:3]) for key, targets in together.items()]
-        left_out = [
+        groups, unscored = [], []
+        for (_, table, images, _), targets in together.items():
+            try:
+                group, notes = self._group(work, targets, table, images)
+            except NotScoredError as reason:
+                unscored.append(f"{', '.join(target.label for target in targets)}: left out, {reason}.")
+            else:
+                groups.append(group)
+                unscored += notes
+        if not groups:
+            raise nothing_recalled(self.name, unscored)
+        left_out = unscored + [
             f"{label} is left out: it needs {' and '.join(file.request for file in files)} in '{work.folder}'."
             for label, files in lacking.items()
         ]
         unasked = [target.label for target in self.targets if target.space not in wanted]
         return groups, left_out + ([f"{', '.join(unasked)}: left out of this small form."] if unasked else [])
 
-    def _group(self, work: Work, targets: Sequence[Target], table: Path, images: str | Path) -> Group:
+    def _group(self, work: Work, targets: Sequence[Target], table: Path, images: str | Path) -> tuple[Group, list[str]]:
+        """Targets that share networks and images, and what to say of given scores."""
         settings, first = work.settings, targets[0]
         truths = AccuracyTable.read(table)
-        archs, rows = self.sampled(first, truths, settings.networks, work.seed)
-        tasks = []
+        tasks, notes, among = [], [], None
         for seed in range(work.seed, work.seed + settings.repeats):
             batch = batch_for(spaces[first.space], images, size=settings.batch_size, seed=seed)
             proxies = members(self.objectives)
             tasks.append(Task(spaces[first.space], proxies, batch, Origin(first.init, seed), work.device))
+        if work.recalls:
+            known, answered = recalled(work, tasks)
+            among = frozenset(known)
+            if len(answered) < len(tasks):
+                notes = [f"{first.label}: the given scores are of {len(answered)} of {len(tasks)} repeats."]
+            tasks = answered
+        archs, rows = self.sampled(first, truths, settings.networks, work.seed, among)
         start = "" if first.init == "default" else f", {first.init}"
         name = f"{first.space} on {Path(images).name.split('.')[0]}{start}"
         truth = {target.label: truths.column(target.column)[rows] for target in targets}
-        return Group(name, targets, images, Job(archs, tasks), truth)
+        return Group(name, targets, images, Job(archs, tasks), truth), notes
 
     def _rows(self, group: Group, merits: Merits, seed: int) -> list[Row]:
         rows = []
@@ -209,7 +234,7 @@ def _sample(group: Group, merits: Merits, abouts: Sequence[str]) -> Sample:
     columns: dict[str, tuple[str, Sequence[Score], str]] = {}
     for text, repeats in merits.items():
         for repeat, (scores, about) in enumerate(zip(repeats, abouts, strict=True), start=1):
-            columns[text if repeat == 1 else f"{text}, repeat {repeat}"] = (text, scores, about)
+            columns[text if repeat == 1 else f"{text}{REPEAT}{repeat}"] = (text, scores, about)
     known = {target.label: target.column for target in group.targets}
     return Sample(
         space=group.targets[0].space,

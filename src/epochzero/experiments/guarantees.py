@@ -5,12 +5,13 @@ r"""The bounds on the generalisation error of the thesis' section 7.3.3 as rows 
     realizable + trade-off   1/M + mu (M^2 - nu)^2
     non-realizable           kappa/M + mu (M^2 - nu)^2               corollary 7.2 as eq. 7.7 has it, with t = 1
 
-The first two are settings of `hnas`. mu and nu of the others the thesis decides by Bayesian optimisation "with hundreds
-of iterations" and does not print. Here they are the best of 526 pairs, by Spearman's correlation with the accuracies of
-the first half of the sample: mu = 0, or nu one of 21 quantiles of M^2 and mu = 10^c med(kappa/M) / med(M^2)^2 with c
-from -9 to 3. (The search `hnas` stops at -3: as tails are long, that is too much for the order of all networks.) The
-figure is that of the other half, which the pair has not seen; the thesis has all networks in both. One pair serves all
-repeats and all columns of accuracies that share images, and is tuned on the first of them.
+All come from the scores of M and of kappa; the first two are what `hnas` gives. mu and nu of the others the thesis
+decides by Bayesian optimisation "with hundreds of iterations" and does not print. Here they are the best of 526 pairs,
+by Spearman's correlation with the accuracies of the first half of the sample: mu = 0, or nu one of 21 quantiles of M^2
+and mu = 10^c med(kappa/M) / med(M^2)^2 with c from -9 to 3. (The search `hnas` stops at -3: as tails are long, that is
+too much for the order of all networks.) The figure is that of the other half, which the pair has not seen; the thesis
+has all networks in both. One pair serves all repeats and all columns of accuracies that share images, and is tuned on
+the first of them.
 
 A row of those tables has a figure for each metric M, a column here is a target: `by_metric` turns one into the other.
 """
@@ -26,7 +27,7 @@ from scipy.stats import rankdata
 
 from epochzero.combine.objective import Objective, parse_objective
 from epochzero.experiments.base import Work
-from epochzero.experiments.correlations import Correlations, Figures, Group, Merits, as_scores
+from epochzero.experiments.correlations import Correlations, Figures, Group, Merits
 from epochzero.experiments.scoring import Scores, score_all
 from epochzero.searches.hnas import KAPPA, m_of
 from epochzero.searches.hnas import METRICS as PROXIES
@@ -34,6 +35,7 @@ from epochzero.types import Score
 
 METRICS = ("grad", "snip", "grasp", "trace")
 OTHER_METRICS = ("knas", "fisher", "synflow", "naswot")
+REALIZABLE, WITH_KAPPA = "1/M", "kappa/M"
 TRADE_OFF, NON_REALIZABLE = "1/M and trade-off", "non-realizable"
 QUANTILES = np.linspace(0, 1, 21)
 POWERS = np.linspace(-9, 3, 25)
@@ -44,11 +46,11 @@ Floats = NDArray[np.float64]
 
 
 def realizable(metric: str) -> str:
-    return f"hnas(form=realizable,metric={metric})"
+    return f"{REALIZABLE}, {metric}"
 
 
 def with_kappa(metric: str) -> str:
-    return f"hnas(metric={metric})"
+    return f"{WITH_KAPPA}, {metric}"
 
 
 def with_trade_off(metric: str) -> str:
@@ -77,6 +79,10 @@ class Bound:
         return np.asarray(kappa / m + self.mu * (m**2 - self.nu) ** 2)
 
 
+UNTUNED = Bound(0.0, 0.0)
+"""kappa/M alone"""
+
+
 def tuned(m: Floats, kappa: Floats, truth: Floats) -> Bound | None:
     """The pair whose bound orders the first half of the networks best; None where too few of them have scores."""
     has = _whole(m, kappa) & _first_half(len(m))
@@ -84,7 +90,7 @@ def tuned(m: Floats, kappa: Floats, truth: Floats) -> Bound | None:
         return None
     m, kappa, truth = m[has], kappa[has], truth[has]
     scale = np.median(kappa / m) / np.median(m**2) ** 2
-    pairs = [Bound(0.0, 0.0)]
+    pairs = [UNTUNED]
     pairs += [Bound(10**power * scale, nu) for nu in np.quantile(m**2, QUANTILES) for power in POWERS]
     order = rankdata([bound(m, kappa) for bound in pairs], axis=1)  # [pairs, networks]
     wanted = rankdata(-truth)
@@ -97,17 +103,17 @@ def merits_of_the_rest(bound: Bound | None, m: Floats, kappa: Floats) -> list[Sc
     """How good the bound takes the second half of the networks to be; why the others have no merit."""
     if bound is None:
         return [Score.degenerate(f"mu and nu need {LEAST} networks with M and kappa to be tuned on")] * len(m)
-    whole, first = _whole(m, kappa), _first_half(len(m))
+    seen = Score.degenerate("mu and nu were tuned on it")
+    every = merits_of_all(bound, m, kappa)
+    return [seen if tuning else merit for merit, tuning in zip(every, _first_half(len(m)), strict=True)]
+
+
+def merits_of_all(bound: Bound, m: Floats, kappa: Floats) -> list[Score]:
+    """How good the bound takes the networks to be."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         values = -bound(m, kappa)
-    return [
-        Score.degenerate("mu and nu were tuned on it")
-        if tuning
-        else Score(float(value))
-        if has
-        else Score.degenerate("it has no positive M, or no finite kappa")
-        for value, has, tuning in zip(values, whole, first, strict=True)
-    ]
+    lacking = Score.degenerate("it has no positive M, or no finite kappa")
+    return [Score(float(value)) if has else lacking for value, has in zip(values, _whole(m, kappa), strict=True)]
 
 
 def m_and_kappa(metric: str, m: Sequence[Scores], kappa: Sequence[Scores]) -> tuple[Floats, Floats]:
@@ -127,29 +133,22 @@ class Guarantees(Correlations):
 
     @property
     def objectives(self) -> Sequence[Objective]:
-        return [parse_objective(text) for text in self.spearman if not _tuned(text)] + measures(self.metrics)
+        return measures(self.metrics)
 
     def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
         for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
             truth = group.truth[group.targets[0].label]
-            merits = {}
-            for text in self.spearman:
-                if _tuned(text):
-                    merits[text] = _tuned_merits(text, found, truth)
-                else:
-                    merits[text] = [as_scores(parse_objective(text), scores) for scores in found]
+            merits = {text: _merits(text, found, truth) for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]
 
 
-def _tuned(text: str) -> bool:
-    return text.startswith((TRADE_OFF, NON_REALIZABLE))
-
-
-def _tuned_merits(text: str, found: Sequence[Sequence[Scores]], truth: Floats) -> list[list[Score]]:
+def _merits(text: str, found: Sequence[Sequence[Scores]], truth: Floats) -> list[list[Score]]:
     scenario, _, metric = text.partition(", ")
     repeats = [m_and_kappa(metric, scores, scores) for scores in found]
-    if scenario == TRADE_OFF:
+    if scenario in (REALIZABLE, TRADE_OFF):
         repeats = [(m, np.ones_like(m)) for m, _ in repeats]
+    if scenario in (REALIZABLE, WITH_KAPPA):
+        return [merits_of_all(UNTUNED, m, kappa) for m, kappa in repeats]
     bound = tuned(*repeats[0], truth)
     return [merits_of_the_rest(bound, m, kappa) for m, kappa in repeats]
 

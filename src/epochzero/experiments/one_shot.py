@@ -6,6 +6,7 @@ cell. Of a table with 15,000 of the 423,624 cells, 30,000 draws with seed 0 find
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -27,14 +28,16 @@ class OneShotCorrelations(Correlations):
 
     targets = TARGETS
 
-    def sampled(self, target: Target, table: AccuracyTable, networks: int, seed: int) -> tuple[list[Any], list[int]]:
+    def sampled(
+        self, target: Target, table: AccuracyTable, networks: int, seed: int, among: Container[str] | None = None
+    ) -> tuple[list[Any], list[int]]:
         space, row_of = spaces[target.space], rows_by_key(tuple(table.archs))
         rng = Random(seed)
         chosen: dict[int, Any] = {}
         for _ in range(DRAWS):
             cell = space.sample(rng)
             row = row_of.get(space.key(cell))
-            if row is not None:
+            if row is not None and (among is None or space.text(cell) in among):
                 chosen.setdefault(row, cell)
             if len(chosen) == networks:
                 break

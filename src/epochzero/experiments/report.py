@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from epochzero.errors import UserError
-from epochzero.experiments.base import Result, Row
+from epochzero.experiments.base import REPEAT, Result, Row, Sample
 from epochzero.run.plots import new_panels, save
 
 PANEL = 2.6
@@ -73,8 +73,10 @@ def circumstances(result: Result) -> list[str]:
     for name, sample in result.samples.items():
         where = f" ({name})" if several else ""
         for about, columns in sample.batches.items():
-            of = f" of {', '.join(columns)}" if len(sample.batches) > 1 else ""
+            of = f" of {_together(columns, sample)}" if len(sample.batches) > 1 else ""
             facts.append(f"Data{of}{where}: {about}")
+    if result.scores:
+        facts.append(f"Scores were read from {', '.join(result.scores)}; none was computed here.")
     facts.append(
         f"Machine: {machine['cpu'] or machine['platform']}, {machine['cpu_count']} cores, device {result.device}; "
         f"torch {versions['torch']}, epochzero {versions['epochzero']}; {result.seconds:.0f} s; {result.date}."
@@ -86,9 +88,25 @@ def circumstances(result: Result) -> list[str]:
             for reason in reasons.items():
                 alike.setdefault(reason, []).append(column)
         for (why, count), columns in alike.items():
-            facts.append(f"{', '.join(columns)}{where}: {count} without a value: {why}.")
+            facts.append(f"{_together(columns, sample)}{where}: {count} without a value: {why}.")
     unmeasured = dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None)
     return [*facts, *unmeasured, *result.left_out]
+
+
+def _together(columns: Sequence[str], sample: Sample) -> str:
+    """Columns by name: what is there in every repeat by its plain name, a whole repeat by its number."""
+    repeats: dict[str, list[str]] = {}
+    for column in sample.data:
+        repeats.setdefault(column.partition(REPEAT)[0], []).append(column)
+    numbers = {column.partition(REPEAT)[2] or "1" for column in columns}
+    several = any(len(names) > 1 for names in repeats.values())
+    if several and len(numbers) == 1 and len(columns) == len(repeats):
+        return f"repeat {numbers.pop()}"
+    named: list[str] = []
+    for names in repeats.values():
+        asked = [column for column in names if column in columns]
+        named += asked if len(asked) < len(names) else [names[0]]
+    return ", ".join(named)
 
 
 def as_markdown(result: Result) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 from epochzero.data.batch import digest
+from epochzero.errors import DataError
 from epochzero.experiments.base import Work
 from epochzero.run.executors.base import population
 from epochzero.run.task import Task
@@ -35,9 +37,34 @@ class Job:
         return digest(*self.texts, *(f"{task.batch.id} {task.origin}" for task in self.tasks))[:12]
 
 
+class NotScoredError(DataError):
+    """The scores that were given are not of this space, batch and weights."""
+
+
+def recalled(work: Work, tasks: Sequence[Task]) -> tuple[list[str], list[Task]]:
+    """The networks that the given scores are of, in an order that the seed gives, and the tasks that they answer."""
+    found = [(task, set(work.store.archs(task.setting))) for task in tasks]
+    answered = [task for task, archs in found if archs]
+    if not answered:
+        task = tasks[0]
+        raise NotScoredError(
+            f"the given scores have no network of {task.space.name} with the batch {task.batch.id} and weights "
+            f"{task.origin}"
+        )
+    shared = sorted(set.intersection(*(archs for _, archs in found if archs)))
+    Random(work.seed).shuffle(shared)
+    return shared, answered
+
+
+def nothing_recalled(experiment: str, reasons: Sequence[str]) -> DataError:
+    return DataError(f"{experiment} cannot be made of these scores. {' '.join(reasons)} Leave out --scores to compute.")
+
+
 def score_all(work: Work, jobs: Sequence[Job]) -> list[list[list[Scores]]]:
-    """Of each job, task and architecture the scores; what the store has is not computed."""
+    """Of each job, task and architecture the scores; what the store has is not computed, or nothing is if so asked."""
     work.begin(jobs=[job.digest for job in jobs])
+    if work.recalls:
+        return [[task.recall(job.archs, work.store) for task in job.tasks] for job in jobs]
     total = sum(len(job.archs) for job in jobs)
     found: list[list[list[Scores]]] = []
     done = 0

@@ -45,6 +45,7 @@ class SigeoTable3(Correlations):
     source = "SiGeo (arXiv:2311.13169), Table 3"
     full: Warmth = Warmth(networks=150)
     quick: Warmth = Warmth(networks=4, batch_size=8, images=640, spaces=("nb201",))
+    takes_scores = False
     targets = SigeoTable2.targets
     spearman: ClassVar[Figures] = {
         "zico, 0 %": (0.63, 0.74, 0.78, 0.79, 0.50),

@@ -1,7 +1,8 @@
 """Results on disk: scores, runs, what they were made with, and their export."""
 
+from epochzero.store.adding import add
 from epochzero.store.export import export
 from epochzero.store.manifest import manifest
 from epochzero.store.sqlite import JSON, Evaluated, Run, ScoreRow, Store
 
-__all__ = ["JSON", "Evaluated", "Run", "ScoreRow", "Store", "export", "manifest"]
+__all__ = ["JSON", "Evaluated", "Run", "ScoreRow", "Store", "add", "export", "manifest"]

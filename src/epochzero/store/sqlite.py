@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +86,33 @@ class Store:
                 )
                 found.update((arch, _score(value, status, why)) for arch, value, status, why in rows)
         return found
+
+    def archs(self, setting: Setting) -> list[str]:
+        """The architectures that some score of this setting is stored of, in their order as text."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT DISTINCT arch FROM scores WHERE setting = "
+                "(SELECT id FROM settings WHERE space = ? AND batch = ? AND origin = ?) ORDER BY arch",
+                (setting.space, setting.batch, setting.origin),
+            )
+            return [arch for (arch,) in rows]
+
+    def add_scores(self, rows: Iterable[ScoreRow]) -> int:
+        """Store these, all or, where one cannot be read, none; how many were new. What is stored stays as it is."""
+        new = 0
+        ids: dict[Setting | str, int] = {}
+        with self._database.writing() as db:
+            for row in rows:
+                setting = Setting(row.space, row.batch, row.origin)
+                if setting not in ids:
+                    ids[setting] = _setting_id(db, setting)
+                if row.proxy not in ids:
+                    ids[row.proxy] = _proxy_id(db, row.proxy)
+                new += db.execute(
+                    "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (ids[setting], ids[row.proxy], row.arch, row.value, row.status, row.why, row.seconds),
+                ).rowcount
+        return new
 
     def all_scores(self) -> Iterator[ScoreRow]:
         """Every stored score, by space, batch, origin, proxy and architecture, without loading them all."""
