@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from epochzero.cli.bench_files import file_name
-from epochzero.run.plots import is_wide
+from epochzero.run.plots import is_wide, new_figure, spread_out
 from tests.bench_tables import CELLS, FEW, read, written
 from tests.command import Ran, epochzero, refusal
 
@@ -99,6 +99,19 @@ def test_pictures_of_every_row_and_of_the_ranking(written_out: tuple[Path, dict[
 def test_a_long_range_of_scores_has_a_logarithmic_axis() -> None:
     assert is_wide(np.logspace(0, 6, 20)) and not is_wide(np.linspace(1, 50, 20))
     assert not is_wide(np.linspace(-1, 1e6, 20)) and not is_wide(np.array([]))
+
+
+def test_a_few_large_values_do_not_hide_the_rest() -> None:
+    pytest.importorskip("matplotlib", reason="plots need matplotlib")
+
+    def scale(x: np.ndarray) -> str:
+        axes = new_figure(2, 2).add_subplot()
+        spread_out(axes, x)
+        return str(axes.get_xscale())
+
+    assert scale(np.logspace(0, 6, 20)) == "log"
+    assert scale(np.r_[np.linspace(-1, 1, 20), -1e3]) == "symlog"
+    assert scale(np.linspace(-1, 1, 20)) == scale(np.zeros(5)) == scale(np.array([])) == "linear"
 
 
 def bench_into(folder: Path) -> Ran:

@@ -13,7 +13,7 @@ import pytest
 from epochzero.errors import DataError, UserError
 from epochzero.experiments import nasi_figure1, thesis_table7_4
 from epochzero.experiments.base import Result, Settings
-from epochzero.experiments.report import as_csv, as_markdown, short, table, write
+from epochzero.experiments.report import as_csv, as_markdown, plot, short, table, write
 from epochzero.registry import experiments
 from tests.command import epochzero, refusal
 from tests.data_files import save
@@ -95,6 +95,8 @@ def test_plots_come_with_matplotlib(counts: Result, tmp_path: Path) -> None:
     assert write(counts, tmp_path)[3:] == ["result.png", "result.svg"]
     assert (tmp_path / "result.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "result.svg").read_text()
+    nothing = replace(counts, rows=[row for row in counts.rows if row.found is None])
+    assert nothing.rows and plot(nothing, tmp_path) == [], "a pair without a figure has no panel"
 
 
 # The command

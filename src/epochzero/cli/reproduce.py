@@ -136,7 +136,9 @@ def _write(result: Result, folder: Path) -> None:
         raise MachineError(f"The result could not be written to '{folder}': {error.strerror}.") from error
     err.print(f"result  {folder}/{', '.join(names)}")
     if "result.png" not in names:
-        err.print("No plot: matplotlib is not installed.", style="yellow")
+        drawable = any(row.found is not None for row in result.rows)
+        why = "matplotlib is not installed" if drawable else "there is nothing to draw"
+        err.print(f"No plot: {why}.", style="yellow")
 
 
 def _show(result: Result) -> None:

@@ -8,9 +8,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from epochzero.errors import UserError
 from epochzero.experiments.base import REPEAT, Result, Row, Sample
-from epochzero.run.plots import new_panels, save
+from epochzero.run.plots import new_panels, save, spread_out
 
 PANEL = 2.6
 """inches along each side of one scatter plot"""
@@ -138,10 +140,13 @@ def as_csv(result: Result) -> str:
 
 
 def plot(result: Result, folder: Path) -> list[str]:
-    """result.png and result.svg: a scatter plot for each pair, a histogram of what stands alone."""
+    """result.png and result.svg: a scatter plot for each pair with values, a histogram of what stands alone."""
     pairs: dict[tuple[str, str, str], list[Row]] = {}
     for row in result.rows:
-        pairs.setdefault((row.sample, row.x, row.y), []).append(row)
+        if row.found is not None:
+            pairs.setdefault((row.sample, row.x, row.y), []).append(row)
+    if not pairs:
+        return []
     try:
         figure, panels = new_panels(len(pairs), PER_LINE if len(pairs) <= FEW else PER_LONG_LINE, PANEL, PANEL)
     except UserError:  # no matplotlib
@@ -151,12 +156,14 @@ def plot(result: Result, folder: Path) -> list[str]:
         if y in values:
             both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
             axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
+            spread_out(axes, np.array([a for a, _ in both], np.float64))
         else:
             axes.hist([value for value in values[x] if value is not None])
         axes.set_xlabel(x, fontsize=8)
         axes.set_ylabel(y, fontsize=8)
         axes.tick_params(labelsize=6)
-        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found is not None]
+        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found]
         found = found if len(found) <= PER_TITLE else []
-        axes.set_title(", ".join([sample, *found] if len(result.samples) > 1 else found), fontsize=7)
+        heading = [sample] if len(result.samples) > 1 else []
+        axes.set_title("\n".join([*heading, ", ".join(found)]), fontsize=7)
     return save(figure, folder, "result")

@@ -20,7 +20,8 @@ MANY = 2000
 PER_LINE = 4
 """panels side by side"""
 WIDE = 100
-"""how far apart a tenth of the scores from below and from above have to be for a logarithmic axis"""
+"""how far apart a tenth of the scores from below and from above have to be for a logarithmic axis, or the largest in
+size from the middle one for an axis that is logarithmic in its tails"""
 BAR, LEVEL_BAR = "#b8c4d6", "#2f6db3"
 
 
@@ -67,8 +68,7 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
     points = axes.scatter(x, y, s=8, linewidths=0, alpha=0.8, rasterized=len(kept) > MANY, **colour)
     if colour:
         figure.colorbar(points, label="parameters, millions")
-    if is_wide(x):
-        axes.set_xscale("log")
+    spread_out(axes, x)
     sign = "-" if _turned(outcome, row.proxy) else ""
     repeat = ", first repeat" if row.quality.repeats > 1 else ""
     axes.set_xlabel(f"{sign}{row.proxy}{repeat}")
@@ -110,6 +110,16 @@ def _spearman(row: BenchRow) -> str:
     low, high = quality.spearman_ci
     repeats = f", {quality.repeats} repeats" if quality.repeats > 1 else ""
     return f"Spearman {quality.spearman:.3f} [{low:.3f}, {high:.3f}]{repeats}"
+
+
+def spread_out(axes: Any, x: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    """An axis on which a few large values do not press all others onto one line."""
+    sizes = np.abs(x[np.isfinite(x)])
+    if is_wide(x):
+        axes.set_xscale("log")
+    elif len(sizes) and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
+        axes.set_xscale("symlog", linthresh=middle)
+        axes.xaxis.get_major_locator().set_params(numticks=5)
 
 
 def is_wide(x: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
