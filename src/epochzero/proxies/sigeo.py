@@ -15,7 +15,7 @@ Options:
 
 Beware: a layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: before any
 training FR sees the head, layers without a norm, and the norms themselves. On 1,000 networks of NAS-Bench-201 with
-batches of CIFAR-10 it did no better than ZiCo with its two batches (Spearman .747 against .753, see docs/results.md).
+batches of CIFAR-10 it did no better than ZiCo with its two batches (Spearman .747 against .755, see docs/results.md).
 The presets warm_vision and warm_recommender mean something for weights that were trained a little, and nothing for
 weights just drawn.
 
