@@ -22,16 +22,19 @@ from tests.fresh import Fresh
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))
 SIZES = {"population": 3, "generations": 1, "tournament": 2, "children": 1, "top": 1, "batch_size": 16, "widest": 16}
+LIMIT, RATE = {"max_embedding_bytes": 40 * 16 * 4}, {"highest": 0.2}
 ROWS = 640
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of clicks, its schema, a search on it (with embeddings of 40 rows) and what it found, trained."""
+    """A file of clicks, its schema, a search on it (with embeddings of 40 rows and a learning rate of its own) and what
+    it found, trained.
+    """
     folder = tmp_path_factory.mktemp("clicks")
     write_text(folder / "clicks.tsv", ROWS, LAW)
     (folder / "schema.json").write_text(json.dumps(LAW.schema.json()))
-    sizes = [f"--option={name}={value}" for name, value in (SIZES | {"max_embedding_bytes": 40 * 16 * 4}).items()]
+    sizes = [f"--option={name}={value}" for name, value in (SIZES | LIMIT | RATE).items()]
     data = [f"--data={folder}/clicks.tsv", f"--schema={folder}/schema.json"]
     found = epochzero(
         "search", "--space=nasrec_small", *data, "--proxy=zico", "--warmup=0.1", "--preset=reduced", *sizes,
@@ -54,7 +57,7 @@ def test_training_takes_over_what_the_search_has_trained(place: Path) -> None:
     assert trained["metrics"]["test"]["log_loss"] == pytest.approx(best["test_log_loss"], rel=1e-6)
     assert trained["metrics"]["val"]["auc"] == pytest.approx(best["val_auc"], rel=1e-6)
     assert (trained["params"], trained["embedding_params"]) == (best["params"], found["embedding_params"])
-    assert trained["rows"] == {"train": 512, "val": 64, "test": 64}
+    assert trained["rows"] == {"train": 512, "val": 64, "test": 64} and trained["settings"]["highest"] == 0.2
 
 
 def test_training_anew_with_other_settings(place: Path) -> None:
@@ -65,13 +68,17 @@ def test_training_anew_with_other_settings(place: Path) -> None:
 
 
 def test_a_search_can_be_moved_and_trained_on_a_part(place: Path, tmp_path: Path) -> None:
-    """Also one that names its table by a path that is no more, as results once did."""
+    """Also one that names its table by a path that is no more and does not name its learning rate, as results once
+    did.
+    """
     moved = shutil.copytree(place / "search", tmp_path / "moved")
-    for named in ("table", str(tmp_path / "gone" / "table")):
-        told = json.loads((moved / "result.json").read_text()) | {"table": named}
-        (moved / "result.json").write_text(json.dumps(told))
-        half = train(tmp_path, "half", f"--data={moved}", "--option=share=0.5")
+    told = json.loads((moved / "result.json").read_text())
+    old = {key: value for key, value in told.items() if key != "highest"} | {"table": str(tmp_path / "gone" / "table")}
+    for other, rate in ((told, 0.2), (old, 0.12)):
+        (moved / "result.json").write_text(json.dumps(other))
+        half = train(tmp_path, f"half{rate}", f"--data={moved}", "--option=share=0.5")
         assert half["rows"] == {"train": 256, "val": 64, "test": 64} and half["steps"] == 16
+        assert half["settings"]["highest"] == rate
 
 
 def test_the_same_network_by_its_name_and_table(place: Path) -> None:
@@ -79,7 +86,7 @@ def test_the_same_network_by_its_name_and_table(place: Path) -> None:
     arch = (place / "search" / "choice.json").read_text()
     by_hand = epochzero(
         "train", "--space=nasrec_small", "--arch", arch, f"--data={place}/clicks.tsv",
-        f"--schema={place}/schema.json", "--batch-size=16", f"--option=max_embedding_bytes={40 * 16 * 4}",
+        f"--schema={place}/schema.json", "--batch-size=16", *(f"--option={k}={v}" for k, v in (LIMIT | RATE).items()),
         f"--out={place}/by_hand", "--json",
     ).json  # fmt: skip
     assert by_hand["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]

@@ -161,7 +161,8 @@ def _sizes(preset: str, changes: Mapping[str, Any]) -> tuple[Preset, dict[str, A
     if preset not in PRESETS:
         hint = near_miss(preset, list(PRESETS))
         raise UnknownNameError(f"No preset is called '{preset}'.{hint} Known: {', '.join(PRESETS)}.")
-    own: dict[str, type] = {"scaled": int, "share": float, "max_embedding_rows": int, "max_embedding_bytes": int}
+    own: dict[str, type] = {"scaled": int, "share": float, "highest": float}
+    own |= {"max_embedding_rows": int, "max_embedding_bytes": int}
     known = {field.name: int for field in fields(Preset)} | own
     for name, value in changes.items():
         if name not in known:
@@ -212,6 +213,7 @@ def _report(found: Recommended, chain: Chain, folder: Path) -> dict[str, Any]:
         "preset": asdict(chain.preset),
         "seed": chain.seed,
         "share": chain.share,
+        "highest": chain.highest,
         "table": TABLE if own else str(chain.table.folder.resolve()),
         "skipped_lines": chain.table.skipped,
         "rows": {"train": chain.trained_rows} | {part: chain.table.size(part) for part in MEASURED},

@@ -113,7 +113,9 @@ def _of_search(given: Given) -> Work:
     """What the search found, on its table, as it trained it unless told otherwise."""
     try:
         told = loads((given.data / RESULT).read_text(encoding="utf-8"))
-        name, arch, batch_size, share = told["space"], told["best"]["arch"], told["preset"]["batch_size"], told["share"]
+        name, arch = told["space"], told["best"]["arch"]
+        how = {"batch_size": told["preset"]["batch_size"], "share": told["share"]}
+        how["highest"] = told.get("highest", Settings.highest)  # which searches once did not say
         whole = given.data / told["table"]  # where it was, or beside the results
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{given.data / RESULT} cannot be read ({error}): search again, or give --schema.") from error
@@ -122,7 +124,7 @@ def _of_search(given: Given) -> Work:
     table = open_table(whole if whole.is_dir() else given.data / TABLE).capped(
         Encoding.read(given.data / ENCODING).rows
     )
-    settings, own = _settings({"batch_size": batch_size, "share": share, **given.changes})
+    settings, own = _settings(how | dict(given.changes))
     if any(name in own for name in EMBEDDINGS):
         raise UserError("The search has settled the embeddings' sizes: search again to change them.")
     return Work(_space(name).on(table.num_dense, table.rows), given.arch or arch, table, settings, own["share"])

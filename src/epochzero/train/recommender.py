@@ -155,6 +155,8 @@ class Chain:
     max_embedding_bytes: int | None = None
     share: float = 1.0
     """of the training rows, from the first on, that supernet and networks are trained on"""
+    highest: float = Settings.highest
+    """the learning rate of training from scratch; NASRec tunes it for each table (the warm-up's stays as published)"""
     seed: int = 0
     method: str = EVOLUTION
     """`evolution_nasrec`, or `random` as a baseline, which looks at as many networks"""
@@ -170,9 +172,11 @@ class Chain:
             )
         size = self.preset.batch_size
         if (rows := self.table.size("val")) < PARTS * size:
+            most = rows // PARTS
+            smaller = f", or smaller batches (--option batch_size={most})" if most else ""
             raise DataError(
                 f"The table {self.table.folder} has {rows:,} validation rows, and scoring takes {PARTS} batches of "
-                f"{size}: give more rows, or smaller batches."
+                f"{size}: give more rows{smaller}."
             )
         if not 1 <= self.preset.top <= self.preset.evaluations:
             raise UserError(
@@ -182,7 +186,7 @@ class Chain:
             raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
         if self.method not in (EVOLUTION, RANDOM):
             raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{self.method}'.")
-        self.schedule, self.objective  # noqa: B018  what cannot be is refused before anything is run
+        self.schedule, self.objective, self.training  # noqa: B018  what cannot be is refused before anything is run
         check_limits(self.fitted, self.max_params, self.max_flops)
 
     @cached_property
@@ -219,7 +223,7 @@ class Chain:
 
     @cached_property
     def training(self) -> Settings:
-        return Settings(batch_size=self.preset.batch_size)
+        return Settings(batch_size=self.preset.batch_size, highest=self.highest)
 
     def run(self, folder: str | Path) -> Recommended:
         """Go all the way. The folder takes a store and checkpoints, from which the same chain goes on."""
