@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from epochzero.experiments.report import plot
 from epochzero.experiments.sigeo_table5 import CONTESTS, PAPER, SMALL
 from epochzero.registry import experiments
 from epochzero.train.recommender import Chain, Recommended, Retrained
@@ -30,10 +31,25 @@ def test_figures_are_of_the_best_by_validation(monkeypatch: pytest.MonkeyPatch, 
     assert set(losses) == {contest.label for contest in CONTESTS}
     for figure in losses.values():
         assert figure is not None and figure.value == pytest.approx(0.3) and figure.n == 3
-    parts = experiments["sigeo-figure4"].run(replace(TINY, repeats=1), folder=tmp_path)
-    rows = {(row.x, row.y): row.found for row in parts.rows}
-    mean, lowest = (rows["Fisher-Rao norm", f"synthetic {what} log-loss"] for what in ("mean", "lowest"))
-    assert mean is not None and lowest is not None and (mean.value, lowest.value) == (0.1, 0.0)
+
+
+def test_boxes_are_of_all_that_a_search_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One panel for all scores, one for the lowest losses."""
+    monkeypatch.setattr(Chain, "run", lambda chain, folder: found(chain.seed / 10))
+    result = experiments["sigeo-figure4"].run(replace(TINY, repeats=2), folder=tmp_path)
+    rows = {(row.x, row.y): row.found for row in result.rows}
+    mean, lowest = (rows["Fisher-Rao norm", f"synthetic {what}"] for what in ("log-loss", "lowest log-loss"))
+    assert mean is not None and mean.n == 4 and mean.value == pytest.approx((0.0 + 0.2 + 0.1 + 0.3) / 4)
+    assert lowest is not None and lowest.n == 2 and lowest.value == pytest.approx(0.05)
+    figures = pytest.importorskip("matplotlib.figure", reason="plots need matplotlib")
+    drawn: list[list[str]] = []
+    monkeypatch.setattr(
+        figures.Figure,
+        "savefig",
+        lambda figure, *_, **__: drawn.extend([tick.get_text() for tick in a.get_xticklabels()] for a in figure.axes),
+    )
+    assert plot(result, tmp_path) == ["result.png", "result.svg"]
+    assert drawn == [["ZiCo", "Fisher-Rao norm", "loss", "SiGeo"]] * 2 * 2
 
 
 def test_a_table_that_is_asked_for_and_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -140,29 +140,38 @@ def as_csv(result: Result) -> str:
 
 
 def plot(result: Result, folder: Path) -> list[str]:
-    """result.png and result.svg: a scatter plot for each pair with values, a histogram of what stands alone."""
-    pairs: dict[tuple[str, str, str], list[Row]] = {}
+    """result.png and result.svg: a scatter plot for each pair; of what stands alone boxes side by side, or a histogram.
+
+    Only what has a figure is drawn. A box reaches from the first to the third quartile, with a line at the median; its
+    whiskers go as far as the last value within one and a half of its height, and values beyond are points.
+    """
+    panels: dict[tuple[str, str, str], list[Row]] = {}
     for row in result.rows:
         if row.found is not None:
-            pairs.setdefault((row.sample, row.x, row.y), []).append(row)
-    if not pairs:
+            paired = row.y in result.samples[row.sample].values
+            panels.setdefault((row.sample, row.x if paired else "", row.y), []).append(row)
+    if not panels:
         return []
     try:
-        figure, panels = new_panels(len(pairs), PER_LINE if len(pairs) <= FEW else PER_LONG_LINE, PANEL, PANEL)
+        figure, places = new_panels(len(panels), PER_LINE if len(panels) <= FEW else PER_LONG_LINE, PANEL, PANEL)
     except UserError:  # no matplotlib
         return []
-    for axes, ((sample, x, y), rows) in zip(panels, pairs.items(), strict=True):
+    for axes, ((sample, x, y), rows) in zip(places, panels.items(), strict=True):
         values = result.samples[sample].values
-        if y in values:
+        alone = {row.x: [value for value in values[row.x] if value is not None] for row in rows}
+        if x:
             both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
             axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
             spread_out(axes, np.array([a for a, _ in both], np.float64))
+        elif len(alone) == 1:
+            axes.hist(*alone.values())
         else:
-            axes.hist([value for value in values[x] if value is not None])
-        axes.set_xlabel(x, fontsize=8)
+            axes.boxplot(list(alone.values()), tick_labels=list(alone))
+            axes.tick_params(axis="x", rotation=90)
+        axes.set_xlabel(next(iter(alone)) if len(alone) == 1 else "", fontsize=8)
         axes.set_ylabel(y, fontsize=8)
         axes.tick_params(labelsize=6)
-        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if row.found]
+        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if len(alone) == 1 and row.found]
         found = found if len(found) <= PER_TITLE else []
         heading = [sample] if len(result.samples) > 1 else []
         axes.set_title("\n".join([*heading, ", ".join(found)]), fontsize=7)

@@ -105,9 +105,9 @@ class FoundRecommenders(Recipe):
     needs = (CRITEO, AVAZU)
     unmeasured: Sequence[str] = ()
 
-    def figures(self, found: Recommended) -> Mapping[str, float]:
-        """What is reported of a chain."""
-        return {LOSS: found.best.test_log_loss, AUC: found.best.test_auc}
+    def figures(self, found: Recommended) -> Mapping[str, Sequence[float]]:
+        """What is reported of a chain: of one network, or of several."""
+        return {LOSS: [found.best.test_log_loss], AUC: [found.best.test_auc]}
 
     def status(self, folder: str | Path = FOLDER) -> Status:
         return "ready"
@@ -140,7 +140,7 @@ class FoundRecommenders(Recipe):
     def _searched(
         self, work: Work, table: CtrTable, folder: Path, before: float, parts: int
     ) -> dict[str, dict[str, list[float]]]:
-        """By figure and contest, one number for each repeat."""
+        """By figure and contest, the numbers of all repeats."""
         settings: Searching = work.settings
         preset = replace(
             PRESETS["reduced"],
@@ -156,8 +156,8 @@ class FoundRecommenders(Recipe):
         for done, (seed, contest) in enumerate((s, c) for s in range(settings.repeats) for c in self.contests):
             work.progress(round(before * parts * total) + done, parts * total)
             chain = Chain(table, proxy=contest.proxy, warmup=contest.level, preset=preset, seed=work.seed + seed)
-            for column, value in self.figures(chain.run(folder)).items():
-                found.setdefault(column, {}).setdefault(contest.label, []).append(value)
+            for column, values in self.figures(chain.run(folder)).items():
+                found.setdefault(column, {}).setdefault(contest.label, []).extend(values)
         return found
 
 
