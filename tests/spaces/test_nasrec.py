@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from epochzero.data import from_tensors
+from epochzero.data.ctr_schema import CRITEO_ROWS
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.network import budgeted
-from epochzero.spaces.nasrec import CRITEO_ROWS, Choices, Nasrec
+from epochzero.spaces.nasrec import Choices, Nasrec
 from epochzero.spaces.nasrec_network import pruned
 from epochzero.spaces.nasrec_published import FEATURES, PUBLISHED
 from epochzero.supernet.nasrec import full_path

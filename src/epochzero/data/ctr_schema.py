@@ -196,10 +196,11 @@ def _categorical(names: Sequence[str], rows: Sequence[int], encoding: str) -> tu
 
 _CRITEO_DENSE = [f"I{i}" for i in range(1, 14)]
 _CRITEO_CATEGORICAL = [f"C{i}" for i in range(1, 27)]
-_CRITEO_ROWS = [
+CRITEO_ROWS = (
     1461, 584, 10131227, 2202609, 306, 25, 12518, 634, 4, 93146, 5684, 8351593, 3195,
     28, 14993, 5461307, 11, 5653, 2174, 5, 7046548, 19, 16, 286182, 106, 142573,
-]  # fmt: skip
+)  # fmt: skip
+"""how many values each categorical column of Criteo has (nasrec/utils/config.py of the published code)"""
 _AVAZU = [
     "id", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain",
     "app_category", "device_id", "device_ip", "device_model", "device_type", "device_conn_type",
@@ -236,7 +237,7 @@ BUILT_IN = {
             "criteo",
             "label",
             tuple(map(Dense, _CRITEO_DENSE)),
-            _categorical(_CRITEO_CATEGORICAL, _CRITEO_ROWS, "hex"),
+            _categorical(_CRITEO_CATEGORICAL, CRITEO_ROWS, "hex"),
             columns=("label", *_CRITEO_DENSE, *_CRITEO_CATEGORICAL),
         ),
         Schema("avazu", "click", (), _categorical(_AVAZU, _AVAZU_ROWS, "hash")),

@@ -35,6 +35,7 @@ from typing import Any, Literal, NoReturn
 import torch
 from torch import Tensor
 
+from epochzero.data.ctr_schema import CRITEO_ROWS
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
@@ -46,11 +47,6 @@ from epochzero.types import Shape
 BLOCKS = 7
 MOST = 4
 """earlier outputs that a block reads at most"""
-CRITEO_ROWS = (
-    *(1461, 584, 10131227, 2202609, 306, 25, 12518, 634, 4, 93146, 5684, 8351593, 3195),
-    *(28, 14993, 5461307, 11, 5653, 2174, 5, 7046548, 19, 16, 286182, 106, 142573),
-)
-"""how many values each categorical feature of Criteo has (nasrec/utils/config.py of the published code)"""
 FLOAT_BYTES = 4
 
 BLOCK = re.compile(

@@ -56,6 +56,15 @@ TABLE = "embedding."
 """how the names of embeddings begin"""
 
 
+def rising_and_falling(step: int, steps: int, highest: float, lowest: float, rise: float) -> float:
+    """NASRec's learning rate at a step, counted from 0: up in a line for a share of all steps, down as a cosine."""
+    rising = int(rise * steps)
+    if step < rising:
+        return lowest + (highest - lowest) * step / rising
+    turned = math.pi * (step - rising) / max(1, steps - rising)
+    return lowest + (highest - lowest) * (1 + math.cos(turned)) / 2
+
+
 @dataclass(frozen=True)
 class Schedule:
     """How long a warm-up is, and what its rate and its paths are at each step."""
@@ -89,11 +98,7 @@ class Schedule:
 
     def rate(self, step: int) -> float:
         """The learning rate; steps are counted from 0."""
-        rising = int(self.rise * self._span)
-        if step < rising:
-            return self.lowest + (self.highest - self.lowest) * step / rising
-        turned = math.pi * (step - rising) / max(1, self._span - rising)
-        return self.lowest + (self.highest - self.lowest) * (1 + math.cos(turned)) / 2
+        return rising_and_falling(step, self._span, self.highest, self.lowest, self.rise)
 
     def full(self, step: int) -> float:
         """The probability of the whole supernet."""

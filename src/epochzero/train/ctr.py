@@ -31,6 +31,7 @@ from torch.func import functional_call
 
 from epochzero.data.ctr_table import CtrBatch, CtrTable, Part
 from epochzero.errors import DataError, MachineError, UserError
+from epochzero.supernet.warm_up import rising_and_falling
 from epochzero.train.ctr_metrics import Metrics, measure
 from epochzero.train.ctr_tables import RowTables, device_of
 
@@ -58,11 +59,7 @@ class Settings:
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate of a step, counted from 0."""
-        rising = int(self.rise * steps)
-        if step < rising:
-            return self.lowest + (self.highest - self.lowest) * step / rising
-        turned = math.pi * (step - rising) / max(1, steps - rising)
-        return self.lowest + (self.highest - self.lowest) * (1 + math.cos(turned)) / 2
+        return rising_and_falling(step, steps, self.highest, self.lowest, self.rise)
 
 
 @dataclass(frozen=True)
