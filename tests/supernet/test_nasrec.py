@@ -15,7 +15,7 @@ from epochzero.plan import execute
 from epochzero.plan.ops.sliced import regions
 from epochzero.registry import spaces
 from epochzero.spaces.nasrec import Nasrec
-from epochzero.supernet.nasrec import RecommenderSupernet, full_path
+from epochzero.supernet.nasrec import OF_GRADIENTS, RecommenderSupernet, full_path
 from epochzero.supernet.paths import STRATEGIES, sampled_path
 from epochzero.types import Origin
 from tests.spaces.test_nasrec import clicks
@@ -110,6 +110,24 @@ def test_scores_inside_and_alone_are_the_same(space: Nasrec) -> None:
             rel = 1e-6 if proxy.startswith("sigeo") else 1e-5
             assert other[proxy].value == pytest.approx(score.value, rel=rel, abs=1e-7), proxy
     assert copies[0] != copies[1]
+
+
+@each
+def test_rows_that_no_sample_names_add_nothing_to_proxies_of_gradients(space: Nasrec) -> None:
+    """Of tables of which the samples name a few rows; the whole ones are scored where a proxy of another kind is."""
+    space = space.on(5, (700, 30, 4, 5000, 110))
+    supernet, batch = scrambled(space), four_parts(space)
+    few, renumbered = supernet.of_named_rows(batch)
+    assert few.space.embedding_rows < 64 * 5 and few.weights["embedding.table2"].shape[0] == 4
+    arch, alike = space.sample(Random(4)), ",".join(sorted(OF_GRADIENTS))
+    (whole,) = supernet.scores([arch], parse_list(f"{alike},params"), batch)
+    (named,) = supernet.scores([arch], parse_list(alike), batch)
+    (within,) = supernet.scores([arch], parse_list(alike), batch, inside=True)
+    (again,) = few.scores([arch], parse_list(alike), renumbered)
+    assert whole["params"].value == space.plan(arch).params and again == named
+    for proxy, score in named.items():
+        assert score.ok and score.value == pytest.approx(whole[proxy].value, rel=1e-5), proxy
+        assert score.value == pytest.approx(within[proxy].value, rel=1e-5), proxy
 
 
 def test_the_loss_of_one_logit_is_the_log_loss_of_clicks() -> None:

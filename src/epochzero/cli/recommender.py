@@ -187,7 +187,8 @@ def table_of(data: str, schema: str | Schema, bad_lines: str, folder: Path, tell
         return open_table(data)
     table = encode(data, schema, folder / TABLE, bad_lines=mode_of(bad_lines), tell=tell)
     if table.skipped:
-        err.print(f"{table.skipped:,} bad lines put aside: {table.folder / SKIPPED}", style="yellow", soft_wrap=True)
+        lines = "1 bad line" if table.skipped == 1 else f"{table.skipped:,} bad lines"
+        err.print(f"{lines} put aside: {table.folder / SKIPPED}", style="yellow", soft_wrap=True)
     return table
 
 

@@ -6,8 +6,9 @@
 
 Both compute the same, and sigeo, zico and others that read gradients score both alike: what a sub-network does not use
 has a gradient of zero. Those that read weights by themselves (params, l2_norm) or draw them anew see the whole ones
-inside; so copies are scored, unless asked. Where a weight of the supernet lies in a sub-network, and how that differs
-from NASRec's masks, is told in spaces/nasrec_network.py.
+inside; so copies are scored, unless asked. For proxies of gradients the copies lack the rows of embeddings that no
+sample names, which add nothing to these and on Criteo are most. Where a weight of the supernet lies in a sub-network,
+and how that differs from NASRec's masks, is told in spaces/nasrec_network.py.
 
 Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
 arXiv:2207.07187
@@ -16,16 +17,18 @@ arXiv:2207.07187
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from epochzero.data import Batch
+from epochzero.data import Batch, from_tensors
 from epochzero.data.batch import digest
 from epochzero.engine import PlanNetwork, Proxy, score_population
 from epochzero.errors import UserError
 from epochzero.plan import Node, Plan
 from epochzero.plan.init import draw
+from epochzero.plan.ops.embedding import ids_in
 from epochzero.plan.ops.sliced import Places, Sliced, taken
 from epochzero.spaces.nasrec import BLOCKS, Choices, Nasrec
 from epochzero.spaces.nasrec_network import Block
@@ -33,6 +36,11 @@ from epochzero.types import Origin, Score, Shape
 
 NASRECS = Origin("xavier")
 """as the published code draws, but for linear layers normal instead of uniform, of the same variance"""
+
+TABLE = "embedding.table"
+"""how the names of embeddings begin"""
+OF_GRADIENTS = {"grad_norm", "plain", "sigeo", "snip", "zico"}
+"""proxies to which a weight whose gradient is zero adds nothing"""
 
 
 def full_path(space: Nasrec) -> Choices:
@@ -107,9 +115,31 @@ class RecommenderSupernet:
         made = self.space.network(path, input_shape=batch.input_shape)
         return PlanNetwork(made.plan, self.inherited(made.places), device)
 
+    def of_named_rows(self, batch: Batch) -> tuple[RecommenderSupernet, Batch]:
+        """Without the rows of embeddings that no sample names, and the batch with ids that count those left."""
+        x, y = zip(*(batch.part(i) for i in range(batch.parts)), strict=True)
+        table, labels = torch.cat(x), None if y[0] is None else torch.cat(y)
+        named, ids = named_rows(ids_in(table, self.space.tables))
+        left = {name: weight[named[name]] if name in named else weight for name, weight in self.weights.items()}
+        space = replace(self.space, tables=tuple(len(rows) for rows in named.values()))
+        few = from_tensors(
+            (table[:, : self.space.dense], ids), labels, parts=batch.parts, num_classes=batch.num_classes
+        )
+        return RecommenderSupernet(space, left), few
+
     def scores(
         self, archs: Sequence[Choices], proxies: Sequence[Proxy], batch: Batch, seed: int = 0, inside: bool = False
     ) -> list[dict[str, Score]]:
         """What the proxies say of each sub-network with the weights that it inherits."""
-        networks = (self.network(arch, batch, inside) for arch in archs)
+        supernet = self
+        if not inside and OF_GRADIENTS.issuperset(proxy.name for proxy in proxies):
+            supernet, batch = self.of_named_rows(batch)
+        networks = (supernet.network(arch, batch, inside) for arch in archs)
         return [scored.scores for scored in score_population(networks, proxies, batch, seed)]
+
+
+def named_rows(ids: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    """Of each table the rows that a batch names, and the ids [B, F] as numbers of these."""
+    found = [column.unique(return_inverse=True) for column in ids.unbind(1)]  # type: ignore[no-untyped-call]
+    rows = {f"{TABLE}{field}": rows for field, (rows, _) in enumerate(found)}
+    return rows, torch.stack([numbers for _, numbers in found], 1)

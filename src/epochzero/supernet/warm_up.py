@@ -44,7 +44,7 @@ from epochzero.plan import execute
 from epochzero.plan.ops.sliced import Places, regions
 from epochzero.spaces.nasrec import Nasrec
 from epochzero.spaces.nasrec_network import Network
-from epochzero.supernet.nasrec import RecommenderSupernet
+from epochzero.supernet.nasrec import RecommenderSupernet, named_rows
 from epochzero.supernet.paths import check_strategy, sampled_path
 
 ClickBatch = tuple[Tensor, Tensor, Tensor]
@@ -52,8 +52,6 @@ ClickBatch = tuple[Tensor, Tensor, Tensor]
 CLIP = 5.0
 EPS = 1e-2
 KIND, VERSION = "epochzero warm-up", 1
-TABLE = "embedding."
-"""how the names of embeddings begin"""
 
 
 def rising_and_falling(step: int, steps: int, highest: float, lowest: float, rise: float) -> float:
@@ -144,7 +142,7 @@ class WarmUp:
         path = sampled_path(space, Random(f"{self.seed}/{self.step}"), self.schedule.full(self.step), self.strategy)
         made = space.network(path)
         dense, ids, labels = dense.float().to(device), ids.to(device), labels.to(device)
-        named, ids = _named(ids)
+        named, ids = named_rows(ids)
         leaves = self._leaves(made, named)
         loss = label_loss(execute(made.plan, leaves, (dense, ids)), labels, "mean")
         if not math.isfinite(value := loss.item()):
@@ -223,14 +221,6 @@ def _described(space: Nasrec) -> dict[str, Any]:
     """All that the shapes of the shared weights depend on."""
     table = {"space": space.name, "dense": space.dense, "tables": list(space.tables)}
     return table | {"widths": list(space.widths), "rows": list(space.rows)}
-
-
-def _named(ids: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-    """Of each table the rows that a batch names, and the ids [B, F] as numbers of these."""
-    found = [column.unique(return_inverse=True) for column in ids.unbind(1)]  # type: ignore[no-untyped-call]
-    return {f"{TABLE}table{field}": rows for field, (rows, _) in enumerate(found)}, torch.stack(
-        [i for _, i in found], 1
-    )
 
 
 def _check(space: Nasrec, dense: Tensor, ids: Tensor, labels: Tensor) -> None:
