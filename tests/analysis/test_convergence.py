@@ -85,8 +85,9 @@ def test_a_cell_of_nb201_is_studied(images: Images, tmp_path: Path, shallow_nb20
     assert found["networks"][0]["arch"] == arch and found["landscape"]["networks"] == ["cell", "C1", "O1"]
 
 
-def test_each_is_trained_as_if_it_were_alone(images: Images) -> None:
-    trainer = Trainer(SMALL, images, "cpu")
+@pytest.mark.parametrize("together", [6, 4, 1])
+def test_each_is_trained_as_if_it_were_alone(together: int, images: Images) -> None:
+    trainer = Trainer(SMALL, images, "cpu", together)
     curves = [trainer.epoch(number) for number in range(2)]
     for place, entry in enumerate(trainer.entries):
         plan = trainer.space.plan(entry.arch, images.num_classes, images.input_shape)
@@ -115,7 +116,7 @@ def test_each_is_trained_as_if_it_were_alone(images: Images) -> None:
 
 def test_a_network_that_diverges_leaves_the_others_alone(images: Images) -> None:
     def curve(rate: float) -> list[float]:
-        trainer = Trainer(Study(**{**vars(SMALL), "rates": (rate, 0.025)}), images, "cpu")
+        trainer = Trainer(replace(SMALL, rates=(rate, 0.025)), images, "cpu", together=6)
         return trainer.epoch(0)["test_loss"][3:]
 
     assert curve(1e30) == curve(0.25)
@@ -158,6 +159,18 @@ def test_what_is_found_is_whole(images: Images, tmp_path: Path) -> None:
     for network, values in enumerate(found["landscape"]["values"]):
         assert values[1][1] == pytest.approx(last[network], rel=1e-4), "the middle rate of two is the larger"
     assert np.array(found["gradient_variance"]["values"], float).min() >= 0
+
+
+def test_every_seed_is_looked_at_on_directions_of_its_own(images: Images, tmp_path: Path) -> None:
+    study = replace(SMALL, rates=(0.025,), epochs=1, seeds=2)
+    plane = study_convergence(study, images, tmp_path / "found.json")["landscape"]
+    assert plane["networks"] == ["DARTS", "C1", "O1"] * 2 and plane["seeds"] == [0] * 3 + [1] * 3
+    first = study_convergence(replace(study, seeds=1), images, tmp_path / "first.json")["landscape"]
+    assert plane["values"][:3] == first["values"] and plane["values"][3:] != first["values"]
+    trainer = Trainer(replace(study, seeds=1), images, "cpu", together=3)
+    trainer.epoch(0)
+    together = convergence._looked(trainer, convergence._landscape)["values"]
+    torch.testing.assert_close(torch.tensor(together), torch.tensor(first["values"]), rtol=2e-2, atol=1e-3)
 
 
 def test_another_study_is_not_overwritten(images: Images, tmp_path: Path) -> None:

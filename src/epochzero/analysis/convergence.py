@@ -3,10 +3,10 @@ r"""Does a wide, shallow cell learn faster, and does it generalise better? A cel
     python -m epochzero.analysis.convergence --data cifar10.npz --device cuda --out convergence.json
 
 The line-up: a cell, random variants of its connections of falling width, and random variants of its operations; each
-with every learning rate and every seed. All of them are trained side by side as one plan on the same batches, by SGD as
-in the thesis' appendix A.1: momentum .9, weight decay 3e-4, batches of 80, cosine annealing to 0, crops and flips, no
-other regularisation. Then, of the networks of the middle rate and the first seed, the loss landscape and the gradient
-variance around the trained weights, on test images.
+with every learning rate and every seed. All of them are trained on the same batches, on a GPU side by side as one plan,
+by SGD as in the thesis' appendix A.1: momentum .9, weight decay 3e-4, batches of 80, cosine annealing to 0, crops and
+flips, no other regularisation. Then, of the networks of the middle rate, the loss landscape and the gradient variance
+around the trained weights, on test images; the seed of the weights draws the directions too.
 
 Needs torch and numpy alone. The file is written after each epoch and each picture, and beside it lies a folder with the
 last weights: the same command goes on where one was stopped. `epochzero.analysis.pictures` draws what is in the file.
@@ -21,11 +21,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -52,6 +52,7 @@ PAD = 4
 TEST_AT_ONCE = 250
 DARTS = "darts"
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -120,52 +121,23 @@ def lineup(study: Study) -> dict[str, Any]:
     return found | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
 
 
-class Trainer:
-    """All networks of a study, trained side by side."""
+class Team:
+    """Networks trained side by side as one plan: their weights, and how fast these move."""
 
-    def __init__(self, study: Study, images: Images, device: str) -> None:
-        self.study, self.images = study, images.to(device)
-        self.device = torch.device(device)
-        small = Darts("darts_small", study.channels, study.cells)
-        self.space: Any = small if study.space == DARTS else spaces[study.space]
-        seeds = range(study.seed, study.seed + study.seeds)
-        cells = lineup(study).items()
-        self.entries = [Entry(name, arch, rate, seed) for seed in seeds for rate in study.rates for name, arch in cells]
-        self.networks = SideBySide([self._network(entry, Origin(seed=entry.seed)) for entry in self.entries])
+    def __init__(self, networks: Sequence[PlanNetwork], rates: Sequence[float], study: Study) -> None:
+        self.study = study
+        self.networks = SideBySide(networks)
         self.tracked = self.networks.population.merged.plan.with_statistics("tracked")
         self.weights = self.networks.weights
+        device = self.networks.population.device
         self.speeds = {name: torch.zeros_like(self.weights[name]) for name in self.networks.trainable}
-        rates = torch.tensor([entry.rate for entry in self.entries], device=self.device)
+        of_each = torch.tensor(rates, device=device)
         self.rates = {
-            name: self.networks.of_each(rates, name).expand_as(self.weights[name]).contiguous()
+            name: self.networks.of_each(of_each, name).expand_as(self.weights[name]).contiguous()
             for name in self.networks.trainable
         }
         state = [*self.weights.values(), *self.speeds.values()]
-        self.step = Recorded(self._step, state, on_gpu if self.device.type == "cuda" else None)
-        self.size = min(study.batch_size, len(images.y))
-        self.steps = len(images.y) // self.size
-
-    def _network(self, entry: Entry, weights: Origin | Mapping[str, Tensor]) -> PlanNetwork:
-        plan = self.space.plan(entry.arch, self.images.num_classes, self.images.input_shape)
-        return PlanNetwork(plan, weights, self.device)
-
-    def epoch(self, number: int) -> dict[str, list[float]]:
-        """Train for one epoch, then test: losses and accuracies of each network."""
-        images, rng = self.images, generator(self.study.seed, "convergence", number)
-        order = torch.randperm(len(images.y), generator=rng).to(self.device)
-        total = torch.zeros(len(self.entries), device=self.device)
-        for step in range(self.steps):
-            chosen = order[step * self.size : (step + 1) * self.size]
-            x = images.standardised(flip(crop(images.x[chosen], PAD, rng), rng))  # [B, C, H, W]
-            passed = (number * self.steps + step) / (self.study.epochs * self.steps)
-            share = torch.full((), (1 + math.cos(math.pi * passed)) / 2, device=self.device)
-            total += self.step(x, images.y[chosen], share)
-        test_loss, accuracy = self.test()
-        return {
-            "loss": (total / self.steps).tolist(),
-            "test_loss": test_loss.tolist(),
-            "test_accuracy": accuracy.tolist(),
-        }
+        self.step = Recorded(self._step, state, on_gpu if device.type == "cuda" else None)
 
     def _step(self, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
         """One step, v <- m v + g + decay w and w <- w - share rate v; the losses before it."""
@@ -179,26 +151,85 @@ class Trainer:
         torch._foreach_addcmul_(weights, speeds, rates, value=-1)
         return losses
 
-    def test(self) -> tuple[Tensor, Tensor]:
+    def test(self, images: Images) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy [P] on the test images."""
-        loss = correct = torch.zeros(len(self.entries), device=self.device)
-        for first in range(0, len(self.images.test_y), TEST_AT_ONCE):
-            y = self.images.test_y[first : first + TEST_AT_ONCE]
-            logits = self.networks.logits(self.weights, self.images.standardised(self.images.test_x[first:][: len(y)]))
+        loss = correct = torch.zeros(self.networks.count, device=images.test_y.device)
+        for first in range(0, len(images.test_y), TEST_AT_ONCE):
+            y = images.test_y[first : first + TEST_AT_ONCE]
+            logits = self.networks.logits(self.weights, images.standardised(images.test_x[first:][: len(y)]))
             loss = loss + self.networks.each_loss(logits, y) * len(y)
             correct = correct + (logits.argmax(2) == y).sum(1)
-        return loss / len(self.images.test_y), correct / len(self.images.test_y)
+        return loss / len(images.test_y), correct / len(images.test_y)
 
-    def examined(self) -> tuple[list[str], SideBySide]:
-        """The networks of the middle rate and the first seed, as they are now."""
-        own = self.networks.unpacked(self.weights)
-        chosen = [
-            i
-            for i, entry in enumerate(self.entries)
-            if (entry.rate, entry.seed) == (self.study.middle, self.study.seed)
+
+class Trainer:
+    """All networks of a study, on the same batches: one team on a GPU, one by one elsewhere, where that is faster."""
+
+    def __init__(self, study: Study, images: Images, device: str, together: int | None = None) -> None:
+        self.study, self.images = study, images.to(device)
+        self.device = torch.device(device)
+        small = Darts("darts_small", study.channels, study.cells)
+        self.space: Any = small if study.space == DARTS else spaces[study.space]
+        cells = lineup(study).items()
+        self.seeds = range(study.seed, study.seed + study.seeds)
+        self.entries = [
+            Entry(name, arch, rate, seed) for seed in self.seeds for rate in study.rates for name, arch in cells
         ]
-        names = [self.entries[i].name for i in chosen]
-        return names, SideBySide([self._network(self.entries[i], own[i]) for i in chosen])
+        self.together = together or (len(self.entries) if self.device.type == "cuda" else 1)
+        self.teams = [
+            Team([self._network(entry) for entry in team], [entry.rate for entry in team], study)
+            for team in self._teams(self.entries)
+        ]
+        self.size = min(study.batch_size, len(images.y))
+        self.steps = len(images.y) // self.size
+
+    def _teams(self, members: Sequence[T]) -> Iterator[Sequence[T]]:
+        return (members[i : i + self.together] for i in range(0, len(members), self.together))
+
+    def _network(self, entry: Entry, weights: Mapping[str, Tensor] | None = None) -> PlanNetwork:
+        plan = self.space.plan(entry.arch, self.images.num_classes, self.images.input_shape)
+        return PlanNetwork(plan, weights or Origin(seed=entry.seed), self.device)
+
+    def epoch(self, number: int) -> dict[str, list[float]]:
+        """Train for one epoch, then test: losses and accuracies of each network."""
+        found: dict[str, list[float]] = {"loss": [], "test_loss": [], "test_accuracy": []}
+        for team in self.teams:
+            total = torch.zeros(team.networks.count, device=self.device)
+            for batch in self._batches(number):
+                total += team.step(*batch)
+            for name, values in zip(found, (total / self.steps, *team.test(self.images)), strict=True):
+                found[name] += values.tolist()
+        return found
+
+    def _batches(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Images and labels of each step of an epoch, and what share of the learning rate it takes."""
+        images, rng = self.images, generator(self.study.seed, "convergence", number)
+        order = torch.randperm(len(images.y), generator=rng).to(self.device)
+        for step in range(self.steps):
+            chosen = order[step * self.size : (step + 1) * self.size]
+            x = images.standardised(flip(crop(images.x[chosen], PAD, rng), rng))  # [B, C, H, W]
+            passed = (number * self.steps + step) / (self.study.epochs * self.steps)
+            share = torch.full((), (1 + math.cos(math.pi * passed)) / 2, device=self.device)
+            yield x, images.y[chosen], share
+
+    def states(self) -> dict[str, dict[str, Tensor]]:
+        """Weights and speeds by team and name: what is kept of an epoch, and what goes on from it."""
+        return {
+            f"{what} {place}": tensors
+            for place, team in enumerate(self.teams)
+            for what, tensors in (("weights", team.weights), ("speeds", team.speeds))
+        }
+
+    def examined(self, seed: int) -> Iterator[tuple[list[str], SideBySide]]:
+        """The networks of the middle rate and a seed as they are now, with their names."""
+        own = [weights for team in self.teams for weights in team.networks.unpacked(team.weights)]
+        of_seed = [
+            (entry, weights)
+            for entry, weights in zip(self.entries, own, strict=True)
+            if (entry.rate, entry.seed) == (self.study.middle, seed)
+        ]
+        for team in self._teams(of_seed):
+            yield [entry.name for entry, _ in team], SideBySide([self._network(*one) for one in team])
 
     def some(self, count: int) -> tuple[Tensor, Tensor]:
         """The first test images, standardised, and their labels."""
@@ -223,37 +254,46 @@ def study_convergence(
     for number in range(len(curves), study.epochs):
         start = time.perf_counter()
         curves.append(_finite(trainer.epoch(number)))
-        states = {"weights": trainer.weights, "speeds": trainer.speeds}
-        kept.write(number + 1, {"identity": json.dumps(identity), "curves": curves} | states)
+        kept.write(number + 1, {"identity": json.dumps(identity), "curves": curves} | trainer.states())
         spent = time.perf_counter() - start
         found["seconds"][f"epoch {number + 1}"] = spent
         _write(out, identity | found)
-        found["recorded"] = trainer.step.play is not None
+        found["recorded"] = all(team.step.play is not None for team in trainer.teams)
         best = max(value for value in curves[-1]["test_accuracy"] if value is not None)
         say(f"epoch {number + 1}/{study.epochs}: {spent:.1f} s, best test accuracy {100 * best:.1f} %")
-    names, subject = trainer.examined()
     for name, look in (("landscape", _landscape), ("gradient_variance", _variance)):
         if name not in found:
             start = time.perf_counter()
-            found[name] = {"networks": names, **_plane(look(study, subject, trainer))}
+            found[name] = _looked(trainer, look)
             found["seconds"][name] = time.perf_counter() - start
             _write(out, identity | found)
             say(f"{name}: {found['seconds'][name]:.1f} s")
     return identity | found
 
 
-def _landscape(study: Study, subject: SideBySide, trainer: Trainer) -> Plane:
-    return landscape(subject, *trainer.some(study.images), span=study.span, across=study.across, seed=study.seed)
+def _looked(trainer: Trainer, look: Callable[[Trainer, SideBySide, int], Plane]) -> dict[str, Any]:
+    """Values on a plane, of the networks of each seed on directions of that seed."""
+    found: dict[str, Any] = {"networks": [], "seeds": [], "values": []}
+    for seed in trainer.seeds:
+        for names, subject in trainer.examined(seed):
+            plane = look(trainer, subject, seed)
+            found["networks"] += names
+            found["seeds"] += [seed] * len(names)
+            found["values"] += _finite(plane.values)
+            found["axis"] = list(plane.axis)
+    return found
 
 
-def _variance(study: Study, subject: SideBySide, trainer: Trainer) -> Plane:
+def _landscape(trainer: Trainer, subject: SideBySide, seed: int) -> Plane:
+    study = trainer.study
+    return landscape(subject, *trainer.some(study.images), span=study.span, across=study.across, seed=seed)
+
+
+def _variance(trainer: Trainer, subject: SideBySide, seed: int) -> Plane:
+    study = trainer.study
     x, y = trainer.some(study.noise_images)
     across, parts = study.noise_across, study.noise_parts
-    return gradient_variance(subject, x, y, parts=parts, span=study.span, across=across, seed=study.seed)
-
-
-def _plane(plane: Plane) -> dict[str, Any]:
-    return {"axis": list(plane.axis), "values": _finite(plane.values)}
+    return gradient_variance(subject, x, y, parts=parts, span=study.span, across=across, seed=seed)
 
 
 def _described(trainer: Trainer, entry: Entry) -> dict[str, Any]:
@@ -286,9 +326,9 @@ def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) 
         raise UserError(
             f"The folder '{kept.folder}' holds weights of another study: choose another --out, or remove it."
         )
-    for mine, before in ((trainer.weights, state["weights"]), (trainer.speeds, state["speeds"])):
+    for part, mine in trainer.states().items():
         for name, tensor in mine.items():
-            tensor.copy_(before[name])
+            tensor.copy_(state[part][name])
     return list(state["curves"])
 
 
@@ -319,7 +359,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--device", default=default_device())
     parser.add_argument("--arch", default=usual.arch, help="a known cell or an architecture; default: DARTS")
     parser.add_argument("--space", default=usual.space, help="darts, nb201 or nb101; default: darts")
-    for name in ("channels", "cells", "epochs", "batch_size", "seeds", "seed", "across", "noise_across"):
+    for name in ("operations", "channels", "cells", "epochs", "batch_size", "seeds", "seed", "across", "noise_across"):
         usually = getattr(usual, name)
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usually, help=f"default: {usually}")
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")

@@ -139,7 +139,8 @@ def convergence(found: Mapping[str, Any], folder: Path, name: str = "convergence
     for part, shapes in (("landscape", ("contour", "surface")), ("gradient_variance", ("heat",))):
         if part in found:
             of_part = found[part]
-            named = {labels[net]: values for net, values in zip(of_part["networks"], of_part["values"], strict=True)}
+            of_first_seed = dict.fromkeys(of_part["networks"])
+            named = {labels[net]: values for net, values in zip(of_first_seed, of_part["values"], strict=False)}
             what = "test loss"
             if part == "gradient_variance":
                 what = "standard deviation of a sample's gradient"
