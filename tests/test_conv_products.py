@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from epochzero.plan.ops.conv import as_products
+from epochzero.plan.ops.conv import as_products, recorded_products
 
 GEOMETRIES = [
     # groups, channels in and out of each, kernel, stride, padding
@@ -36,6 +36,14 @@ def test_values_and_gradients_are_those_of_torch(
     theirs = F.conv2d(x, weight, None, stride, padding, 1, groups)
     torch.testing.assert_close(ours, theirs)
     back = torch.randn_like(theirs)
-    torch.testing.assert_close(
-        torch.autograd.grad(ours, [x, weight], back), torch.autograd.grad(theirs, [x, weight], back)
-    )
+    expected = torch.autograd.grad(theirs, [x, weight], back)
+    torch.testing.assert_close(torch.autograd.grad(ours, [x, weight], back), expected)
+
+    with torch.no_grad():
+        recorded, way_back = recorded_products(x, weight, stride, padding, groups)
+        (of_x,), (of_weight,) = way_back(back, [True], [True], False)
+        (through,), (unwanted,) = way_back(back, [True], [False], True)
+    torch.testing.assert_close(recorded, theirs)
+    torch.testing.assert_close((of_x, of_weight), expected)
+    torch.testing.assert_close(through, torch.where(x > 0, expected[0], 0))
+    assert unwanted is None and way_back(back, [False], [True], False)[0] == [None]

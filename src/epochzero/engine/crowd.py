@@ -85,6 +85,11 @@ class Rows:
         rows, bounds = self._kept
         return rows[bounds[network] : bounds[network + 1]]
 
+    def cut(self, values: Tensor) -> list[Tensor]:
+        """Values on the CPU, one for each row, as those of each network's layers for which there is something."""
+        rows, bounds = self._kept
+        return list(torch.split(values[torch.from_numpy(rows)], np.diff(bounds).tolist()))
+
     @cached_property
     def _kept(self) -> tuple[Numbers, Numbers]:
         there = self.rows != NONE
@@ -127,14 +132,14 @@ class Crowd:
         self.tensors: dict[str, Tensor] = {}
         """[P, ...]"""
         self.rows: dict[Item, Rows] = {}
-        self.whys: dict[str, Mapping[int, Exception]] = {}
-        """why a read cannot be had, and for which networks"""
+        self.whys: dict[str, Callable[[Crowd], Mapping[int, Exception]]] = {}
+        """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
         self._known: dict[Any, Any] = {}
 
     def read(self, item: Item, network: int) -> Any:
         """The network's own, or why it cannot be had."""
         name = item[0]
-        if (why := self.whys.get(name, {}).get(network)) is not None:
+        if (why := self._refused(name, network)) is not None:
             return why
         if name in self.facts:
             return self.facts[name][network]
@@ -145,18 +150,26 @@ class Crowd:
 
     def why(self, item: Item, network: int) -> Exception | None:
         """Why the network's own cannot be had."""
-        if (why := self.whys.get(item[0], {}).get(network)) is not None:
+        if (why := self._refused(item[0], network)) is not None:
             return why
         if item in self.rows and not self.rows[item].stacked:
             found = self.read(item, network)
             return found if isinstance(found, Exception) else None
         return None
 
+    def _refused(self, name: str, network: int) -> Exception | None:
+        if name not in self.whys:
+            return None
+        find = self.whys[name]
+        if find not in self._known:
+            self._known[find] = find(self)
+        why: Exception | None = self._known[find].get(network)
+        return why
+
     def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source], network: int) -> Tensor | None:
         """`function` of the values of each of the network's layers; None where it cannot be had for all at once."""
-        first = sources[0][0].rows[sources[0][1]]
-        flat = self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))
-        return None if flat is None else flat[torch.from_numpy(first.kept(network))]
+        each = self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))
+        return None if each is None else each[network]
 
     def of_networks(self, function: Callable[..., Any], sources: Sequence[Source], network: int) -> Any:
         """`function` of the network's values, where those of layers are summed."""
@@ -178,11 +191,13 @@ class Crowd:
         return self._known[key]
 
 
-def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> Tensor | None:
+def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
+    """Of each network, on the CPU."""
     rows = [crowd.rows[item] for crowd, item in sources]
     if not all(one.stacked and np.array_equal(one.rows, rows[0].rows) for one in rows) or not rows[0].groups:
         return None
-    return torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
+    flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
+    return rows[0].cut(flat.cpu())
 
 
 def _named(sources: Sequence[Source]) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ from epochzero.engine.watch import Item
 from epochzero.engine.watch_many import Places, WatcherOfMany
 from epochzero.errors import DegenerateError
 from epochzero.plan import execute, execute_jet
-from epochzero.plan.init import draw_many
+from epochzero.plan.init import constants, draw_many
 from epochzero.plan.merge import Merged, merge, mergeable
 from epochzero.plan.ops.wiring import Zero
 from epochzero.plan.plan import Inlined, Plan
@@ -60,8 +60,6 @@ class Population:
         """of passes that differ only in their draw"""
         self._packed: dict[Origin | None, dict[str, Tensor]] = {}
         self._data: dict[Any, Part] = {}
-        self._constant: dict[str, Tensor] = {}
-        """packed weights that are not drawn: ones and zeros"""
 
     @cached_property
     def merged(self) -> Merged:
@@ -112,13 +110,11 @@ class Population:
             return {name: torch.cat([weights[p][own] for p, own in parts]) for name, parts in packs.items()}
         (drawn_from,) = origins
         assert drawn_from is not None
-        drawn = {
+        return self._constant | {
             name: draw_many([own for _, own in parts], params[name], drawn_from, self.device)
             for name, parts in packs.items()
             if name not in self._constant
         }
-        self._constant |= {name: tensor for name, tensor in drawn.items() if params[name].role in ("one", "zero")}
-        return drawn | self._constant
 
     def inputs(self, run: Pass, batch: Batch, seed: int, like: Tensor) -> Part:
         """The pass's inputs and labels; data is brought to the device once, since that waits for what runs there."""
@@ -160,6 +156,11 @@ class Population:
                 if self.merged.plan.weights[pack].trainable:
                     trainable[pack] = owners
         return {"layers": layers, "trainable": trainable}
+
+    @cached_property
+    def _constant(self) -> dict[str, Tensor]:
+        """Packed weights that are not drawn."""
+        return constants(self.merged.plan.weights, self.device)
 
     @cached_property
     def _place_in_plan(self) -> list[dict[str, int]]:
@@ -215,6 +216,8 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     elif wanted & (NEED_FORWARD | {"labels"}):
         x, y = population.inputs(run, batch, seed, like(packed, run))
         found.facts["labels"] = [y] * population.size
+        if y is not None and wanted & NEED_LABELS:  # looked at here: on a GPU that would wait for what runs there
+            check_labels((len(y), *networks[0].plan.output_shape), batch.part(run.part)[1])  # type: ignore[arg-type]
         streams = [item for item in items if item[1] is not None]
         if "block_gradients" in wanted:
             passing = [item for item in streams if item[0] != "layer_gradients"]
@@ -334,7 +337,6 @@ def _of_loss(
     back: Callable[..., dict[str, Tensor]],
 ) -> None:
     """The losses and their gradients."""
-    check_labels(logits[0], y)
     found.tensors["loss"] = _losses(logits, y)
     if not wanted & (OF_LOSS_AND_LAYERS | {"parameter_gradients"}):
         return
@@ -345,12 +347,13 @@ def _of_loss(
     if not wanted & OF_LOSS_AND_LAYERS:
         return
     found.rows["gradients", None] = population.rows(gradients, "layers")
-    dead = {
-        p: DegenerateError(DEAD)
-        for p in range(population.size)
-        if not found.of_layers(_absolute_sum, [(found, ("gradients", None))], p).any()  # type: ignore[union-attr]
-    }
-    found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, dead)
+    found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, _dead)
+
+
+def _dead(found: Crowd) -> dict[int, Exception]:
+    """The networks whose layers get no gradient."""
+    felt = [found.of_layers(_absolute_sum, [(found, ("gradients", None))], p) for p in range(found.size)]
+    return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if own is not None and not own.any()}
 
 
 def _losses(logits: Tensor, y: Tensor) -> Tensor:

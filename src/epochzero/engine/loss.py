@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch.nn.functional as F
@@ -10,11 +11,11 @@ from torch import Tensor
 from epochzero.engine.failure import PassFailedError
 
 
-def check_labels(logits: Tensor, y: Tensor) -> None:
-    """Refuse labels that are no classes of this output; a single logit has two, 0 and 1."""
-    if logits.dim() > 2:
-        raise PassFailedError(f"the labels are one class for each sample, and the output is {list(logits.shape)}")
-    outputs = logits.shape[1]
+def check_labels(shape: Sequence[int], y: Tensor) -> None:
+    """Refuse labels that are no classes of logits of this shape; a single logit has two, 0 and 1."""
+    if len(shape) > 2:
+        raise PassFailedError(f"the labels are one class for each sample, and the output is {list(shape)}")
+    outputs = shape[1]
     if int(y.max()) >= max(outputs, 2):
         noun = "output" if outputs == 1 else "outputs"
         raise PassFailedError(f"the network has {outputs} {noun}, and a label is {int(y.max())}")

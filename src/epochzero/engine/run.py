@@ -118,7 +118,7 @@ def _check(logits: Tensor, samples: int) -> None:
 
 
 def _loss(logits: Tensor, y: Tensor) -> Tensor:
-    check_labels(logits, y)
+    check_labels(logits.shape, y)
     return label_loss(logits, y, "mean")
 
 
@@ -216,7 +216,7 @@ def _read_apart(
     if second and isinstance(found["gradients"], Exception):
         raise found["gradients"]
     if y is not None and read in NEED_LABELS:
-        check_labels(found["logits"], y)
+        check_labels(found["logits"].shape, y)
     names = network.layer_weights if second else network.trainable
     own = {name: weights[name].detach().requires_grad_() for name in names}
     leaves = list(own.values())

@@ -20,6 +20,7 @@ from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.lockstep import Apart
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.plan import Node, Plan
+from epochzero.plan.upload import upload
 
 Places = dict[tuple[str, str], Tensor]
 """for nodes of a merged plan, which networks and maps of it are meant, on the device"""
@@ -123,7 +124,7 @@ class WatcherOfMany:
         """Where the values are, once for all runs."""
         key = (node.name, which)
         if key not in self.places:
-            self.places[key] = torch.from_numpy(numbers).to(like.device)
+            self.places[key] = upload(numbers, like.device)
         return self.places[key]
 
     def _added(self, item: Item, values: Tensor, members: Members, node: Node) -> bool:

@@ -21,11 +21,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from epochzero.errors import UnknownNameError
 from epochzero.plan.ops.base import Param
+from epochzero.plan.upload import upload
 from epochzero.registry import near_miss
 from epochzero.types import Origin
 
@@ -104,14 +106,20 @@ def draw(params: Mapping[str, Param], origin: Origin, device: torch.device = CPU
 
 
 def draw_many(names: Sequence[str], joined: Param, origin: Origin, device: torch.device = CPU) -> Tensor:
-    """Parameters of several networks, which may have names in common, joined along the first axis."""
+    """Drawn parameters of several networks, which may have names in common, joined along the first axis."""
     check(origin)
-    if joined.role in ("one", "zero"):
-        return _fresh(origin, "", joined).to(device)
     own = replace(joined, shape=(joined.shape[0] // len(names), *joined.shape[1:]))
     places = {name: i for i, name in enumerate(dict.fromkeys(names))}
     each = [_drawn(origin, name, own, device) for name in places]
     if len(each) == len(names):
         return torch.cat(each)
-    index = torch.tensor([places[name] for name in names])
-    return torch.stack(each).index_select(0, index.to(device, non_blocking=True)).flatten(0, 1)
+    index = upload(np.array([places[name] for name in names]), device)
+    return torch.stack(each).index_select(0, index).flatten(0, 1)
+
+
+def constants(params: Mapping[str, Param], device: torch.device = CPU) -> dict[str, Tensor]:
+    """Those of the parameters that are ones or zeros: parts of two tensors, since nobody may write them."""
+    fixed = {name: param for name, param in params.items() if param.role in ("one", "zero")}
+    longest = max((param.numel for param in fixed.values()), default=0)
+    whole = {"one": torch.ones(longest, device=device), "zero": torch.zeros(longest, device=device)}
+    return {name: whole[param.role][: param.numel].view(param.shape) for name, param in fixed.items()}

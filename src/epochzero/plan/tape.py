@@ -23,7 +23,7 @@ from epochzero.plan.ops.wiring import Identity
 from epochzero.plan.plan import Node, Plan
 
 Seen = Callable[[Node, Tensor], None]
-"""Called with each node but ReLUs and the gradient of its output."""
+"""Called with each node but ReLUs and skips, and the gradient of its output."""
 
 
 BackSums = dict[tuple[tuple[GatherSum | None, int], ...], GatherSum]
@@ -81,15 +81,16 @@ class Tape:
         for index, value in zip(plan.inputs, inputs, strict=True):
             values[index] = value
             self._followed[index] = follow_inputs
-        for i, node in enumerate(plan.nodes):
-            if node.inputs:
-                x = tuple([values[j] for j in node.inputs])
-                output = self._run(i, node, x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
-                if watch is not None:
-                    watch(node, x, output)  # type: ignore[arg-type]
-                values[i] = output
-                for j in plan.last_uses[i]:
-                    values[j] = None
+        with torch.no_grad():
+            for i, node in enumerate(plan.nodes):
+                if node.inputs:
+                    x = tuple([values[j] for j in node.inputs])
+                    output = self._run(i, node, x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
+                    if watch is not None:
+                        watch(node, x, output)  # type: ignore[arg-type]
+                    values[i] = output
+                    for j in plan.last_uses[i]:
+                        values[j] = None
         result = values[-1]
         assert result is not None
         self.output = result
@@ -99,13 +100,11 @@ class Tape:
         named = [name in self._follow for name in node.params]
         self._followed[i] = any(followed) or any(named)
         if not self._followed[i] or isinstance(node.op, (GatherSum, Identity, ReLU)):
-            with torch.no_grad():
-                output = node.op.run(x, w)
+            output = node.op.run(x, w)
             if self._followed[i] and isinstance(node.op, ReLU):
                 self._rectified[i] = output
             return output
-        with torch.no_grad():
-            recorded = node.op.recorded(x, w)
+        recorded = node.op.recorded(x, w)
         if recorded is not None:
             output, self._backs[i] = recorded
             return output
@@ -118,6 +117,7 @@ class Tape:
             self._local[i] = _Local(inputs, weights, get_gradient_edge(output))
         return output.detach()
 
+    @torch.no_grad()
     def gradients(self, of_output: Tensor, names: Collection[str], seen: Seen | None = None) -> dict[str, Tensor]:
         """Of <output, of_output>, for those of these parameters that it depends on; `INPUT` names the input.
 
@@ -131,6 +131,10 @@ class Tape:
             if not sent[i] or not self._followed[i]:
                 continue
             node = self.plan.nodes[i]
+            if isinstance(node.op, Identity):  # what is sent to a skip goes on to its source, unsummed
+                sent[node.inputs[0]] += sent[i]
+                sent[i] = []
+                continue
             gradient = self._arrived(sent[i], self._rectified.get(i))
             sent[i] = []
             if seen is not None and i not in self._rectified:
@@ -141,7 +145,7 @@ class Tape:
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
-            elif isinstance(node.op, (Identity, ReLU)):
+            elif isinstance(node.op, ReLU):
                 sent[node.inputs[0]].append(_Sent(gradient, None, 0))
             elif i in self._backs:
                 self._back(i, node, gradient, wanted, found, sent)

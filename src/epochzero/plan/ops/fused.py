@@ -10,6 +10,7 @@ in each argument, so the derivative of each is made of them again, and derivativ
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +24,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from epochzero.plan.ops.base import Back, Gradients
+from epochzero.plan.upload import upload
 
 Geometry = tuple[int, int, int, int]
 """(stride, padding, dilation, groups)"""
@@ -253,10 +255,13 @@ class GatherTable:
         own = (self.sources >= first) & (self.sources < end)
         starts = np.cumsum(np.bincount(self.outs[own] + 1, minlength=self.maps + 1))
         columns = (starts, self.sources[own] - first, self.slots[own])
-        padded = [np.pad(column, (0, -len(column) % 4)) for column in columns]  # so that each begins at 16 bytes
-        copied = torch.from_numpy(np.concatenate(padded).astype(np.int32)).to(device)
-        pieces = torch.split(copied, [len(column) for column in padded])
-        return tuple(piece[: len(column)] for piece, column in zip(pieces, columns, strict=True))
+        begins = [0, *itertools.accumulate(-len(column) % 4 + len(column) for column in columns)]  # at 16 bytes each
+        places = [slice(begin, begin + len(column)) for begin, column in zip(begins, columns, strict=False)]
+        joined = np.zeros(begins[-1], np.int32)
+        for place, column in zip(places, columns, strict=True):
+            joined[place] = column
+        copied = upload(joined, device)
+        return tuple([copied[place] for place in places])
 
     def transposed(self, source: int) -> GatherTable:
         """The table by which the gradient of the sums becomes that of a source."""

@@ -15,6 +15,7 @@ from torch.autograd import Function
 from epochzero.plan.ops import fused
 from epochzero.plan.ops.base import Jet, Kind, Op, Param
 from epochzero.plan.ops.fused import GatherTable
+from epochzero.plan.upload import upload
 from epochzero.types import Shape
 
 Piece = tuple[int, int, int]
@@ -106,9 +107,7 @@ class GatherSum(Op):
         maps = [one.unflatten(1, (n, -1)) for one, n in zip(x, table.sizes, strict=True)]  # type: ignore[no-untyped-call]
         every = torch.cat(maps, 1)  # [B, M, C, ...]
         starts = np.cumsum((0, *table.sizes))
-        outs, index = (
-            torch.from_numpy(column).to(every.device) for column in (table.outs, starts[table.sources] + table.slots)
-        )
+        outs, index = (upload(column, every.device) for column in (table.outs, starts[table.sources] + table.slots))
         zeros = every.new_zeros(len(every), table.maps, *every.shape[2:])
         return zeros.index_add(1, outs, every.index_select(1, index)).flatten(1, 2)
 

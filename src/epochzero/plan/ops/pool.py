@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from epochzero.plan.ops import fused
-from epochzero.plan.ops.base import Back, Jet, Op, sides, spatial, tokens, windowed
+from epochzero.plan.ops.base import Back, Gradients, Jet, Op, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
 
@@ -75,14 +76,35 @@ class AvgPool(Window):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         if self._fused(x[0]):
             return fused.box_mean(x[0], self.kernel, self.stride, self.padding)
-        centred = self.stride == 1 and self.kernel == 2 * self.padding + 1
-        if centred and not self.count_padding and x[0].requires_grad:
+        if self._centred and x[0].requires_grad:
             pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
             return pooled
         return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=self.count_padding)
 
     def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
-        return fused.recorded_box(x[0], self.kernel, self.stride, self.padding) if self._fused(x[0]) else None
+        if self._fused(x[0]):
+            return fused.recorded_box(x[0], self.kernel, self.stride, self.padding)
+        pooled = self.run(x, w)
+
+        def back(
+            gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+        ) -> tuple[Gradients, Gradients]:
+            return [self._of_input(gradient, x[0]) if inputs[0] else None], []
+
+        return pooled, back
+
+    def _of_input(self, gradient: Tensor, x: Tensor) -> Tensor:
+        if self._centred:
+            spread = _spread(self.kernel, *x.shape[2:], x.dtype, x.device)
+            return F.avg_pool2d(gradient * spread, self.kernel, 1, self.padding)
+        window = ([self.kernel] * 2, [self.stride] * 2, [self.padding] * 2)
+        found: Tensor = torch.ops.aten.avg_pool2d_backward(gradient, x, *window, False, self.count_padding, None)
+        return found
+
+    @property
+    def _centred(self) -> bool:
+        """Whether it is a mean around each place, of what lies inside the map."""
+        return self.stride == 1 and self.kernel == 2 * self.padding + 1 and not self.count_padding
 
     def _fused(self, x: Tensor) -> bool:
         return self.joint and not self.count_padding and fused.available(x)
