@@ -52,21 +52,28 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Layer, Need, Pass, Trace, each_layer, need, of_network, proxy
+from epochzero.engine import Handle, Layer, Need, Pass, Trace, each_layer, need, of_network, proxy, together
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
 from epochzero.plan import generator
 
 
+def grams(outputs: Tensor) -> Tensor | None:
+    """The same of many networks [B, M, ...]."""
+    x = outputs[0]
+    if x.dim() < 3:
+        return None
+    x = x.flatten(2).double()  # [M, C, H*W]
+    if 1 in x.shape[1:]:
+        return None
+    return x @ x.mT if x.shape[1] <= x.shape[2] else x.mT @ x  # [M, n, n]
+
+
+@together(grams)
 def gram(output: Tensor) -> Tensor | None:
     """The smaller of X X^T and X^T X for one sample's output X, or nothing for a vector."""
-    x = output[0]
-    if x.dim() < 2:
-        return None
-    x = x.flatten(1).double()  # [C, H*W]
-    if 1 in x.shape:
-        return None
-    return x @ x.mT if x.shape[0] <= x.shape[1] else x.mT @ x  # [n, n]
+    found = grams(output.unsqueeze(1))
+    return None if found is None else found[0]  # [n, n]
 
 
 def evenness(gram: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Jet, Op
+from epochzero.plan.ops.base import Jet, Joined, Op, joined
 from epochzero.types import Shape
 
 
@@ -40,9 +40,8 @@ class ReLU(Activation):
         return torch.relu(x[0])
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
-        value, velocity, acceleration = x[0]
-        on = (value > 0).to(value.dtype)
-        return value * on, velocity * on, acceleration * on
+        streams = joined(x[0]).unflatten(0, (3, -1))  # type: ignore[no-untyped-call]  # [3, B, ...]
+        return Joined((streams * (streams[0] > 0)).flatten(0, 1))
 
 
 @dataclass(frozen=True, slots=True)

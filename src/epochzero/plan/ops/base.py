@@ -7,10 +7,12 @@ the batch axis.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
+import torch
 from torch import Tensor
 
 from epochzero.types import Shape
@@ -24,6 +26,23 @@ Kind = Literal["conv", "linear", "norm", "activation", "pool", "attention", "ide
 
 Jet = tuple[Tensor, Tensor, Tensor]
 """A value with its first and second derivative along a curve: f(t), f'(t), f''(t)."""
+
+
+class Joined(tuple[Tensor, Tensor, Tensor]):
+    """A jet whose streams are the thirds of one tensor along the batch: what is linear runs on all three at once."""
+
+    whole: Tensor
+
+    def __new__(cls, whole: Tensor) -> Joined:
+        found = super().__new__(cls, whole.chunk(3))
+        found.whole = whole
+        return found
+
+
+def joined(jet: Jet) -> Tensor:
+    """[3 B, ...]: value, velocity and acceleration, one after the other along the batch."""
+    return jet.whole if isinstance(jet, Joined) else torch.cat(jet)
+
 
 Pair = int | tuple[int, int]
 """One number for height and width, or one for each."""
@@ -102,9 +121,11 @@ class Op:
         """The output's value and derivatives from the inputs' (second-order Taylor mode)."""
         if not self.linear:
             raise NotImplementedError
-        value = self.run(tuple(jet[0] for jet in x), w)
         flat = self.unbiased(w)
-        return value, self.run(tuple(jet[1] for jet in x), flat), self.run(tuple(jet[2] for jet in x), flat)
+        if len(flat) == len(w) and all(map(operator.is_, flat, w)):
+            return Joined(self.run(tuple([joined(jet) for jet in x]), w))
+        value = self.run(tuple([jet[0] for jet in x]), w)
+        return value, self.run(tuple([jet[1] for jet in x]), flat), self.run(tuple([jet[2] for jet in x]), flat)
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The parameters without the bias: how a linear op acts on derivatives."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Back, Jet, Op, Param
+from epochzero.plan.ops.base import Back, Jet, Joined, Op, Param, joined
 from epochzero.plan.ops.batch_statistics import batch_norm, recorded_batch_norm
 from epochzero.types import Shape
 
@@ -57,9 +58,9 @@ class BatchNorm(Op):
         if self.statistics == "running":
             scale = weight * (var.view(wide) + self.eps).rsqrt()  # [1, C, 1, 1]
             return (value - mean.view(wide)) * scale + bias, velocity * scale, acceleration * scale
-        axes = [0, *range(2, value.dim())]
-        y0, y1, y2 = standardised(x[0], axes, self.eps)
-        return y0 * weight + bias, y1 * weight, y2 * weight
+        streams = standardised(x[0], [1, *range(3, value.dim() + 1)], self.eps) * weight  # [3, B, C, ...]
+        streams[0].add_(bias)
+        return Joined(streams.flatten(0, 1))
 
     def label(self) -> str:
         return "norm"
@@ -89,8 +90,9 @@ class LayerNorm(Op):
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         weight, bias = w if self.affine else (1.0, 0.0)
-        y0, y1, y2 = standardised(x[0], [-1], self.eps)
-        return y0 * weight + bias, y1 * weight, y2 * weight
+        streams = standardised(x[0], [-1], self.eps) * weight  # [3, B, ..., E]
+        streams[0].add_(bias)
+        return Joined(streams.flatten(0, 1))
 
     def label(self) -> str:
         return "layer norm"
@@ -101,13 +103,17 @@ class LayerNorm(Op):
         return f"nn.LayerNorm({inputs[0][-1]}{given})"
 
 
-def standardised(x: Jet, axes: list[int], eps: float) -> Jet:
-    """(x - mean) / sqrt(var + eps) with two derivatives, mean and variance over these axes."""
-    c0, c1, c2 = (s - s.mean(axes, keepdim=True) for s in x)
-    v0 = (c0 * c0).mean(axes, keepdim=True) + eps
-    v1 = 2 * (c0 * c1).mean(axes, keepdim=True)
-    v2 = 2 * (c1 * c1 + c0 * c2).mean(axes, keepdim=True)
-    r0 = v0.rsqrt()
-    r1 = -v1 * r0**3 / 2
-    r2 = 3 * v1**2 * r0**5 / 4 - v2 * r0**3 / 2
-    return c0 * r0, c1 * r0 + c0 * r1, c2 * r0 + 2 * c1 * r1 + c0 * r2
+def standardised(x: Jet, axes: list[int], eps: float) -> Tensor:
+    """[3, B, ...] (x - mean) / sqrt(var + eps) with two derivatives, mean and variance over these axes of [3, B, ...].
+
+    With u, v, w the three streams, centred and divided by that root, a = mean(u v) and s = mean(v v + u w):
+
+        y = u        y' = v - a u        y'' = w - 2 a v + (3 a^2 - s) u
+    """
+    streams: Tensor = joined(x).unflatten(0, (3, -1))  # type: ignore[no-untyped-call]
+    centred = streams - streams.mean(axes, keepdim=True)
+    u, v, w = centred * ((centred[:1] * centred[:1]).mean(axes, keepdim=True) + eps).rsqrt()
+    a, s = torch.stack([u * v, torch.addcmul(v * v, u, w)]).mean(axes, keepdim=True)
+    velocity = torch.addcmul(v, a, u, value=-1)
+    acceleration = torch.addcmul(w, a, v, value=-2).addcmul(3 * a * a - s, u)
+    return torch.stack([u, velocity, acceleration])
