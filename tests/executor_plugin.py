@@ -21,13 +21,17 @@ def _folder() -> Path:
     return Path(os.environ["EPOCHZERO_TEST_FOLDER"])
 
 
-def _note(event: str) -> int:
-    """Write down who did it, a process or a node of Ray; how many of its kind there are now."""
-    file = _folder() / event
+def _who() -> str:
+    """A node of Ray, or a process."""
     ray: Any = sys.modules.get("ray")
-    who = ray.get_runtime_context().get_node_id() if ray is not None and ray.is_initialized() else os.getpid()
+    return str(ray.get_runtime_context().get_node_id() if ray is not None and ray.is_initialized() else os.getpid())
+
+
+def _note(event: str) -> int:
+    """Write down who did it; how many of its kind there are now."""
+    file = _folder() / event
     with file.open("a") as lines:
-        lines.write(f"{who}\n")
+        lines.write(f"{_who()}\n")
     return len(file.read_text().splitlines())
 
 
@@ -44,10 +48,15 @@ def mortal(trace: Trace) -> float:
 
 @proxy(needs=COUNT, higher_is_better=True)
 def slow(trace: Trace) -> float:
-    """Parameters, after the seconds that the file `pace` says."""
+    """Parameters, after the seconds that the file `pace` says.
+
+    Never while there is a file `hold` that is empty, or names the node or process that this is.
+    """
     _note("begun")
-    pace = _folder() / "pace"
+    pace, hold = _folder() / "pace", _folder() / "hold"
     time.sleep(float(pace.read_text()) if pace.exists() else 0.0)
+    while hold.exists() and hold.read_text() in ("", _who()):
+        time.sleep(0.02)
     return float(trace.params)
 
 

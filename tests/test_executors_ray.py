@@ -50,7 +50,8 @@ def cluster(folder: Path) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     made: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.add_node(num_cpus=1)
+    made.add_node(wait=False, num_cpus=1)
+    made.wait_for_nodes(timeout=120)  # a busy machine takes long to start one
     yield made
     made.shutdown()
 
@@ -117,26 +118,26 @@ def test_what_no_node_has_is_not_waited_for(tmp_path: Path, executor: Ray) -> No
 
 
 def test_a_killed_node_loses_nothing(tmp_path: Path, folder: Path, cluster: Any, executor: Ray) -> None:
-    """A third node joins and is killed in the middle of a chunk."""
-    calm = search(tmp_path / "local.db", Local(1), "slow", 12)
-    begun = folder / "begun"
+    """A third node joins and is killed in the middle of a chunk. Until then nobody gives a score; it never does."""
+    calm = search(tmp_path / "local.db", Local(1), "slow", 6)
+    begun, hold = folder / "begun", folder / "hold"
     begun.write_text("")
-    (folder / "pace").write_text("1")
-    third = cluster.add_node(num_cpus=2)
-    assert executor.workers == 4
-    killed_at: list[int] = []
+    hold.touch()
+    third = cluster.add_node(wait=False, num_cpus=2)
+    until(lambda: executor.workers == 4)
 
     def kill_at_work() -> None:
-        until(lambda: third.node_id in begun.read_text())
-        cluster.remove_node(third, allow_graceful=False)
-        killed_at.append(len(begun.read_text().splitlines()))
+        try:
+            until(lambda: third.node_id in begun.read_text())
+            cluster.remove_node(third, allow_graceful=False)
+        finally:
+            hold.write_text(third.node_id)  # its worker outlives it by a moment, in which it could still answer
 
     killer = threading.Thread(target=kill_at_work)
     killer.start()
-    killed = search(tmp_path / "killed.db", executor, "slow", 12)
+    killed = search(tmp_path / "killed.db", executor, "slow", 6)
     killer.join()
-    assert killed_at and killed_at[0] < 12, "the node was killed too late"
-    assert len(begun.read_text().splitlines()) > 12, "the node was killed with nothing to do"
+    assert len(begun.read_text().splitlines()) > 6, "the node was killed with nothing to do"
     assert killed.best == calm.best
     assert content(tmp_path / "killed.db") == content(tmp_path / "local.db")
 
@@ -151,7 +152,7 @@ def test_an_address_without_a_cluster_is_refused_soon(monkeypatch: pytest.Monkey
     def says(address: str) -> str:
         start = time.monotonic()
         found = refusal("search", "--budget", 1, "--executor", "ray", "--address", address)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 60, "Ray's own patience was waited for"
         return found
 
     with socket.create_server(("127.0.0.1", 0)) as server:

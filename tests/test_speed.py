@@ -20,7 +20,8 @@ from epochzero.registry import proxies, spaces
 from epochzero.run import speed
 from epochzero.run.bundles import bundles, groups
 from epochzero.run.roofline import Ceilings, Passes, ceilings, floor, passes
-from epochzero.run.speed import Row, Settings, left_out, run_speed, spearman
+from epochzero.run.speed import Row, Settings, run_speed, spearman
+from epochzero.run.speed_report import begun, left_out
 from epochzero.run.timing import Job, Timed, measure, measured
 from epochzero.types import Score
 from tests.command import epochzero, refusal
@@ -106,6 +107,54 @@ def test_scores_that_differ_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(TINY, only="grad_norm", ways="alone,lockstep")
     (one,) = run_speed(settings, lambda row: None, lambda report: None)["equality"]
     assert (one["networks"], one["one_alone"], one["worst_relative_error"], one["spearman"]) == (2, 1, 0.5, 1.0)
+
+
+def test_a_report_that_time_cut_short_is_gone_on_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pieces of three measurements each: a row that was begun is measured again, all its ways in one run."""
+    done: list[tuple[str, str]] = []
+    clock = [0.0]
+
+    def fake(job: Job) -> Timed:
+        done.append((job.proxies, job.way))
+        clock[0] += 10
+        return Timed(2.0, 2.0**20, [{job.proxies: Score(float(number))} for number in range(2)])
+
+    monkeypatch.setattr("epochzero.run.speed.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(speed, "measured", fake)
+    monkeypatch.setattr(speed, "ceilings", lambda device: Ceilings(1e9, 1e9, None))
+    settings = replace(TINY, only="grad_norm,snip,plain", ways="alone,lockstep", budget=25.0)
+    out, table = tmp_path / "speed.json", tmp_path / "speed.md"
+    before: Any = None
+    for _ in range(2):
+        before = begun(out)
+        report = run_speed(settings, lambda row: None, speed.saver(out, table, before), before)
+    both = ("lockstep", "alone")
+    again = [("snip", "lockstep"), *(("snip", way) for way in both), ("plain", "lockstep")]
+    assert done == [*(("grad_norm", way) for way in both), *again]
+    assert left_out(before) == ["left out, the budget was spent: snip (alone), plain (lockstep), plain (alone)"]
+    run_speed(settings, lambda row: None, speed.saver(out, table, report), report)
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert [(row["name"], row["way"]) for row in report["rows"]] == [
+        (name, way) for name in ("grad_norm", "snip", "plain") for way in both
+    ]
+    assert [one["row"] for one in report["equality"]] == ["grad_norm", "snip", "plain"]
+    assert (report["left_out"], len(report["resumed"]), report["seconds"]) == ([], 2, 80.0)
+    lines = table.read_text(encoding="utf-8").splitlines()
+    assert "nb201, batches of 4 of pink, " in lines[0] and [line.count("|") for line in lines[2:]] == [12] * 5
+    cells = [cell.strip() for cell in lines[4].split("|")[1:-1]]
+    assert cells[:6] == ["grad_norm", "1,000", "1,000", "3", "", "1"] and cells[-2:] == ["0e+00", "1.0000"]
+
+    with pytest.raises(UserError, match=r"^The report at --out has seed 0, and this run 1: give another --out\.$"):
+        run_speed(replace(settings, seed=1), lambda row: None, lambda report: None, report)
+
+
+def test_what_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    assert begun(tmp_path / "none.json") is None
+    assert "--resume goes on with the report at --out" in refusal("bench-speed", "--resume")
+    for text in ("no JSON", "[1]", '{"rows": []}'):
+        other = tmp_path / "other.json"
+        other.write_text(text)
+        assert "other.json' is no report of speed" in refusal("bench-speed", "--resume", "--out", other)
 
 
 def test_what_the_budget_leaves_out_is_said(here: None, monkeypatch: pytest.MonkeyPatch) -> None:

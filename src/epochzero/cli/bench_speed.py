@@ -11,7 +11,8 @@ from rich.table import Table
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, DataSource, Device, InputShape, Plugins, Seed, SpaceName, Workers
 from epochzero.cli.plugin import load_plugins
-from epochzero.run.speed import Settings, left_out, line, run_speed, saver
+from epochzero.run.speed import Settings, line, run_speed, saver
+from epochzero.run.speed_report import begun, left_out
 
 
 def bench_speed(
@@ -44,6 +45,8 @@ def bench_speed(
         float, typer.Option("--budget", help="Seconds after which nothing more is begun.")
     ] = Settings.budget,
     file: Annotated[Path | None, typer.Option("--out", help="A JSON file for everything measured.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the report at --out.")] = False,
+    table: Annotated[Path | None, typer.Option("--markdown", help="A file for the table in Markdown.")] = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -73,7 +76,9 @@ def bench_speed(
         row_seconds=row_seconds,
         budget=budget,
     )
-    report = run_speed(settings, lambda row: err.print(line(row), style="dim", soft_wrap=True), saver(file))
+    before = begun(file) if resume else None
+    save = saver(file, table, before)
+    report = run_speed(settings, lambda row: err.print(line(row), style="dim", soft_wrap=True), save, before)
     if json:
         print_json(report)
     else:

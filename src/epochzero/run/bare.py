@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import platform
 import re
@@ -24,6 +25,7 @@ WORKERS_ROOM = 0.95
 
 def command(work: Callable[[], None]) -> None:
     """Run it, with the sentences and exit codes of the `epochzero` command."""
+    spare_the_collector()
     try:
         work()
     except UserError as error:
@@ -39,6 +41,12 @@ def command(work: Callable[[], None]) -> None:
 def _stop(sentence: str, code: int) -> None:
     print(f"error: {' '.join(sentence.splitlines())}", file=sys.stderr)
     sys.exit(code)
+
+
+def spare_the_collector() -> None:
+    """What is imported stays: looking for garbage in it would cost as much as merging a population, again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def default_device() -> str:
@@ -77,6 +85,7 @@ def set_precision(tf32: bool) -> None:
 def prepare_worker(tf32: bool, workers: int) -> None:
     """Before the first score in one of several processes: precision, and its share of the GPU's memory."""
     set_precision(tf32)
+    spare_the_collector()
     if torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(WORKERS_ROOM / workers)
 

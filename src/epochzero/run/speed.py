@@ -3,6 +3,11 @@
     python -m epochzero.run.speed --device cuda --data cifar10.npz --out speed.json
     python -m epochzero.run.speed --only "one batch,dextr" --networks 512 --population 128
 
+Everything on a GPU that is lent for ten minutes at a time: the same command again, until nothing is left out.
+
+    python -m epochzero.run.speed --device cuda --data cifar10.npz --networks 512 --row-seconds 4 --budget 480 \
+        --resume --out speed.json --markdown speed.md
+
 Needs torch and numpy alone; `epochzero bench-speed` is the same with a table. Random networks of a space are scored by
 each proxy alone and by bundles that share passes, in several ways: one network after the other (alone), side by side
 (lockstep), in worker processes (on a GPU, each of them runs its networks side by side). Times go from architectures to
@@ -40,6 +45,7 @@ from epochzero.run.executors.base import LARGEST
 from epochzero.run.executors.processes import cores
 from epochzero.run.network import batch_for, network_of
 from epochzero.run.roofline import Ceilings, Floor, ceilings, floor
+from epochzero.run.speed_report import SPENT, Report, begun, continued, is_done, left_out, markdown
 from epochzero.run.task import usable
 from epochzero.run.timing import Job, Scores, Timed, Way, measured
 
@@ -110,9 +116,14 @@ class Agreement:
     spearman: float | None
 
 
-def run_speed(settings: Settings, show: Callable[[Row | str], None], save: Callable[[dict[str, Any]], None]) -> Any:
-    """Measure all rows; `show` gets each as it comes, or a sentence, and `save` the report so far."""
-    begun = time.perf_counter()
+def run_speed(
+    settings: Settings, show: Callable[[Row | str], None], save: Callable[[Report], None], before: Report | None = None
+) -> Report:
+    """Measure all rows; `show` gets each as it comes, or a sentence, and `save` the report so far.
+
+    Rows of the report `before` are kept, and not measured again.
+    """
+    start = time.perf_counter()
     asked = groups(settings.only)
     space = spaces[settings.space]
     for name in ("networks", "alone_networks", "slow_networks", "population", "workers"):
@@ -125,19 +136,25 @@ def run_speed(settings: Settings, show: Callable[[Row | str], None], save: Calla
     rng = Random(settings.seed)
     texts = [space.text(space.sample(rng)) for _ in range(2 * settings.networks)]
     limits = ceilings(settings.device)
-    report: dict[str, Any] = {
+    report: Report = {
         "machine": machine(settings.device),
         "settings": dataclasses.asdict(settings) | {"data_digest": batch.id, "data_about": batch.about},
         "ceilings": dataclasses.asdict(limits),
         "rows": [],
         "equality": [],
         "left_out": [],
+        "seconds": 0.0,
     }
+    if before is not None:
+        report = continued(before, report, asked, ways)
+    spent = report["seconds"]
     for name, members in asked.items():
+        if is_done(report, name):
+            continue
         scores: dict[str, tuple[Scores, int]] = {}
         for way in ways:
-            if time.perf_counter() - begun > settings.budget:
-                report["left_out"].append({"name": name, "way": way, "why": "the budget was spent"})
+            if time.perf_counter() - start > settings.budget:
+                report["left_out"].append({"name": name, "way": way, "why": SPENT})
                 continue
             job, population = _job(settings, way, members, batch, texts)
             try:
@@ -153,7 +170,7 @@ def run_speed(settings: Settings, show: Callable[[Row | str], None], save: Calla
             save(report)
         if "lockstep" in scores and "alone" in scores:
             report["equality"] += [dataclasses.asdict(one) for one in _agreements(name, members, scores)]
-    report["seconds"] = time.perf_counter() - begun
+    report["seconds"] = spent + time.perf_counter() - start
     save(report)
     if not report["rows"]:
         raise MachineError(f"Nothing was measured: {report['left_out'][0]['why']}")
@@ -289,6 +306,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--row-seconds", type=float, default=given.row_seconds, help="for one measurement, about")
     parser.add_argument("--budget", type=float, default=given.budget, help="seconds after which no row is begun")
     parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--resume", action="store_true", help="go on with the report at --out")
+    parser.add_argument("--markdown", type=Path, help="a file for the table in Markdown")
     return parser
 
 
@@ -305,31 +324,26 @@ def line(row: Row | str) -> str:
     )
 
 
-def left_out(report: dict[str, Any]) -> list[str]:
-    """What was not measured, by reason."""
-    by_reason: dict[str, list[str]] = {}
-    for one in report["left_out"]:
-        by_reason.setdefault(one["why"], []).append(f"{one['name']} ({one['way']})")
-    return [f"left out, {why}: {', '.join(rows)}" for why, rows in by_reason.items()]
+def saver(out: Path | None, table: Path | None = None, before: Report | None = None) -> Callable[[Report], None]:
+    """What writes the report so far, and its table in Markdown; a file that cannot be written says so now."""
 
+    def save(report: Report) -> None:
+        if out is not None:
+            out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        if table is not None:
+            table.write_text(markdown(report) if report else "", encoding="utf-8")
 
-def saver(out: Path | None) -> Callable[[dict[str, Any]], None]:
-    """What writes the report so far to a file; one that cannot be written says so now."""
-    if out is None:
-        return lambda report: None
-
-    def save(report: dict[str, Any]) -> None:
-        out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-    save({})
+    save(before or {})
     return save
 
 
 def main() -> None:
     """Measure and print."""
     asked = vars(options().parse_args())
-    save = saver(asked.pop("out"))
-    report = run_speed(Settings(**asked), lambda row: print(line(row), flush=True), save)
+    out, table = asked.pop("out"), asked.pop("markdown")
+    before = begun(out) if asked.pop("resume") else None
+    save = saver(out, table, before)
+    report = run_speed(Settings(**asked), lambda row: print(line(row), flush=True), save, before)
     print(json.dumps(report["machine"] | report["ceilings"]))
     for one in report["equality"]:
         print(json.dumps(one))
