@@ -225,7 +225,7 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
     """The pass in lockstep; None where each network has to run alone, if only to say why it cannot."""
     try:
         return run_together(run, items, population, batch, seed) if can_run(run, items, population, batch) else None
-    except REASONS:
+    except (ValueError, *REASONS):  # an op refuses its input: too few values for a batch norm
         return None
 
 
