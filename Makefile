@@ -1,6 +1,7 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
-# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; a table of 423,624 rows;
+# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; what lockstep costs the
+#               host of a GPU; what executors cost beside scoring; a table of 423,624 rows;
 #               what searches cost beyond scoring; rows a second of CTR tables and samples a second of their networks;
 #               images a second of training, against a plain loop
 # make docs     the documentation site, in build/docs
@@ -31,6 +32,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/epochzero bench-speed --batch-size 1 --networks 32 --row-seconds 3 --budget 300 --out runs/speed_batch1.json
 	$(BIN)/epochzero bench-speed --batch-size 64 --networks 8 --alone-networks 4 --only $(BUNDLES) --out runs/speed_batch64.json
+	$(BIN)/python benchmarks/launches.py --rounds 3
+	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/searches.py

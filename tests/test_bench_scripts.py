@@ -12,16 +12,20 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import kendalltau, spearmanr
 
 from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import parse_objective
+from epochzero.engine import parse_list
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, UserError
+from epochzero.plan.ops import fused
 from epochzero.registry import spaces
 from epochzero.run.network import batch_for
 from epochzero.run.plots import new_panels
 from epochzero.run.task import Task
+from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export
 from epochzero.types import Origin, Score, Setting
 
@@ -315,3 +319,14 @@ def test_panels_fill_lines() -> None:
     assert len(axes) == 5 and list(figure.get_size_inches()) == [8.0, 6.0]
     figure, axes = new_panels(2, 4, 2.0, 3.0)
     assert len(axes) == 2 and list(figure.get_size_inches()) == [4.0, 3.0]
+
+
+@pytest.mark.usefixtures("shallow_nb201")
+def test_what_a_population_costs_the_host() -> None:
+    """Twice as many networks take little more than as many launches; stand-ins are gone afterwards."""
+    launches = script("launches")
+    with launches.as_on_a_gpu():
+        few, many = (launches.measured(parse_list("snip,synflow,dextr"), size, 1) for size in (4, 8))
+    assert all(number > 0 for row in (few, many) for number in row.values())
+    assert few["launches"] < many["launches"] < 1.8 * few["launches"]
+    assert not fused.available(torch.ones(1)) and nb201.WIDTHS == (16, 32, 64)

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_map
 
 from epochzero.engine.failure import REASONS, out_of_memory
 from epochzero.engine.watch import Item
+from epochzero.plan.upload import upload
 
 Numbers = NDArray[np.int64]
 NONE = -1
@@ -105,7 +106,7 @@ class Rows:
         (values,) = self.groups
         assert isinstance(values, Tensor)
         there = self.rows != NONE
-        rows, owners = (torch.from_numpy(array[there]).to(values.device) for array in (self.rows, self.owners))
+        rows, owners = (upload(array[there], values.device) for array in (self.rows, self.owners))
         return values.new_zeros(self.size, *values.shape[1:]).index_add_(0, owners, values[rows])  # [P, ...]
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from epochzero.engine.kernels import ROWS_BYTES, rows_of
 from epochzero.plan.tape import Tape
+from epochzero.plan.upload import upload
 
 if TYPE_CHECKING:
     from epochzero.engine.lockstep import Population
@@ -32,7 +34,7 @@ def tangent_kernels(
         for i, found in enumerate(_rows_back(tape, starts, block)):
             torch._foreach_copy_([jacobians[name][i] for name in found], list(found.values()))
         for name, jacobian in jacobians.items():
-            networks = torch.tensor([network for network, _ in population.merged.packs[name]], device=joint.device)
+            networks = upload(np.array([network for network, _ in population.merged.packs[name]]), joint.device)
             own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]
             kernels.index_add_(0, networks, (own @ own.mT).double())
     return kernels
