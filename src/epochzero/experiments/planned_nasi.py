@@ -13,18 +13,6 @@ CHAPTER = "Shu, thesis (NASI, arXiv:2109.00817)"
 plan(
     __name__,
     Planned(
-        "thesis-table6.2",
-        f"{CHAPTER}, Table 6.2",
-        "NASI in the DARTS space: test errors of the networks that it selects, trained on CIFAR.",
-        "600 epochs of training for each network: days of GPU time",
-        "Search with a fixed (FIX) and an adaptive constraint (ADA), then training on CIFAR.",
-        "as named",
-        grid(
-            ("C10 error %", "C100 error %", "params M", "GPU hours"),
-            {"NASI-FIX": (2.79, 16.12, 3.9, 0.24), "NASI-ADA": (2.90, 16.84, 3.7, 0.24)},
-        ),
-    ),
-    Planned(
         "thesis-table6.3",
         f"{CHAPTER}, Table 6.3",
         "NASI's networks on ImageNet.",

@@ -1,0 +1,96 @@
+"""Tables of networks that searches find: counted, trained, and set beside the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+import epochzero as ez
+from epochzero.errors import DataError
+from epochzero.experiments.base import Result
+from epochzero.experiments.found import SAMPLE, FoundNetworks, Hunt, Hunts
+from epochzero.experiments.planned import grid
+from epochzero.registry import experiments, spaces
+from epochzero.train.recipes import Recipe
+from tests.experiments_small import small_images
+
+FOUND = ("dextr-table2", "dextr-table3", "dextr-table8", "sigeo-table4", "thesis-table6.2")
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
+
+
+class Small(FoundNetworks):
+    """Two searches of NAS-Bench-201, one of them within a limit."""
+
+    name = "small found"
+    source = "nowhere"
+    full = quick = Hunts(networks=3, batch_size=2, evaluations=4, epochs=1)
+    hunts: ClassVar[Mapping[str, Hunt]] = {
+        "largest": Hunt("nb201", "params", "random"),
+        "small": Hunt("nb201", "flops", "evolution", max_params=200_000, options={"population": 4, "tournament": 2}),
+    }
+    paper = grid(("params M", "C10 error %", "GPU days"), {"largest": (0.5, 9.0, 1.0), "small": (None, 8.0, None)})
+    columns = ("params M",)
+    tested: ClassVar[Mapping[str, bool]] = {"C10 error %": True}
+    recipe = Recipe(batch_size=8)
+    unmeasured = "a clock"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_images(tmp_path_factory.mktemp("data"), "cifar10.npz").parent
+
+
+@pytest.fixture
+def result(folder: Path) -> Result:
+    return Small().run(folder=folder, seed=5)
+
+
+def test_rows_are_means_over_searches_that_were_run_apart(result: Result, folder: Path) -> None:
+    rows = {(row.x, row.y): row for row in result.rows}
+    assert list(rows) == [(label, column) for label in Small.hunts for column in ("params M", "C10 error %")]
+    for label, hunt in Small.hunts.items():
+        apart = [
+            ez.search(
+                "nb201",
+                hunt.proxy,
+                hunt.method,
+                4,
+                max_params=hunt.max_params,
+                data=folder / "cifar10.npz",
+                batch_size=2,
+                seed=seed,
+                options=hunt.options,
+            )
+            for seed in (5, 6, 7)
+        ]
+        found = rows[label, "params M"].found
+        assert found is not None and found.n == 3
+        assert found.value == pytest.approx(sum(one.plan.params for one in apart) / 3e6)
+        error = rows[label, "C10 error %"].found
+        assert error is not None and 0 <= error.low <= error.value <= error.high <= 100
+    assert rows["largest", "params M"].paper == 0.5 and rows["small", "params M"].paper is None
+    assert result.left_out == ["GPU days: not measured, for that takes a clock."]
+    assert len(result.samples[SAMPLE].archs) == 6
+
+
+def test_a_run_with_a_store_repeats_itself(folder: Path, tmp_path: Path, result: Result) -> None:
+    first, again = (Small().run(folder=folder, seed=5, store=tmp_path / "run.db") for _ in range(2))
+    assert first.rows == again.rows == result.rows
+    with pytest.raises(DataError, match=r"small found needs data that are not there: put cifar10\.npz"):
+        Small().run(folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_searched_for_is_there(name: str) -> None:
+    recipe = experiments[name]
+    assert set(recipe.hunts) <= set(recipe.paper)
+    for hunt in recipe.hunts.values():
+        space = spaces[hunt.space]
+        smallest = space.plan(space.smallest())
+        assert hunt.max_params is None or smallest.params < hunt.max_params
+        assert hunt.max_flops is None or smallest.flops < hunt.max_flops
+    printed = {column for of in recipe.paper.values() for column in of}
+    assert recipe.tested.keys() <= printed
