@@ -24,7 +24,8 @@ Beware: there are no good defaults of mu and nu: HNAS tunes them by Bayesian opt
 and the published correlations are those of tuned ones. The default mu = 0 leaves kappa/M; an untuned mu may turn the
 order round (mu = .01, nu = 0 did so on NAS-Bench-201). A metric that is not positive or a singular kernel leaves no
 score. A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP
-sees little of a network. With M from NASWOT the bound says next to nothing (.09 and .05, thesis Table 7.12).
+sees little of a network. With M from NASWOT the thesis' bounds say next to nothing (.09 and .05, Table 7.12), those of
+the signs' NASWOT that is here as much as NASWOT itself (.75, see docs/results.md).
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
 boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
