@@ -14,10 +14,11 @@ from epochzero.experiments.base import Result
 from epochzero.experiments.found import SAMPLE, FoundNetworks, Hunt, Hunts
 from epochzero.experiments.planned import grid
 from epochzero.registry import experiments, spaces
+from epochzero.store import Store
 from epochzero.train.recipes import Recipe
 from tests.experiments_small import small_images
 
-FOUND = ("dextr-table2", "dextr-table3", "dextr-table8", "sigeo-table4", "thesis-table6.2")
+FOUND = ("dextr-table2", "dextr-table3", "dextr-table8", "sigeo-table4", "thesis-table6.2", "thesis-table7.7")
 pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
@@ -81,6 +82,23 @@ def test_a_run_with_a_store_repeats_itself(folder: Path, tmp_path: Path, result:
     assert first.rows == again.rows == result.rows
     with pytest.raises(DataError, match=r"small found needs data that are not there: put cifar10\.npz"):
         Small().run(folder=tmp_path)
+
+
+def test_a_short_training_tells_a_search_under_a_name_of_its_own(folder: Path, tmp_path: Path) -> None:
+    class Told(Small):
+        hunts: ClassVar[Mapping[str, Hunt]] = {
+            "largest": Hunt("nb201", "", "random", feedback="default(epochs=1,batch_size=8)")
+        }
+        tested: ClassVar[Mapping[str, bool]] = {}
+
+    told = Told().run(Hunts(networks=3, batch_size=2, evaluations=2, images=16), folder=folder, store=tmp_path / "a.db")
+    assert [row.y for row in told.rows] == ["params M"] and told.left_out[0].startswith("C10 error %, GPU days")
+    with Store.open(tmp_path / "a.db") as store:
+        proxies = {row.proxy for row in store.all_scores()}
+    assert len(proxies) == 3, "a training of each seed"
+    assert all(
+        proxy.startswith("feedback:default(epochs=1,batch_size=8,images=16) on cifar10.npz") for proxy in proxies
+    )
 
 
 @pytest.mark.parametrize("name", FOUND)

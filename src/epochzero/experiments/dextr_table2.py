@@ -39,7 +39,7 @@ class DextrTable2(FoundNetworks):
         },
     )
     columns = ("params M",)
-    counted_in = "darts_imagenet"
+    built_in = "darts_imagenet"
     unmeasured = IMAGENET
 
 

@@ -23,6 +23,7 @@ from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.run.outcome import Outcome
 from epochzero.train import recipes
+from epochzero.train.feedback import ShortTraining
 from epochzero.train.image_data import Images, load_images
 
 COUNTS: dict[str, Callable[[Plan], float]] = {
@@ -45,7 +46,7 @@ class Hunts(Settings):
     """of the searches"""
     epochs: int = 1
     images: int | None = None
-    """that winners are trained on; all if None"""
+    """that winners are trained on, and short trainings if there are any; all if None"""
 
 
 class Hunt(NamedTuple):
@@ -57,6 +58,8 @@ class Hunt(NamedTuple):
     max_params: float | None = None
     max_flops: float | None = None
     options: Mapping[str, Any] = {}
+    feedback: str = ""
+    """the recipe of a short training that tells the search how good a network is, in place of the proxy"""
 
 
 class FoundNetworks(Recipe):
@@ -68,8 +71,8 @@ class FoundNetworks(Recipe):
     paper: ClassVar[Figures]
     columns: ClassVar[Sequence[str]]
     """those of `COUNTS` that the paper prints"""
-    counted_in: ClassVar[str | None] = None
-    """the space whose networks are counted, if another one than is searched"""
+    built_in: ClassVar[str | None] = None
+    """the space whose networks are counted and trained, if another one than is searched"""
     on_images: ClassVar[bool] = True
     """whether searches see CIFAR-10; otherwise noise of the space's own shape"""
     tested: ClassVar[Mapping[str, bool]] = {}
@@ -129,7 +132,7 @@ class FoundNetworks(Recipe):
         settings: Hunts = work.settings
         return api.search(
             hunt.space,
-            hunt.proxy,
+            _judge(hunt, settings, source, seed, work.device) if hunt.feedback else hunt.proxy,
             hunt.method,
             settings.evaluations,
             max_params=hunt.max_params,
@@ -143,15 +146,27 @@ class FoundNetworks(Recipe):
         )
 
     def _measured(self, work: Work, hunt: Hunt, outcome: Outcome, images: Images | None, seed: int) -> dict[str, float]:
-        plan = spaces[self.counted_in].plan(outcome.winner.arch) if self.counted_in else outcome.plan
+        space, arch = spaces[self.built_in or hunt.space], outcome.winner.arch
+        plan = space.plan(arch) if self.built_in else outcome.plan
         found = {column: COUNTS[column](plan) for column in self.columns}
         for column, is_error in self.tested.items():
             assert images is not None
             recipe = replace(self.recipe, epochs=work.settings.epochs)
             facts = {"experiment": self.name, "arch": outcome.winner.text}
             name = digest(outcome.winner.text, seed, recipe.epochs, len(images.y))[:16]
-            arch = outcome.winner.arch
-            ended = trained(work, name, spaces[hunt.space], arch, images, recipe, seed=seed, facts=facts)
+            ended = trained(work, name, space, arch, images, recipe, seed=seed, facts=facts)
             accuracy = 100 * float(ended.history[-1]["test_accuracy"])
             found[column] = 100 - accuracy if is_error else accuracy
         return found
+
+
+def _judge(hunt: Hunt, settings: Hunts, source: str | Path, seed: int, device: str) -> Callable[[Any], float]:
+    """A short training under the name that says all it depends on, which the store keeps its results by."""
+    some = "" if settings.images is None else f",images={settings.images}"
+    training = ShortTraining.of(f"{hunt.feedback[:-1]}{some})", spaces[hunt.space], source, seed=seed, device=device)
+
+    def judge(arch: Any) -> float:
+        return training(arch)
+
+    judge.__name__ = training.name
+    return judge

@@ -24,15 +24,6 @@ plan(
         ),
     ),
     Planned(
-        "thesis-table7.7",
-        f"{THESIS}, Table 7.7",
-        "Thesis, Table 7.7: HNAS in the DARTS space, trained on CIFAR.",
-        "600 epochs of training for each network: days of GPU time",
-        "Five independent evaluations of each network.",
-        "test error %",
-        grid(("C10", "C100"), {"HNAS (C10)": (2.62, 17.10), "HNAS (C100)": (2.78, 16.29)}),
-    ),
-    Planned(
         "thesis-table7.8",
         f"{THESIS}, Table 7.8",
         "Thesis, Table 7.8: HNAS's networks on ImageNet.",
