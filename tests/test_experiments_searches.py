@@ -9,11 +9,14 @@ from random import Random
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from epochzero.errors import DataError
 from epochzero.experiments import searching
 from epochzero.experiments.searching import ACCURACY, DEVIATION, Contest, Searches, Trials, estimate
 from epochzero.experiments.thesis_figure7_3 import Length
+from epochzero.experiments.thesis_figure7_5 import agreement
+from epochzero.experiments.thesis_table7_3 import hnas
 from epochzero.registry import experiments, spaces
 from tests.command import epochzero
 
@@ -103,8 +106,26 @@ def test_correlations_of_the_tuned_bound(folder: Path, monkeypatch: pytest.Monke
     pytest.importorskip("bayes_opt")
     monkeypatch.setattr("epochzero.experiments.thesis_figure7_5.EVALUATIONS", 6)
     result = experiments["thesis-figure7.5"].run(Trials(networks=3), folder=folder)
-    assert [row.y for row in result.rows if row.x == "HNAS (trace)"] == [f"step {k}" for k in range(1, 7)]
+    assert [row.y for row in result.rows if row.x == "HNAS (trace)"] == ["grid", *(f"step {k}" for k in range(1, 7))]
     assert all(row.found is not None and -1 <= row.found.low <= row.found.high <= 1 for row in result.rows)
+
+
+def test_whether_bounds_that_order_well_select_well_by_hand(folder: Path) -> None:
+    pytest.importorskip("bayes_opt")
+    with (folder / "nb201_scores.csv").open(newline="") as file:
+        scores = list(csv.DictReader(file))
+    kappa, squares = (np.array([float(row[name]) for row in scores]) for name in ("ntk_cond", "ntk_trace"))
+    accuracy = np.array([truth(SPACE.parse(row["arch"])) for row in scores])
+    ratio = kappa / np.sqrt(squares)
+    orders, selects = [], []
+    for u in range(11):
+        for c in range(-9, 4):
+            nu, mu = np.quantile(squares, u / 10), 10**c * np.median(ratio) / np.median(squares) ** 2
+            bound = ratio + mu * (squares - nu) ** 2
+            orders.append(spearmanr(-bound, accuracy).statistic)
+            selects.append(accuracy[bound.argmin()])
+    found = agreement(searching.Arena.open("a test", folder), hnas("trace"))
+    assert found == pytest.approx(spearmanr(orders, selects).statistic)
 
 
 def test_mean_and_deviation_by_hand() -> None:

@@ -5,11 +5,15 @@ after 12 epochs. Spearman's correlation with the test accuracy on CIFAR-10, over
 positive where the bound points the right way. Mean over searches, with the trace metric and with KNAS'. No figure is
 printed.
 
+Beside that, over a grid of mu and nu: whether those whose bound orders the networks better also select a network of
+better validation accuracy (Spearman). The figure can only rise where they do.
+
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """
 
 from __future__ import annotations
 
+import itertools
 from random import Random
 from typing import Any
 
@@ -18,11 +22,27 @@ from scipy.stats import spearmanr
 
 from epochzero.engine import parse
 from epochzero.experiments.base import Found, Row, Work
-from epochzero.experiments.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
+from epochzero.experiments.searching import (
+    FEEDBACK,
+    ON_NB201,
+    Arena,
+    Contest,
+    Searches,
+    Trials,
+    estimate,
+    found_in,
+    left_out,
+)
 from epochzero.experiments.thesis_table7_3 import EVALUATIONS, hnas
 from epochzero.registry import experiments
-from epochzero.searches.base import Pool
+from epochzero.searches.base import Floats, Pool
 from epochzero.searches.hnas import HNAS
+
+AGREEMENT = "correlation against what is selected"
+TRUTH, TOLD = ON_NB201.accuracies["C10"], FEEDBACK.partition(":")[2]
+"""columns of the table: what the bound should order, and what the search is told"""
+C_RANGE = (-9.0, 3.0)
+"""from where kappa/M alone decides to where the other term does"""
 
 
 class ThesisFigure75(Searches):
@@ -36,7 +56,10 @@ class ThesisFigure75(Searches):
 
     def measure(self, work: Work) -> Found:
         arena, found = self.contested(work, self.contests, correlations)
-        rows = []
+        held = [contest for contest in self.contests if contest.label in found]
+        rows = [
+            Row("nb201", contest.label, "grid", AGREEMENT, estimate([agreement(arena, contest)]), 0) for contest in held
+        ]
         for label, curves in found.items():
             for step, values in enumerate(zip(*curves, strict=True), start=1):
                 figure = estimate(values, seed=work.seed)
@@ -48,18 +71,37 @@ class ThesisFigure75(Searches):
 def correlations(arena: Arena, contest: Contest, seed: int) -> list[float]:
     """After each step of one search, that of the bound as it was when the best network so far was selected."""
     search = _search(arena, contest, seed)
-    truth = np.array([arena.accuracy(arena.pool.space.text(arch), "C10") or np.nan for arch in search.archs])
+    truth = _accuracies(arena, search, TRUTH)
     best, tuned, curve = -np.inf, search.probes[0], []
     for _ in range(EVALUATIONS):
         (arch,) = search.ask(1)
-        score = arena.accuracies.value(arena.pool.space.text(arch), FEEDBACK.partition(":")[2])
+        score = arena.accuracies.value(arena.pool.space.text(arch), TOLD)
         search.tell([arch], [score.value if score.ok else None])
         if score.ok and score.value > best:
             best, tuned = score.value, search.queries[-1]
-        bound = search.bound(tuned["u"], tuned["c"])
-        both = np.isfinite(bound) & np.isfinite(truth)
-        curve.append(float(spearmanr(-bound[both], truth[both]).statistic))
+        curve.append(_correlation(search.bound(tuned["u"], tuned["c"]), truth))
     return curve
+
+
+def agreement(arena: Arena, contest: Contest) -> float:
+    """Over a grid of u and c, that of the bound's correlation with the validation accuracy of what it selects."""
+    search = _search(arena, contest, 0)
+    truth, told = (_accuracies(arena, search, column) for column in (TRUTH, TOLD))
+    grid = itertools.product(np.linspace(0, 1, 11), np.linspace(*C_RANGE, 13))
+    bounds = (search.bound(u, c) for u, c in grid)
+    found = np.array([(_correlation(bound, truth), told[np.nanargmin(bound)]) for bound in bounds])  # [143, 2]
+    return float(spearmanr(found[:, 0], found[:, 1], nan_policy="omit").statistic)
+
+
+def _correlation(bound: Floats, truth: Floats) -> float:
+    both = np.isfinite(bound) & np.isfinite(truth)
+    return float(spearmanr(-bound[both], truth[both]).statistic)
+
+
+def _accuracies(arena: Arena, search: HNAS, column: str) -> Floats:
+    """Of the networks of the search's pool, nan where there is none."""
+    found = (arena.accuracies.value(arena.pool.space.text(arch), column) for arch in search.archs)
+    return np.array([score.value if score.ok else np.nan for score in found])
 
 
 def _search(arena: Arena, contest: Contest, seed: int) -> HNAS:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from epochzero.experiments.searching import FEEDBACK, Contest, Printed, Searches
-from epochzero.experiments.thesis_table6_1 import KNAS, TE_NAS
+from epochzero.experiments.thesis_table6_1 import KNAS, TE_NAS, TE_NAS_LABELS, ThesisTable61
 from epochzero.registry import experiments
 from epochzero.searches.hnas import METRICS
 
@@ -56,6 +56,7 @@ class ThesisTable73(Searches):
         *baselines(EVALUATIONS),
         *baselines(LONGER),
         TE_NAS,
+        TE_NAS_LABELS,
         KNAS,
     )
     paper: ClassVar[Printed] = {
@@ -71,8 +72,7 @@ class ThesisTable73(Searches):
         "random, 80 evaluations": ((93.70, 0.36), (71.04, 1.07), (44.57, 1.25)),
         "REINFORCE, 80 evaluations": ((93.85, 0.37), (71.71, 1.09), (45.24, 1.18)),
         "TPE, 80 evaluations": ((93.61, 0.52), (70.85, 1.28), (44.42, 1.49)),
-        "TE-NAS": ((93.90, 0.47), (71.24, 0.56), (42.38, 0.46)),
-        "KNAS": ((93.05, None), (68.91, None), (34.11, None)),
+        **{contest.label: ThesisTable61.paper[contest.label] for contest in (TE_NAS, TE_NAS_LABELS, KNAS)},
     }
 
 
