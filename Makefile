@@ -2,7 +2,7 @@
 # make test     lint, types and tests
 # make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; what lockstep costs the
 #               host of a GPU; what executors cost beside scoring; a table of 423,624 rows;
-#               what searches cost beyond scoring; rows a second of CTR tables and samples a second of their networks;
+#               what searches cost beyond scoring; CTR tables: rows a second, samples a second of training, scoring;
 #               images a second of training, against a plain loop
 # make docs     the documentation site, in build/docs
 # make clean    forget the environment

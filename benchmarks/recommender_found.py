@@ -1,11 +1,11 @@
-"""A found recommender against random ones and against DLRM and DeepFM, on clicks with planted interactions.
+"""Found recommenders against random ones and against four made by hand, on clicks with planted interactions.
 
-    python benchmarks/recommender_found.py --folder runs/found [--rows 500000] [--share 0.2] [--networks 40] [--seeds 3]
+    python benchmarks/recommender_found.py --folder runs/found [--rows 500000] [--share 0.2] [--batch-size 256]
+                                           [--highest 0.12] [--networks 40] [--seeds 3] [--only one_shot-1 dlrm]
 
-The clicks, sizes and training are those of `epochzero reproduce sigeo-recommender`, whose store may be given as
-`chain.db` in the folder: networks that were trained there are not trained again. Each warm-up level and proxy is one
-chain: a supernet, 64 networks looked at, 3 trained, the best by validation rows. Random networks are drawn with the
-seed of the study. Stopped and run again, it goes on.
+The clicks, sizes and training are those of `epochzero reproduce sigeo-recommender`, unless told otherwise. Each warm-up
+level and proxy is one chain: a supernet, 64 networks looked at, 3 trained, the best by validation rows. Random networks
+are drawn with the seed of the study. Stopped and run again, it goes on with the networks; its store is `chain.db`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from epochzero.run.task import Task
 from epochzero.spaces.nasrec import Choices
 from epochzero.store import JSON, Store, manifest
 from epochzero.train.ctr import Settings, evaluate
-from epochzero.train.ctr_baselines import baseline
+from epochzero.train.ctr_baselines import BASELINES, baseline
 from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
 from epochzero.train.recommender import PRESETS, STORE, Chain
 
@@ -48,52 +48,57 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=sizes.rows)
     parser.add_argument("--share", type=float, default=sizes.share)
+    parser.add_argument("--batch-size", type=int, default=sizes.batch_size)
+    parser.add_argument("--highest", type=float, default=Settings.highest, help="learning rate of training")
     parser.add_argument("--networks", type=int, default=sizes.networks)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--chains", type=int, default=len(CHAINS), help="how many of the chains, from the first on")
+    rows = ("random", *(f"{proxy}-{level:g}" for proxy, level in CHAINS), *BASELINES)
+    parser.add_argument("--only", nargs="+", choices=rows, default=rows, help="rows of the table; all by default")
     given = parser.parse_args()
     torch.set_num_threads(1)
     folder: Path = given.folder
     table = synthetic(folder / "table", given.rows, LAW)
-    preset = replace(PRESETS["reduced"], batch_size=sizes.batch_size)
+    preset = replace(PRESETS["reduced"], batch_size=given.batch_size)
     print(f"{table.count:,} rows, {given.share:g} of the training rows; floor {table.about['floor']:.4f}", flush=True)
 
-    def trained(seed: int, chain: Chain) -> FromScratch:
-        return FromScratch(chain.fitted, table, Settings(preset.batch_size), seed=seed, share=given.share)
+    how = {"share": given.share, "highest": given.highest}
+    chains = [Chain(table, proxy=p, warmup=level, preset=preset, **how) for p, level in CHAINS]
+    batch, space, training = chains[0].batch, chains[0].fitted, chains[0].training
 
-    chains = [Chain(table, proxy=p, warmup=level, preset=preset, share=given.share) for p, level in CHAINS]
-    for name in ("dlrm", "deepfm"):
-        found = []
-        for seed in range(given.seeds):
-            torch.manual_seed(seed)
-            model = baseline(name, table.num_dense, table.rows)
-            trained(seed, chains[0]).fit(model, name)
-            metrics = evaluate(model, table, "test")
-            found.append((metrics.log_loss, metrics.auc))
-        print(line(name, found), flush=True)
-    batch, space = chains[0].batch, chains[0].fitted
+    def trained(seed: int) -> FromScratch:
+        return FromScratch(space, table, training, seed=seed, share=given.share)
 
     def measured(arch: Choices, seed: int) -> tuple[float, float]:
-        task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(trained(seed, chains[0]),))
+        task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(trained(seed),))
         with Store.open(folder / STORE) as store:
-            settings: dict[str, JSON] = {"arch": space.text(arch), "seed": seed, "share": given.share}
+            settings: dict[str, JSON] = {"arch": space.text(arch), "seed": seed, "training": trained(seed).id}
             run = store.begin_run("training", settings, manifest(settings))
             (scores,), _ = task.evaluate([arch], store, run, 0)
         return scores[TEST_LOSS.text].value, scores[TEST_AUC.text].value
 
-    rng = Random(0)
-    others = [measured(space.sample(rng), 0) for _ in range(given.networks)]
-    losses, areas = (sorted(values) for values in zip(*others, strict=True))
-    middle = statistics.median(losses), statistics.median(areas)
-    print(line(f"median of {len(others)} random networks", [middle]), flush=True)
-    print(line("lowest and highest of them", [(losses[0], areas[-1])]), flush=True)
-    for chain in chains[: given.chains]:
+    def by_hand(name: str, seed: int) -> tuple[float, float]:
+        torch.manual_seed(seed)
+        model = baseline(name, table.num_dense, table.rows)
+        trained(seed).fit(model, name)
+        metrics = evaluate(model, table, "test")
+        return metrics.log_loss, metrics.auc
+
+    if "random" in given.only:
+        rng = Random(0)
+        others = [measured(space.sample(rng), 0) for _ in range(given.networks)]
+        losses, areas = (sorted(values) for values in zip(*others, strict=True))
+        middle = statistics.median(losses), statistics.median(areas)
+        print(line(f"median of {len(others)} random networks", [middle]), flush=True)
+        print(line("lowest and highest of them", [(losses[0], areas[-1])]), flush=True)
+    for chain in (chain for chain in chains if f"{chain.proxy}-{chain.warmup:g}" in given.only):
         start = time.perf_counter()
         best = chain.run(folder)
         spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in best.seconds.items())
         again = [measured(space.parse(best.best.arch), seed) for seed in range(given.seeds)]
         print(line(f"found by {chain.proxy}, warm-up {chain.warmup:g}", again), f"| {spent}", flush=True)
         print(f"    {time.perf_counter() - start:.0f} s; {best.best.arch}", flush=True)
+    for name in (name for name in BASELINES if name in given.only):
+        print(line(name, [by_hand(name, seed) for seed in range(given.seeds)]), flush=True)
 
 
 if __name__ == "__main__":
