@@ -222,8 +222,10 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
     schema.write_text(json.dumps(LAW.schema.json()))
     command = ["search", "--space=nasrec_small", f"--data={tmp_path}/clicks.tsv", f"--schema={schema}", "--proxy=zico"]
     command += ["--warmup=0.1", *SIZES, f"--out={tmp_path}/out", "--json"]
-    found = epochzero(*command).json
+    ran = epochzero(*command)
+    found = ran.json
     assert found["rows"] == {"train": 512, "val": 64, "test": 64} and found["warmup_steps"] == 3
+    assert "The warm-up is 3 of the 32 steps of an epoch" in " ".join(ran.err.split())
     assert found["evaluated"] == 5 and found["best"] in found["candidates"] and 0 < found["best"]["test_auc"] < 1
     space = spaces["nasrec_small"]
     choice = (tmp_path / "out" / "choice.json").read_text()

@@ -28,6 +28,8 @@ SYNTHETIC = "synthetic"
 ROWS = 500_000
 EMBEDDED, EMBEDDED_BATCH = f"{SYNTHETIC}:12000", 256
 """what is searched on where no data are given, by the preset `reduced`: a minute or two on two cores"""
+FEW_STEPS = 50
+"""after 16 steps of warm-up sub-networks were no better than after none, after 78 they were (docs/results.md)"""
 MEASURED: tuple[Part, ...] = ("val", "test")
 USED = {
     *("--space", "--proxy", "--method", "--data", "--schema", "--bad-lines", "--warmup", "--preset", "--option"),
@@ -137,6 +139,13 @@ def search_recommender(
     with progress_bar("search", estimate=False) as bar:
         more["tell"] = lambda stage, done, total, note: bar(done, total, f"{stage}: {note}")
         chain = Chain(table, chosen.space, chosen.proxy, chosen.warmup, preset=sizes, **more, **own)
+        if 0 < chain.schedule.steps < FEW_STEPS:
+            told = f"{chain.schedule.steps} of the {chain.schedule.epoch:,} steps of an epoch"
+            err.print(
+                f"The warm-up is {told}, too few to learn much from: on so small a table a larger --warmup does more.",
+                style="yellow",
+                soft_wrap=True,
+            )
         found = chain.run(folder)
     report = _report(found, chain, folder)
     (folder / RESULT).write_text(as_json(report, indent=1), encoding="utf-8")
