@@ -31,7 +31,14 @@ def stages(seed: int) -> dict[str, Any]:
         for name in ("error", "nll")
         for n in (1, 3)
     }
-    return {"trained": {"ensembles": found, "correlations": cases}}
+    gaps = {"most_probable": 0.5, "best": 0.4, "gap": 0.1}
+    return {
+        "trained": {"ensembles": found, "correlations": cases},
+        "curves": {"MC, n = 3, tau = 1": [[0.5, 0.4], [0.7, 0.2]], "URS, n = 3, tau = 1": [[0.6, 0.6], [0.6, 0.6]]},
+        "deltas": {"10": {"test_error": {"-2": [0.5, 0.7], "0.5": [0.25]}}},
+        "discrepancy, post-training": gaps,
+        "discrepancy, best-response": gaps | {"gap": seed / 10},
+    }
 
 
 @pytest.fixture
@@ -92,6 +99,18 @@ def test_members_correlations_and_posteriors(folder: Path) -> None:
     posteriors = found(run("thesis-table5.7", folder))
     assert posteriors["NESBS, SVGD-RD", "best-response"] == 3.1
     assert posteriors["NESBS, SVGD-RD", "post-training"] == 1.1
+
+
+def test_figures_of_inherited_weights_ask_for_no_members(folder: Path, tmp_path: Path) -> None:
+    curves = found(run("thesis-figure5.3", folder, budget=2))
+    assert curves["MC", "n = 3, tau = 1, 1 evaluation"] == 60 and curves["MC", "n = 3, tau = 1, best of 2"] == 30
+    assert curves["URS", "n = 3, tau = 1, best of 2"] == 60
+    gaps = found(run("thesis-figure5.5", folder))
+    assert gaps["gap", "post-training"] == 10 and gaps["gap", "best-response"] == 10, "mean over seeds 0, 1, 2"
+    assert found(run("thesis-figure5.7", folder))["delta -2", "tau = 10"] == 60
+    for name, curved in (("thesis-figure5.3", True), ("thesis-figure5.5", False)):
+        settings = experiments[name].quick.arguments
+        assert "--inherited" in settings and ("--curves" in settings) == curved
 
 
 def test_attacks_are_those_that_were_asked_for(folder: Path) -> None:

@@ -184,6 +184,16 @@ def _after(checks: int) -> Callable[[int, int, str], None]:
     return check
 
 
+def test_inherited_weights_alone_train_no_member(chain: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "alone.json"
+    nesbs_chain.main([*chain[:3], str(out), *chain[4:], "--inherited", "--curves", "--trials", "1", "--budget", "2"])
+    stages = json.loads(out.read_text())["stages"]
+    whole = json.loads(Path(chain[3]).read_text())["stages"]
+    assert "trained" not in stages and not list((tmp_path / "alone.run" / "members").iterdir())
+    assert stages["posterior"] == whole["posterior"] and stages["NESBS, mc"] == whole["NESBS, mc"]
+    assert {len(trials[0]) for trials in stages["curves"].values()} == {2} and "curves" not in whole
+
+
 def test_clock() -> None:
     stopping(math.inf)(0, 1, "")
     with pytest.raises(OutOfTimeError):

@@ -1,4 +1,4 @@
-"""Ensembles at a scale that is within reach: what the tables of the thesis' chapter 5 share.
+"""Ensembles at a scale that is within reach: what tables and figures of the thesis' chapter 5 share.
 
 One chain (`nesbs_chain.py`) for each data set and repeat: a supernet, posteriors, choices, members that are trained
 alike, figures of their ensembles of three; `networks` is the pool that NES-RS trains. The thesis trains members for 600
@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from epochzero.data.batch import digest
@@ -40,7 +41,7 @@ OTHERS = {
 }
 ALIKE = (
     "images", "channels", "cells", "epochs", "posterior_epochs", "posterior_batch", "candidates", "svgd_steps",
-    "untrained_pool", "member_epochs", "member_batch", "looked_at", "curve_images",
+    "untrained_pool", "member_epochs", "member_batch", "looked_at", "curve_images", "trials", "budget",
 )  # fmt: skip
 """sizes that the chain's command calls by the same name"""
 Columns = Mapping[str, Mapping[str, float | None]]
@@ -68,13 +69,19 @@ class Sizes(Settings):
     member_batch: int = 128
     looked_at: int = 50
     curve_images: int = 2000
+    trials: int = 1
+    budget: int = 1
+    curves: bool = False
+    inherited: bool = False
+    """no members are trained"""
 
     @property
     def arguments(self) -> list[str]:
         """Of the chain."""
         sizes = {name: getattr(self, name) for name in ALIKE}
-        sizes |= {"pool": self.networks, "batch": self.batch_size, "trials": 1, "budget": 1}
-        return [f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()]
+        sizes |= {"pool": self.networks, "batch": self.batch_size}
+        flags = [f"--{name}" for name in ("curves", "inherited") if getattr(self, name)]
+        return [*(f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()), *flags]
 
 
 SMALL = Sizes(
@@ -105,8 +112,8 @@ class Ensembles(Recipe):
     quick: Sizes = SMALL
     space: str = "nb201"
     statistic: str = "test error %"
-    paper: ClassVar[Figures]
-    """by row, then by column"""
+    paper: ClassVar[Figures] = MappingProxyType({})
+    """by row, then by column; none where the thesis has a picture"""
     unmeasured: Sequence[str] = ()
 
     @abstractmethod

@@ -1,6 +1,7 @@
 r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, members trained from scratch, figures.
 
     python -m epochzero.experiments.nesbs_chain --space nb201 --data cifar10.npz --device cuda --seed 0 --out 0.json
+    python -m epochzero.experiments.nesbs_chain --space darts --data cifar10.npz --curves --out darts-0.json
 
     1  shared weights are trained on 70 % of the training images, on uniform paths; the rest is held out
     2  the posterior is learnt after that on the held-out images; a best-response posterior during a training of its own
@@ -8,7 +9,7 @@ r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, memb
        trained (NES-RS), as the single best architecture once, once with paths dropped when it predicts (MC DropPath)
        and several times (deep ensemble), and without any training from a proxy and distances of untrained networks
     4  all members are trained alike on the same 70 %, and their ensembles measured on the test images
-    5  with inherited weights alone: `nesbs_curves.py`
+    5  with inherited weights alone: `nesbs_curves.py`, the curves where `--curves` asks for them
 
 URS are the first members of the pool. The single best has the lowest held-out loss, with inherited weights, of all
 architectures that were looked at on the way. Monte Carlo chooses from as many ensembles as SVGD-RD does with all its
@@ -123,8 +124,9 @@ class Chain:
     def run(self) -> None:
         """All stages; members are trained in other processes as soon as they are known, where there are some."""
         with SideBySide(self.setting, self.given.workers, self.until) as training:
+            begin = training.begin if not self.given.inherited else lambda members: None
             pool = self._pool()
-            training.begin(self._members(pool))
+            begin(self._members(pool))
             named = {"URS": pool[: self.given.size], "without training": self._without_training()}
             posterior = self._posterior()
             for way in SAMPLERS:
@@ -132,9 +134,9 @@ class Chain:
             best = self._single_best(posterior, [*pool, *named["NESBS, mc"], *named["NESBS, svgd"]])
             named["deep ensemble of the single best"] = [best] * self.given.size
             for picks in named.values():
-                training.begin(self._members(picks))
+                begin(self._members(picks))
             self._discrepancy("post-training", lambda: self.after, posterior)
-            if self.given.space == "darts" or self.given.curves:
+            if self.given.curves:
                 self._curves(posterior)
             self._estimates(pool)
             self._forget("supernet")
@@ -142,10 +144,11 @@ class Chain:
             for way in SAMPLERS:
                 name = f"best-response, {way}"
                 named[name] = self._nesbs(name, way, lambda: self.during, response)
-                training.begin(self._members(named[name]))
+                begin(self._members(named[name]))
             self._discrepancy("best-response", lambda: self.during, response)
             self._forget("best-response")
-            self._trained(training, named, pool)
+            if not self.given.inherited:
+                self._trained(training, named, pool)
 
     # Supernet and posteriors
 
@@ -364,7 +367,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--member-epochs", type=int, default=12)
     add("--member-batch", type=int, default=128)
     add("--looked-at", type=int, default=50, help="architectures for the discrepancy, from each source")
-    add("--curves", action="store_true", help="the curves of Figures 5.3, 5.6 and 5.7 on nb201 as well")
+    add("--curves", action="store_true", help="the curves of Figures 5.3, 5.6 and 5.7 as well")
+    add("--inherited", action="store_true", help="inherited weights alone: no member is trained")
     add("--curve-images", type=int, default=2000, help="held-out and test images to evaluate inherited weights on")
     add("--trials", type=int, default=2)
     add("--budget", type=int, default=6, help="ensembles that the curves evaluate")
