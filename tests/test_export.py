@@ -219,6 +219,7 @@ def test_from_a_search_through_training_to_a_product(tmp_path: Path) -> None:
     assert (found["arch"], found["space"]) == (best, "nb201")
     text = (tmp_path / "untrained/MODEL_CARD.md").read_text()
     assert "| search | evolution by params, 3 networks, seed 0 |" in text and "untrained" in text
+    assert "| budget | at most 80,000 parameters |" in text
     epochzero("train", "--arch", best, "--data", file, "--epochs", 1, "--out", run)
     made = epochzero(
         "export", "--weights", run, "--store", store, "--data", file, "--no-onnx", "--json", "--out", tmp_path / "p"

@@ -18,6 +18,8 @@ UNKNOWN = "## Training\n\nNot by EpochZero, or not at all: nothing is known of i
 MADE_BY = f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
 TAUGHT = ("distil", "temperature")
 """what a recipe says of a teacher"""
+LIMITS = {"max_params": "parameters", "max_flops": "multiply-accumulates", "max_latency_ms": "milliseconds a sample"}
+"""what a search may be held to, and in which unit"""
 
 
 def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
@@ -34,7 +36,7 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
                 "multiply-accumulates": f"{plan.flops:,} for one sample",
                 "input": "; ".join(f"`{name}` [batch, {shape}]" for name, shape in inputs)
                 + (", single precision" if len(inputs) == 1 else ""),
-                "output": f"`y` [batch, {', '.join(map(str, plan.output_shape))}]",
+                "output": f"`y` [batch, {', '.join(map(str, plan.output_shape))}], logits",
                 "weights": subject.about_weights,
                 "latency": latency(made),
             }
@@ -120,6 +122,7 @@ def _scores(subject: Subject) -> list[str]:
         rows = {
             "search": f"{settings['method']} by {settings['proxy']}, {settings['budget']} networks, seed "
             f"{settings['seed']}",
+            "budget": _limits(settings),
             "scored on": about.get("settings", {}).get("data", settings["batch"]),
             "run": f"{subject.run.id}, begun {about.get('started', 'at an unknown time')}",
             "versions": ", ".join(f"{name} {version}" for name, version in versions.items() if version),
@@ -128,6 +131,13 @@ def _scores(subject: Subject) -> list[str]:
     if subject.scores:
         parts.append(table({name: f"{value:.6g}" for name, value in subject.scores.items()}))
     return parts
+
+
+def _limits(settings: Mapping[str, Any]) -> str:
+    """What no network that was looked at might exceed."""
+    given = {unit: settings.get(name) for name, unit in LIMITS.items()}
+    told = [f"{most:,} {unit}" for unit, most in given.items() if most is not None]
+    return f"at most {', '.join(told)}" if told else "any size"
 
 
 def table(rows: Mapping[str, object]) -> str:
