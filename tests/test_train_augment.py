@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 from random import Random
 from typing import Any
 
@@ -168,3 +169,15 @@ def test_in_darts_the_edges_of_the_nodes_are_paths() -> None:
     assert len(sums) == 8 * 4
     assert sum(not may_go for op in sums for may_go in op.droppable) == skips
     assert dropping.weights == plan.weights
+
+
+def test_hues_turn_as_the_standard_library_turns_them() -> None:
+    x = torch.randint(256, (4, 3, 3, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x[0, :, 0, 0] = 77  # grey
+    turned = augment.hue(x, 0.2, torch.Generator().manual_seed(1))
+    by = 0.2 * (2 * torch.rand(4, generator=torch.Generator().manual_seed(1)) - 1)
+    for image, found, share in zip(x, turned, by.tolist(), strict=True):
+        for before, after in zip(image.flatten(1).T.tolist(), found.flatten(1).T.tolist(), strict=True):
+            h, s, v = colorsys.rgb_to_hsv(*(colour / 255 for colour in before))
+            assert after == pytest.approx([255 * c for c in colorsys.hsv_to_rgb((h + share) % 1, s, v)], abs=0.51)
+    assert torch.equal(augment.hue(x[:, :1], 0.2, torch.Generator()), x[:, :1]), "one colour has no hue"

@@ -9,6 +9,7 @@ happens to an image does not depend on the device. Draws go to the device withou
     erase     a random rectangle of 2 to 33 % of the area becomes 0
     zoom      a random window of this share of the area at least, 3:4 to 4:3, scaled to the image's size
     jitter    brightness, contrast and saturation times 1 - s to 1 + s
+    hue       hues turned by up to this share of their circle; images that are not of three colours stay
     mixup     l x_i + (1 - l) x_j with the labels alike, l ~ Beta(a, a), one l for the batch
 
 DeVries, Taylor. Improved regularization with cutout. 2017. arXiv:1708.04552
@@ -71,6 +72,19 @@ def jitter(x: Tensor, strength: float, rng: Generator) -> Tensor:
     told = _as_before(mean + contrast * (lit - mean), x).float()
     pale = grey(told)
     return _as_before(pale + saturation * (told - pale), x)
+
+
+def hue(x: Tensor, most: float, rng: Generator) -> Tensor:
+    turn = 6 * most * (2 * torch.rand(len(x), 1, 1, 1, generator=rng) - 1).to(x.device, non_blocking=True)
+    if x.shape[1] != 3:
+        return x
+    colours = x.float()
+    value, brightest = colours.max(1, keepdim=True)  # [B, 1, H, W]
+    chroma = value - colours.amin(1, keepdim=True)
+    sides = (colours.roll(-1, 1) - colours.roll(-2, 1)) / chroma.clamp_min(torch.finfo(colours.dtype).tiny)
+    angle = (sides + colours.new_tensor((0, 2, 4))[:, None, None]).gather(1, brightest)  # [B, 1, H, W], of six
+    place = (angle + turn + colours.new_tensor((5, 3, 1))[:, None, None]) % 6  # [B, 3, H, W]
+    return _as_before(value - chroma * torch.minimum(place, 4 - place).clamp(0, 1), x)
 
 
 def grey(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.execute import execute, execute_both
 from epochzero.plan.init import generator
-from epochzero.train.augment import crop, cutout, erase, flip, jitter, mixup, zoom
+from epochzero.train.augment import crop, cutout, erase, flip, hue, jitter, mixup, zoom
 from epochzero.train.auto_augment import auto_augment
 from epochzero.train.drop_path import with_drop_path
 from epochzero.train.image_data import Images
@@ -149,6 +149,7 @@ class Training:
         x = flip(x, rng) if recipe.flip else x
         x = auto_augment(x, rng) if recipe.auto_augment else x
         x = jitter(x, recipe.jitter, rng) if recipe.jitter else x
+        x = hue(x, recipe.hue, rng) if recipe.hue else x
         x = self.images.standardised(x)
         x = cutout(x, recipe.cutout, rng) if recipe.cutout else x
         x = erase(x, recipe.erase, rng) if recipe.erase else x
