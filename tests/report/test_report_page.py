@@ -103,6 +103,35 @@ def test_sorting_by_mouse_and_by_keyboard(report: Path, opened: Callable[..., Pa
     assert seen.errors == []
 
 
+def test_every_table_sorts(report: Path, opened: Callable[..., Page]) -> None:
+    seen = opened(report)
+    page = seen.page
+
+    def column(table: str, place: int) -> list[str]:
+        found: list[str] = page.locator(f"{table} tbody tr > :nth-child({place})").all_inner_texts()
+        return found
+
+    page.click(".candidates th.arch button")
+    assert seen.columns("Network")[0] == min(ARCHS)
+    page.click("#sort-forest-1")
+    rhos = [float(text) for text in column(".forest", 2)]
+    assert len(rhos) > 2 and rhos == sorted(rhos, reverse=True)
+    page.click("#sort-forest-1")
+    assert [float(text) for text in column(".forest", 2)] == rhos[::-1]
+    assert page.locator(".forest [aria-sort=ascending]").count() == 1
+    page.locator("#layers details summary").click()
+    page.locator("#sort-layers-3").press("Enter")
+    sizes = [int(text.replace(",", "")) for text in column("#layers table", 4)]
+    assert len(sizes) > 50 and sizes == sorted(sizes, reverse=True)
+    page.select_option("#layer", "params")  # draws the section anew
+    assert page.locator("#layers th[aria-sort=descending]").inner_text().startswith("Parameters")
+    page.locator("#layers details").evaluate("one => one.open = true")
+    page.click("#sort-layers-0")
+    names = column("#layers table", 1)
+    assert names[0].startswith("cell0.") and names[-1].startswith("stem") and len(names) == len(sizes)
+    assert seen.errors == []
+
+
 def test_filtering_and_saving(report: Path, opened: Callable[..., Page]) -> None:
     seen = opened(report)
     page = seen.page
@@ -119,7 +148,7 @@ def test_filtering_and_saving(report: Path, opened: Callable[..., Page]) -> None
     assert page.locator(".table-box").get_attribute("data-shown") == str(WITHOUT)  # by why there is no score
     page.fill("#filter", "no such network")
     assert page.locator(".nothing").inner_text() == "No network fits the filter."
-    for name in ("progress", "cost-params", "truth", "agreement", "layers", "clock", "spearman"):
+    for name in ("progress", "cost-params", "truth", "agreement", "layers", "clock", "spearman", "manifest"):
         with page.expect_download() as download:
             page.click(f"#csv-{name}")
         assert Path(download.value.path()).read_text(encoding="utf-8").count("\n") > 2

@@ -16,7 +16,7 @@ from epochzero.cli.analyze_dextr import curve, features, stability
 from epochzero.cli.analyze_planes import gradient_variance, landscape
 from epochzero.cli.analyze_subjects import Across, Out, say_written, write
 from epochzero.cli.console import err, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, Device, Plugins, Seed, made_folder
+from epochzero.cli.options import AsJson, BatchSize, Device, Plugins, Seed, made_folder, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
 from epochzero.registry import spaces
@@ -130,4 +130,4 @@ def _read_study(file: Path) -> dict[str, Any]:
 
 
 for command in (landscape, gradient_variance, features, curve, stability):
-    analyze.command()(command)
+    analyze.command()(spread(command))

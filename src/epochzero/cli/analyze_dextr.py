@@ -10,151 +10,66 @@ import typer
 
 from epochzero.analysis import pictures
 from epochzero.analysis.curves import dextr_of_each, output_curve
-from epochzero.analysis.features import layer_independence
-from epochzero.cli.analyze_subjects import (
-    Archs,
-    Asked,
-    Module,
-    Out,
-    Output,
-    SpaceOf,
-    Weights,
-    analyzed,
-    explained,
-    say_written,
-    write,
-)
-from epochzero.cli.console import number, out, print_json
-from epochzero.cli.options import (
-    AsJson,
-    Classes,
-    DataSource,
-    Device,
-    Init,
-    InputShape,
-    Plugins,
-    Seed,
-    shape,
-)
-from epochzero.cli.plugin import load_plugins
+from epochzero.analysis.features import Feature, layer_independence
+from epochzero.cli.analyze_subjects import Asked, analyzed, explained
+from epochzero.cli.console import number
 
 
-def features(
-    space: SpaceOf = None,
-    arch: Archs = None,
-    module: Module = None,
-    output: Output = None,
-    weights: Weights = None,
-    data: DataSource = "pink",
-    input_shape: InputShape = None,
-    classes: Classes = None,
-    seed: Seed = 0,
-    init: Init = "default",
-    device: Device = "cpu",
-    out_dir: Out = None,
-    plugin: Plugins = None,
-    json: AsJson = False,
-) -> None:
+def features(asked: Asked) -> None:
     """How linearly independent the feature maps of each layer are, for one sample; give two --arch to compare."""
-    load_plugins(plugin)
-    sizes = shape(input_shape)
-    asked = Asked(space, arch or [], module, output, weights, data, sizes, 1, classes, seed, init, device)
-    found = analyzed(asked)
+    found = analyzed(asked, batch_size=1)
     with explained():
-        x = found.batch.part(0)[0].to(device)
+        x = found.batch.part(0)[0].to(asked.device)
         layers = {name: layer_independence(network, x) for name, network in found.networks.items()}
-    report = {
-        "networks": {name: [feature._asdict() for feature in of] for name, of in layers.items()},
-        "data": found.batch.about,
-        "seed": seed,
-    }
-    figures = {} if out_dir is None else {"features": pictures.layer_features(layers)}
-    files = write(out_dir, "features", report, figures)
-    if json:
-        print_json(report | {"files": files})
-        return
-    for name, of in layers.items():
-        out.print(name, style="bold")
-        for feature in of:
-            out.print(f"{feature.independence:.4f}  {feature.kind:10} {feature.channels:5} channels  {feature.name}")
-    say_written(files)
+    each = {name: [feature._asdict() for feature in of] for name, of in layers.items()}
+    told = {name: [_line(feature) for feature in of] for name, of in layers.items()}
+    report = {"networks": each, "data": found.batch.about}
+    asked.show("features", report, told, lambda: {"features": pictures.layer_features(layers)})
+
+
+def _line(feature: Feature) -> str:
+    return f"{feature.independence:.4f}  {feature.kind:10} {feature.channels:5} channels  {feature.name}"
 
 
 def curve(
-    space: SpaceOf = None,
-    arch: Archs = None,
-    module: Module = None,
-    output: Output = None,
-    weights: Weights = None,
-    points: Annotated[int, typer.Option("--points", min=4, max=10_000, help="On the circle.")] = 100,
+    asked: Asked,
+    points: Annotated[int, typer.Option(min=4, max=10_000, help="On the circle.")] = 100,
     q: Annotated[float, typer.Option("--q", help="Squared radius, divided by the number of inputs.")] = 1.0,
-    data: DataSource = "pink",
-    input_shape: InputShape = None,
-    classes: Classes = None,
-    seed: Seed = 0,
-    init: Init = "default",
-    device: Device = "cpu",
-    out_dir: Out = None,
-    plugin: Plugins = None,
-    json: AsJson = False,
 ) -> None:
     """The curve that the outputs make as the input goes round a circle, on its three principal components."""
-    load_plugins(plugin)
-    sizes = shape(input_shape)
-    asked = Asked(space, arch or [], module, output, weights, data, sizes, 2, classes, seed, init, device)
-    found = analyzed(asked)
+    found = analyzed(asked, batch_size=2)
     with explained():
         curves = {
-            name: output_curve(network, found.batch, points=points, q=q, seed=seed)
+            name: output_curve(network, found.batch, points=points, q=q, seed=asked.seed)
             for name, network in found.networks.items()
         }
-    report = {"networks": {name: asdict(one) for name, one in curves.items()}, "seed": seed}
+    told = {
+        name: [
+            f"curvature, mean       {number(mean(one.curvature))}",
+            f"variance explained    {', '.join(f'{100 * share:.1f} %' for share in one.explained)}",
+        ]
+        for name, one in curves.items()
+    }
+    report = {"networks": {name: asdict(one) for name, one in curves.items()}, "data": found.batch.about}
     drawn = {name: one.points for name, one in curves.items()}
-    files = write(out_dir, "curve", report, {} if out_dir is None else {"curve": pictures.output_curves(drawn)})
-    if json:
-        print_json(report | {"files": files})
-        return
-    for name, one in curves.items():
-        out.print(name, style="bold")
-        out.print(f"curvature, mean       {number(mean(one.curvature))}")
-        out.print(f"variance explained    {', '.join(f'{100 * share:.1f} %' for share in one.explained)}")
-    say_written(files)
+    asked.show("curve", report, told, lambda: {"curve": pictures.output_curves(drawn)})
 
 
 def stability(
-    space: SpaceOf = None,
-    arch: Archs = None,
-    module: Module = None,
-    output: Output = None,
-    weights: Weights = None,
-    images: Annotated[int, typer.Option("--images", min=2, max=1000, help="Each with a circle of its own.")] = 10,
-    data: DataSource = "pink",
-    input_shape: InputShape = None,
-    classes: Classes = None,
-    seed: Seed = 0,
-    init: Init = "default",
-    device: Device = "cpu",
-    out_dir: Out = None,
-    plugin: Plugins = None,
-    json: AsJson = False,
+    asked: Asked,
+    images: Annotated[int, typer.Option(min=2, max=1000, help="Each with a circle of its own.")] = 10,
 ) -> None:
     """How much Dextr's value changes with the image and the circle, the weights staying as they are."""
-    load_plugins(plugin)
-    sizes = shape(input_shape)
-    asked = Asked(space, arch or [], module, output, weights, data, sizes, images, classes, seed, init, device)
-    found = analyzed(asked)
+    found = analyzed(asked, batch_size=images)
     with explained():
         values = {
-            name: dextr_of_each(network, found.batch, images, seed=seed) for name, network in found.networks.items()
+            name: dextr_of_each(network, found.batch, images, seed=asked.seed)
+            for name, network in found.networks.items()
         }
     numbers = {name: {"mean": mean(of), "deviation": stdev(of), "values": of} for name, of in values.items()}
-    report = {"networks": numbers, "data": found.batch.about, "seed": seed}
-    files = write(out_dir, "stability", report, {} if out_dir is None else {"stability": pictures.stability(values)})
-    if json:
-        print_json(report | {"files": files})
-        return
-    for name, of in values.items():
-        out.print(name, style="bold")
-        out.print(f"dextr, mean           {number(mean(of))}")
-        out.print(f"standard deviation    {number(stdev(of))}")
-    say_written(files)
+    told = {
+        name: [f"dextr, mean           {number(mean(of))}", f"standard deviation    {number(stdev(of))}"]
+        for name, of in values.items()
+    }
+    report = {"networks": numbers, "data": found.batch.about}
+    asked.show("stability", report, told, lambda: {"stability": pictures.stability(values)})

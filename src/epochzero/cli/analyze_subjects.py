@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,9 +14,21 @@ from torch import Tensor
 
 from epochzero import data as data_
 from epochzero.api import as_network
-from epochzero.cli.console import as_json, err
+from epochzero.cli.console import as_json, err, out, print_json
 from epochzero.cli.module import batch_of, load_module
-from epochzero.cli.options import made_folder
+from epochzero.cli.options import (
+    AsJson,
+    Classes,
+    DataSource,
+    Device,
+    Init,
+    InputShape,
+    Plugins,
+    Seed,
+    made_folder,
+    shape,
+)
+from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import REASONS
@@ -26,39 +39,56 @@ from epochzero.run.plots import save
 from epochzero.run.task import usable
 from epochzero.spaces.base import GivesPlans
 from epochzero.train.checkpoint import Checkpoints
-from epochzero.types import Origin, Shape
+from epochzero.types import Origin
 
-SpaceOf = Annotated[str | None, typer.Option("--space", help="Space of the architecture; default: nb201.")]
-Archs = Annotated[
-    list[str] | None, typer.Option("--arch", help="Architecture, as the space writes it. May be repeated, to compare.")
-]
-Module = Annotated[str | None, typer.Option("--module", help="Your network instead: file.py:factory.")]
-Output = Annotated[str | None, typer.Option("--output", help="Which part of the module's output: a name or index.")]
-Weights = Annotated[
-    Path | None, typer.Option("--weights", help="Trained ones: the folder that `epochzero train` wrote.")
-]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for JSON, PNG and SVG.")]
 Across = Annotated[int, typer.Option("--across", help="Points to a side of the plane, an odd number.")]
 
+Report = Mapping[str, Any]
 LONGEST = 96
 """letters of a network's name: a whole cell of nb201"""
 
 
-class Asked(NamedTuple):
-    """What the command line says of networks and data."""
+@dataclass(frozen=True)
+class Asked:
+    """What the command line says of networks, data and where the result goes."""
 
-    space: str | None
-    archs: Sequence[str]
-    module: str | None
-    output: str | None
-    weights: Path | None
-    data: str
-    input_shape: Shape | None
-    batch_size: int
-    classes: int | None
-    seed: int
-    init: str
-    device: str
+    space: Annotated[str | None, typer.Option(help="Space of the architecture; default: nb201.")] = None
+    arch: Annotated[
+        list[str] | None, typer.Option(help="Architecture, as the space writes it. May be repeated, to compare.")
+    ] = None
+    module: Annotated[str | None, typer.Option(help="Your network instead: file.py:factory.")] = None
+    output: Annotated[str | None, typer.Option(help="Which part of the module's output: a name or index.")] = None
+    weights: Annotated[Path | None, typer.Option(help="Trained ones: the folder that `epochzero train` wrote.")] = None
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    classes: Classes = None
+    seed: Seed = 0
+    init: Init = "default"
+    device: Device = "cpu"
+    out_dir: Out = None
+    plugin: Plugins = None
+    json: AsJson = False
+
+    @property
+    def archs(self) -> Sequence[str]:
+        return self.arch or ()
+
+    def show(
+        self, what: str, report: Report, told: Mapping[str, Sequence[str]], figures: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        """Write what was found where there is a folder for it; print it as JSON, or what is told of each network."""
+        report = {**report, "seed": self.seed}
+        files = write(self.out_dir, what, report, {} if self.out_dir is None else figures())
+        if self.json:
+            print_json(report | {"files": files})
+            return
+        for name, lines in told.items():
+            out.print(name, style="bold")
+            for line in lines:
+                out.print(line)
+        out.print(f"data    {report['data']}")
+        say_written(files)
 
 
 class Analyzed(NamedTuple):
@@ -79,8 +109,9 @@ class Analyzed(NamedTuple):
         return x.to(weights.device), y.to(weights.device)
 
 
-def analyzed(asked: Asked) -> Analyzed:
+def analyzed(asked: Asked, batch_size: int) -> Analyzed:
     """The networks and the data; UserError for what does not go together."""
+    load_plugins(asked.plugin)
     if (asked.module is None) == (not asked.archs):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
     if asked.module is not None and (asked.space or asked.weights or asked.init != "default"):
@@ -91,9 +122,9 @@ def analyzed(asked: Asked) -> Analyzed:
         raise UserError("The same --arch is given twice: give different ones.")
     usable(asked.device)
     if asked.module is not None:
-        return _module(asked, asked.module)
+        return _module(asked, asked.module, batch_size)
     space = spaces[asked.space or "nb201"]
-    batch = _loaded(asked, partial(batch_for, space))
+    batch = _loaded(asked, batch_size, partial(batch_for, space))
     networks: dict[str, Network] = {}
     for name, text in zip(_names(asked.archs), asked.archs, strict=True):
         arch = space.parse(text)
@@ -113,23 +144,21 @@ def _names(texts: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else [f"{n}: {name}" for n, name in enumerate(short, start=1)]
 
 
-def _module(asked: Asked, reference: str) -> Analyzed:
+def _module(asked: Asked, reference: str, batch_size: int) -> Analyzed:
     own, inputs, y = load_module(reference, asked.seed)
     if inputs is None:
-        batch = _loaded(asked, data_.load)
+        batch = _loaded(asked, batch_size, data_.load)
     elif asked.data != "pink" or asked.input_shape is not None:
         raise UserError(f"'{reference}' brings its own inputs: leave --data and --input-shape out.")
     else:
-        batch = batch_of(inputs, y, asked.batch_size, asked.classes)
+        batch = batch_of(inputs, y, batch_size, asked.classes)
     network = as_network(own, batch, asked.seed, asked.output, asked.device)
     return Analyzed({reference: network}, batch, True)
 
 
-def _loaded(asked: Asked, load: Any) -> Batch:
-    found: Batch = load(
-        asked.data, input_shape=asked.input_shape, num_classes=asked.classes, size=asked.batch_size, seed=asked.seed
-    )
-    return found
+def _loaded(asked: Asked, batch_size: int, load: Callable[..., Batch]) -> Batch:
+    sizes = {"input_shape": shape(asked.input_shape), "num_classes": asked.classes, "size": batch_size}
+    return load(asked.data, seed=asked.seed, **sizes)
 
 
 def _trained_weights(folder: Path, wanted: Mapping[str, object]) -> dict[str, Tensor]:
@@ -152,11 +181,11 @@ def explained() -> Iterator[None]:
         raise UserError(f"The network cannot be analysed: {str(reason).rstrip('.')}.") from reason
 
 
-def write(out: Path | None, name: str, report: Mapping[str, Any], figures: Mapping[str, Any]) -> list[str]:
+def write(folder: Path | None, name: str, report: Mapping[str, Any], figures: Mapping[str, Any]) -> list[str]:
     """`name.json` and each figure as PNG and SVG, in a folder that is made; the paths."""
-    if out is None:
+    if folder is None:
         return []
-    folder = made_folder(out)
+    made_folder(folder)
     (folder / f"{name}.json").write_text(as_json(report, indent=1) + "\n", encoding="utf-8")
     files = [f"{name}.json"]
     for figure, drawn in figures.items():

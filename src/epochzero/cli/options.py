@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from functools import partial
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -60,6 +63,24 @@ BadLines = Annotated[
     typer.Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its first argument, a dataclass, which it gets as one object."""
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    group = first.annotation
+    kinds = get_type_hints(group, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [inspect.Parameter(f.name, keyword, default=f.default, annotation=kinds[f.name]) for f in fields(group)]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        asked = group(**{option.name: given.pop(option.name) for option in shared})
+        command(asked, **given)
+
+    options = [*(option.replace(kind=keyword) for option in own), *shared]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    return run
 
 
 def shape(text: str | None) -> tuple[int, ...] | None:

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from epochzero.benchmarks.columns import described
 from epochzero.combine.objective import FEEDBACK, TABLE
 from epochzero.engine import parse
 from epochzero.errors import UserError
@@ -84,9 +85,10 @@ class Candidates:
     def of_kind(self, *kinds: Kind) -> list[Column]:
         return [column for column in self.columns.values() if column.kind in kinds]
 
-    def add(self, name: str, kind: Kind, higher: bool, values: Sequence[float] | Floats, unit: str = "") -> None:
+    def add(self, name: str, kind: Kind, higher: bool, values: Sequence[float] | Floats) -> None:
         """One more column, in the place of one of the same name."""
-        self.columns[name] = Column(name, kind, higher, np.asarray(values, np.float64).reshape(1, -1), unit)
+        repeats = np.asarray(values, np.float64).reshape(1, -1)
+        self.columns[name] = Column(name, kind, higher, repeats, unit_of(name, kind, repeats))
 
     def arrange(self, first: str) -> None:
         """Put one column before the others, and of these truths before scores before costs."""
@@ -221,7 +223,8 @@ def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full:
     values = np.full((len(repeats), networks), np.nan)
     for row, cells in zip(values, repeats, strict=True):
         row[list(cells)] = list(cells.values())
-    return Column(full or name, kind_of(name), higher_is_better(name), values, COSTS.get(name, ""))
+    kind = kind_of(name)
+    return Column(full or name, kind, higher_is_better(name), values, unit_of(name, kind, values))
 
 
 def kind_of(name: str) -> Kind:
@@ -229,6 +232,14 @@ def kind_of(name: str) -> Kind:
     if name in COSTS:
         return "cost"
     return "truth" if name.startswith((TABLE, FEEDBACK)) else "score"
+
+
+def unit_of(name: str, kind: Kind, values: Floats) -> str:
+    """Of a cost, and of accuracies that are no fractions."""
+    if kind != "truth":
+        return COSTS.get(name, "")
+    column = described(name.removeprefix(TABLE).removeprefix(FEEDBACK))
+    return "%" if column.quantity == "accuracy" and np.nanmax(values, initial=0) > 1 else ""
 
 
 def higher_is_better(name: str) -> bool:

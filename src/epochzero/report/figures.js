@@ -46,9 +46,9 @@ function comparison(statistic, figures) {
     ...figures.map((one) => [one.name, one.statistic, ...[one.value, one.low, one.high, one.n, one.paper, away(one)].map((value) => value ?? NaN)])];
   return el("figure", { class: "card", id: `figure-measured-${statistic || "figures"}` },
     el("div", { class: "figure-head" }, el("h3", {}, name), csvButton(`figures-${statistic || "all"}`, `the figures, ${name}`, rows)),
-    el("table", { class: "forest measured", role: "table", "data-rows": figures.length }, el("caption", { class: "unseen" }, `${name}: ours with its interval${papers.length ? ", beside the paper's" : ""}`),
+    sortable(`measured-${statistic}`, el("table", { class: "forest measured", role: "table", "data-rows": figures.length }, el("caption", { class: "unseen" }, `${name}: ours with its interval${papers.length ? ", beside the paper's" : ""}`),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, k) => el("th", { scope: "col", role: "columnheader", class: k === 2 ? "wide" : k ? "number" : "" }, head)))),
-      el("tbody", { role: "rowgroup" }, figures.map((one) => figureRow(one, at, ranks, papers.length)))),
+      el("tbody", { role: "rowgroup" }, figures.map((one) => figureRow(one, at, ranks, papers.length))))),
     el("figcaption", {}, `Dots: ours, with the 95 % interval${ranks ? ", between -1 and 1" : ""}.${told}`));
 }
 
@@ -56,8 +56,8 @@ function plainFigures(figures) {
   const told = figures.some((one) => one.about);
   const heads = ["Figure", "Value", ...(told ? ["What it is"] : [])];
   return el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, "Figures"), csvButton("figures", "the figures", () => [["figure", "value"], ...figures.map((one) => [one.name, one.value ?? NaN])])),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures" }, el("table", { class: "plain named", "data-rows": figures.length }, el("thead", {}, el("tr", {}, heads.map((head, k) => el("th", { scope: "col", class: k === 1 ? "number" : "" }, head)))),
-      el("tbody", {}, figures.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: "number" }, number(one.value)), told ? el("td", { class: "quiet" }, one.about) : ""))))));
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Figures" }, sortable("figures", el("table", { class: "plain named", "data-rows": figures.length }, el("thead", {}, el("tr", {}, heads.map((head, k) => el("th", { scope: "col", class: k === 1 ? "number" : "" }, head)))),
+      el("tbody", {}, figures.map((one) => el("tr", {}, el("th", { scope: "row" }, one.name), el("td", { class: "number" }, number(one.value)), told ? el("td", { class: "quiet" }, one.about) : "")))))));
 }
 
 function resultSection(content) {

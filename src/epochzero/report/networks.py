@@ -156,7 +156,7 @@ class Networks:
         return re.sub(r"<style>.*?</style>", "", image, flags=re.DOTALL)
 
     def layers(self, space: str, text: str) -> list[dict[str, JSON]]:
-        """The layers of a network in order, with shapes and sizes; sums and inputs are none."""
+        """The layers of a network in order, with shapes and sizes; inputs and what only moves or adds are none."""
         plan = self.plan(space, text)
         if plan is None:
             return []
@@ -165,10 +165,10 @@ class Networks:
         for at, node in enumerate(plan.nodes):
             own = [name for name in node.params if name not in used]
             used.update(own)
-            if not node.op.kind:
-                continue
             params = sum(plan.weights[name].numel for name in own if plan.weights[name].trainable)
             macs = node.op.macs(*input_shapes(plan, at))
+            if not (node.op.kind or params or macs):
+                continue
             shape = shape_text(node.shape)
             label, kind = node.op.label(), node.op.kind
             found.append({"name": node.name, "op": label, "kind": kind, "shape": shape, "params": params, "macs": macs})

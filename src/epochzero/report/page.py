@@ -14,7 +14,10 @@ from importlib.resources import files
 
 from epochzero.plan.draw import STYLE as DRAWN
 
-SCRIPTS = ("data.js", "elements.js", "chart.js", "table.js", "sections.js", "figures.js", "parts.js", "main.js")
+SCRIPTS = (
+    *("data.js", "elements.js", "chart.js", "sorting.js", "table.js"),
+    *("sections.js", "figures.js", "parts.js", "main.js"),
+)
 DARK = "@media(prefers-color-scheme:dark){"
 
 

@@ -14,8 +14,8 @@ function layersSection(content) {
   const tell = (k) => [["", heavy[k].name], ["layer", heavy[k].op], ["output", heavy[k].shape], ["parameters", number(heavy[k].params)], ["multiply-accumulates", number(heavy[k].macs)]];
   const chart = new Chart({ x: { values: Float64Array.from(places, (k) => k + 1), label: "layer, from input to output", log: false }, y: { values, label, zero: true, log: false }, places, bars: true, tell }, `${label} of each layer. ${caption}`);
   const rows = () => [["layer", "op", "kind", "output", "params", "macs"], ...layers.map((l) => [l.name, l.op, l.kind, l.shape, l.params, l.macs])];
-  const table = el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ["Layer", "Op", "Output", "Parameters", "Multiply-accumulates"].map((head, k) => el("th", { scope: "col", class: k > 1 ? "number" : "" }, head)))),
-    el("tbody", {}, layers.map((l) => el("tr", {}, el("th", { scope: "row" }, l.name), el("td", {}, l.op), el("td", { class: "number" }, l.shape), el("td", { class: "number" }, number(l.params)), el("td", { class: "number" }, number(l.macs))))));
+  const table = sortable("layers", el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ["Layer", "Op", "Output", "Parameters", "Multiply-accumulates"].map((head, k) => el("th", { scope: "col", class: k > 1 ? "number" : "" }, head)))),
+    el("tbody", {}, layers.map((l) => el("tr", {}, el("th", { scope: "row" }, l.name), el("td", {}, l.op), el("td", { class: "number" }, l.shape), el("td", { class: "number" }, number(l.params)), el("td", { class: "number" }, number(l.macs)))))));
   return section("layers", content.searched && !content.front.length ? "The winner, layer by layer" : content.members.length ? "The first member, layer by layer" : "The first network, layer by layer", "",
     choice("layer", "Show", [["macs", "multiply-accumulates"], ["params", "parameters"]], what, (value) => { chosen.layer = value; render(); }),
     figure("layers", `${label[0].toUpperCase()}${label.slice(1)} of each layer`, chart.node, caption, rows),
@@ -28,7 +28,7 @@ function barList(items) {
   return el("ul", { class: "bars" }, items.map(([name, value]) => {
     const bar = el("i");
     bar.style.width = `${((100 * Math.max(value, 0)) / most).toFixed(1)}%`;
-    return el("li", {}, el("span", { class: "bar-name" }, name), el("span", { class: "bar" }, bar), el("span", { class: "bar-value" }, seconds(Math.max(value, 0)), el("span", { class: "quiet" }, ` ${Math.round((100 * Math.max(value, 0)) / total)} %`)));
+    return el("li", { title: `${name}: ${number(Math.max(value, 0))} s` }, el("span", { class: "bar-name" }, name), el("span", { class: "bar" }, bar), el("span", { class: "bar-value" }, seconds(Math.max(value, 0)), el("span", { class: "quiet" }, ` ${Math.round((100 * Math.max(value, 0)) / total)} %`)));
   }));
 }
 
@@ -75,11 +75,13 @@ function manifestSection(content) {
   const { unscored, front, ...short_ } = content.result;
   const others = content.runs.filter((run) => run.id !== content.run);
   return section("made", "How it was made", "",
-    argv ? el("div", { class: "card" }, el("h3", {}, "Command"), el("pre", { tabindex: 0 }, argv.join(" "))) : "",
+    el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, argv ? "Command" : "Manifest"),
+      csvButton("manifest", "how the run was made", () => [["name", "value"], ...flat({ run: content.run, ...content.manifest }).map(([name, item]) => [name, Array.isArray(item) ? item.join(" ") : item])])),
+      argv ? el("pre", { tabindex: 0 }, argv.join(" ")) : ""),
     el("div", { class: "manifest" }, card("Settings", settings), el("div", {}, card("Versions", versions), card("Machine", machine), card("Code", git),
       card("Times", { started, ...(content.resumed.length ? { resumed: content.resumed } : {}), report: content.made }), card("More", more), content.searched ? card("Result", short_) : "")),
     others.length ? el("details", { class: "card" }, el("summary", {}, `${plural(others.length, "other run")} in this store`),
       el("p", { class: "hint" }, "Report on one of them with ", el("code", {}, "--run ID"), "."),
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Other runs" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ["Run", "Kind", "State", ""].map((head) => el("th", { scope: "col" }, head)))),
-        el("tbody", {}, others.map((run) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, run.id)), el("td", {}, run.kind), el("td", {}, run.state), el("td", {}, run.title))))))) : "");
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Other runs" }, sortable("runs", el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ["Run", "Kind", "State", "What"].map((head) => el("th", { scope: "col" }, head)))),
+        el("tbody", {}, others.map((run) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, run.id)), el("td", {}, run.kind), el("td", {}, run.state), el("td", {}, run.title)))))))) : "");
 }

@@ -130,7 +130,7 @@ function costSection(content, pick) {
 
 function forest(rows, picked, choose) {
   const at = (value) => `${(50 + 50 * value).toFixed(2)}%`;
-  return el("table", { class: "forest" },
+  return sortable("forest", el("table", { class: "forest" },
     el("caption", { class: "unseen" }, "Spearman's rho of each score with the truth, with its 95 % interval"),
     el("thead", {}, el("tr", {}, ["Score", "Spearman", "95 % interval", "Networks"].map((head, k) => el("th", { scope: "col", class: k === 2 ? "wide" : k ? "number" : "" }, head)))),
     el("tbody", {}, rows.map((row) => {
@@ -147,7 +147,7 @@ function forest(rows, picked, choose) {
         el("th", { scope: "row" }, el("button", { type: "button", id: `forest-${row.score}`, "aria-pressed": String(row.score === picked), click: () => choose(row.score) }, row.score)),
         el("td", { class: "number" }, row.value === null ? "–" : row.value.toFixed(3)),
         el("td", { class: "wide" }, bar, el("span", { class: "quiet" }, said)), el("td", { class: "number" }, number(row.n)));
-    })));
+    }))));
 }
 
 // Whether there are scores to hold against anything; a benchmark may be of costs alone.
@@ -190,8 +190,8 @@ function agreementSection(content) {
   return section("agreement", "Do the scores agree?", "Spearman's rank correlation of each two columns over the networks that have both. Scores are turned so that higher is better; parameters, flops and latency are as they are.",
     el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, "Rank agreement"),
       csvButton("agreement", "rank agreement", () => [["", ...agreement.names], ...agreement.names.map((name, r) => [name, ...agreement.values[r].map((v) => v ?? NaN)])])),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rank agreement" }, el("table", { class: "heat", "data-cells": labels.length ** 2 },
+    scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rank agreement" }, el("table", { class: "heat", "data-cells": labels.length ** 2 },
       el("caption", { class: "unseen" }, "Spearman's rank correlation of each two columns"),
       el("thead", {}, el("tr", {}, el("td"), labels.map((label) => el("th", { scope: "col" }, el("span", {}, label))))),
-      el("tbody", {}, labels.map((label, r) => el("tr", {}, el("th", { scope: "row" }, label), agreement.values[r].map((value, c) => cell(value, r, c)))))))));
+      el("tbody", {}, labels.map((label, r) => el("tr", {}, el("th", { scope: "row" }, label), agreement.values[r].map((value, c) => cell(value, r, c))))))))));
 }

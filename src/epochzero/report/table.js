@@ -15,8 +15,9 @@ class CandidateTable {
   constructor(content) {
     this.content = content;
     const stepColumn = { name: "step", label: "#", values: content.step.map((step) => step + 1), kind: "step", higher: false };
-    this.columns = [stepColumn, ...content.columns];
-    this.numbered = new Map(this.columns.flatMap((column) => [[column.name.toLowerCase(), column], [column.label.toLowerCase(), column]]));
+    const nameColumn = { name: "network", label: "Network", values: content.archs, kind: "arch", higher: false };
+    this.columns = [stepColumn, nameColumn, ...content.columns];
+    this.numbered = new Map([stepColumn, ...content.columns].flatMap((column) => [[column.name.toLowerCase(), column], [column.label.toLowerCase(), column]]));
     this.best = new Set(content.best.slice(0, 1));
     kept.sort ??= content.by || "step";
     kept.down = kept.touched ? kept.down : (content.column.get(kept.sort)?.higher ?? false);
@@ -26,15 +27,14 @@ class CandidateTable {
 
   build() {
     this.heads = this.columns.map((column, k) => {
-      const button = el("button", { type: "button", id: `sort-${k}`, click: () => this.sortBy(column) },
+      const button = el("button", { type: "button", class: "sorts", id: `sort-${k}`, click: () => this.sortBy(column) },
         column.label, column.unit ? el("span", { class: "quiet" }, ` ${column.unit}`) : "", el("span", { class: "arrow", "aria-hidden": "true" }));
-      return el("th", { scope: "col", class: `number ${column.kind}`, title: headHint(column) }, button);
+      return el("th", { scope: "col", class: column.kind === "arch" ? "arch" : `number ${column.kind}`, title: headHint(column) }, button);
     });
-    const nameHead = el("th", { scope: "col", class: "arch" }, "Network");
     const lacks = this.content.whys.some((why) => why);
     const whyHead = lacks ? [el("th", { scope: "col", class: "why" }, "Missing")] : [];
-    const head = el("tr", {}, this.heads[0], nameHead, this.heads.slice(1), whyHead);
-    this.width = this.columns.length + 1 + whyHead.length;
+    const head = el("tr", {}, this.heads, whyHead);
+    this.width = this.columns.length + whyHead.length;
     this.lacks = lacks;
     this.body = el("tbody");
     this.table = el("table", { class: "candidates", "aria-rowcount": this.content.networks + 1 },
@@ -52,12 +52,12 @@ class CandidateTable {
         this.count, csvButton("networks", "the networks shown", () => this.rows())),
       el("p", { class: "hint", id: "filter-help" }, "Words that the name contains, and conditions such as ", el("code", {}, "params<1M"), " or ",
         el("code", {}, `${(this.content.columns[0] ?? stepName).name}>0`), ", with spaces between them."),
-      this.box);
+      scrolling(this.box));
     new ResizeObserver(() => this.draw()).observe(this.box);
   }
 
   sortBy(column) {
-    kept.down = kept.sort === column.name ? !kept.down : column.kind !== "step" && (column.higher || column.kind === "cost");
+    kept.down = kept.sort === column.name ? !kept.down : !["step", "arch"].includes(column.kind) && (column.higher || column.kind === "cost");
     kept.sort = column.name;
     kept.touched = true;
     this.box.scrollTop = 0;
@@ -74,6 +74,7 @@ class CandidateTable {
     const { values } = column, sign = kept.down ? -1 : 1;
     found.sort((a, b) => {
       const x = values[a], y = values[b];
+      if (typeof x === "string") return sign * compared(x, y) || a - b;
       if (Number.isNaN(x)) return Number.isNaN(y) ? a - b : 1;
       return Number.isNaN(y) ? -1 : sign * (x - y) || a - b;
     });
@@ -125,18 +126,18 @@ class CandidateTable {
   row(k) {
     const i = this.order[k];
     const { archs, why, whys } = this.content;
-    const cells = this.columns.map((column) => el("td", { class: `number ${column.kind}` }, number(column.values[i])));
+    const cells = this.columns.map((column) => (column.kind === "arch" ? el("td", { class: "arch", title: archs[i] }, archs[i]) : el("td", { class: `number ${column.kind}` }, number(column.values[i]))));
     const missing = this.lacks ? [el("td", { class: "why", title: whys[why[i]] ?? "" }, whys[why[i]] ?? "")] : [];
     const mark = this.best.has(i) ? "best" : "";
     return el("tr", { class: `${mark}${i === this.picked ? " picked" : ""}`, "aria-rowindex": k + 2, "data-network": i },
-      cells[0], el("td", { class: "arch", title: archs[i] }, archs[i]), cells.slice(1), missing);
+      cells, missing);
   }
 
   rows() {
     const { archs, why, whys, columns } = this.content;
-    const head = ["step", "network", ...columns.map((column) => column.name), "missing"];
+    const head = ["evaluation", "network", ...columns.map((column) => column.name), "missing"];
     return [head, ...this.order.map((i) => [
-      this.content.step[i], archs[i], ...columns.map((column) => column.values[i]), why.length ? whys[why[i]] : ""])];
+      this.content.step[i] + 1, archs[i], ...columns.map((column) => column.values[i]), why.length ? whys[why[i]] : ""])];
   }
 
   // Show one network, which somebody chose in a chart.
@@ -154,6 +155,7 @@ const stepName = { name: "step" };
 
 function headHint(column) {
   if (column.kind === "step") return "In which evaluation the network was looked at first";
+  if (column.kind === "arch") return "The network as its space writes it";
   const better = column.higher ? "higher is better" : "lower is better";
   const repeats = column.repeats > 1 ? `; the first of ${column.repeats} repeats` : "";
   return `${column.name}: ${better}${repeats}`;
