@@ -46,6 +46,16 @@ def test_far_values_do_not_flatten_the_rest() -> None:
     below = [[0.0 - number, 1.0, 2.0] for number in range(3)]
     (image,) = pictures.planes({"wide": below}, AXIS, "heat", "loss").axes[0].images
     assert not isinstance(image.norm, LogNorm), "no logarithm of what is below zero"
+    (image,) = pictures.planes({"wide": HOLED}, AXIS, "heat", "loss").axes[0].images
+    assert not isinstance(image.norm, LogNorm), "nor of what hardly differs"
+
+
+@pytest.mark.parametrize("kind", ["contour", "heat"])
+def test_a_plane_says_what_its_axes_are_and_where_the_weights_lie(kind: str) -> None:
+    figure = pictures.planes({"wide": BOWL}, AXIS, kind, "loss")
+    (mark,) = figure.axes[0].lines
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (0, 0)
+    assert "first direction" in figure.get_supxlabel() and figure.get_supylabel() == "second direction"
 
 
 def test_nothing_finite_is_a_sentence() -> None:

@@ -25,6 +25,7 @@ from epochzero.run.plots import new_figure, new_panels, save
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
+TENFOLD = 10
 PANEL = 2.9
 """inches to a side"""
 TITLE = 32
@@ -34,38 +35,44 @@ TITLE = 32
 def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label: str, per_line: int = 4) -> Any:
     """A panel for each network: `contour`, `surface` or `heat`, all on one scale.
 
-    It is logarithmic where all values are positive: far from the weights the loss grows without end.
+    It is logarithmic where positive values differ tenfold: far from the weights the loss grows without end.
     """
     grids = {name: _grid(values) for name, values in named.items()}
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids.values()])
     if not len(finite):
         raise UserError("There is no finite value to draw on this plane: take a smaller --span.")
     low, top = float(finite.min()), float(finite.max())
-    scale = _scale(low, top)
+    logarithmic = low > 0 and top > TENFOLD * low
+    scale = _scale(low, top, logarithmic)
     across = min(per_line, len(grids))
     down = math.ceil(len(grids) / across)
     figure = new_figure(PANEL * across + 0.6, PANEL * down)
     drawn, places = None, []
     for place, (name, grid) in enumerate(grids.items(), start=1):
         axes = figure.add_subplot(down, across, place, **({"projection": "3d"} if kind == "surface" else {}))
-        drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale)
+        drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale, logarithmic)
         _dress(axes, name)
         places.append(axes)
+    if kind != "surface":
+        figure.supxlabel("first direction, in lengths of the filters; +: the weights", fontsize=8)
+        figure.supylabel("second direction", fontsize=8)
     bar = figure.colorbar(drawn, ax=places, shrink=0.8, format="%.3g")
-    bar.set_label(f"log10 of the {label}" if kind == "surface" and low > 0 else label, fontsize=8)
+    bar.set_label(f"log10 of the {label}" if kind == "surface" and logarithmic else label, fontsize=8)
+    bar.ax.yaxis.set_minor_formatter("")
     bar.ax.tick_params(labelsize=7)
     return figure
 
 
-def _scale(low: float, top: float) -> Any:
+def _scale(low: float, top: float, logarithmic: bool) -> Any:
     from matplotlib.colors import LogNorm, Normalize
 
     top = max(top, low + 1e-3 * abs(low) + 1e-12)
-    return LogNorm(low, top) if low > 0 else Normalize(low, top)
+    return LogNorm(low, top) if logarithmic else Normalize(low, top)
 
 
-def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: str, scale: Any) -> Any:
-    logarithmic = scale.vmin > 0
+def _drawn(
+    axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: str, scale: Any, logarithmic: bool
+) -> Any:
     if kind == "surface":
         low, top = (math.log10(end) if logarithmic else end for end in (scale.vmin, scale.vmax))
         a, b = np.meshgrid(axis, axis, indexing="ij")
@@ -75,11 +82,15 @@ def _drawn(axes: Any, grid: NDArray[np.float64], axis: Sequence[float], kind: st
     if kind == "heat":
         half = (axis[1] - axis[0]) / 2
         edges = (axis[0] - half, axis[-1] + half) * 2
+        axes.plot(0, 0, "+", color="white", markersize=8)
         return axes.imshow(grid.T, extent=edges, origin="lower", cmap="viridis", norm=scale)
     spaced = np.geomspace if logarithmic else np.linspace
     axes.set_aspect("equal")
     levels = spaced(scale.vmin, scale.vmax, LEVELS)
-    return axes.contour(axis, axis, grid.T, levels=levels, cmap="viridis", norm=scale, linewidths=0.8)
+    filled = axes.contourf(axis, axis, grid.T, levels=levels, cmap="viridis", norm=scale)
+    axes.contour(axis, axis, grid.T, levels=levels, colors="white", linewidths=0.3)
+    axes.plot(0, 0, "+", color="white", markersize=8)
+    return filled
 
 
 def _grid(values: Values) -> NDArray[np.float64]:
