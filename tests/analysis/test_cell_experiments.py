@@ -101,3 +101,13 @@ def test_the_command_for_bare_machines_finds_the_same(tmp_path: Path, monkeypatc
             assert found[row.x][row.y]["mean"] == pytest.approx(row.found.value)
         elif row.y == "kappa deviation":
             assert found[row.x]["kappa"]["deviation"] == pytest.approx(row.found.value)
+
+
+def test_the_kernel_of_the_thesis_code_is_another_one(tmp_path: Path) -> None:
+    file = str(images(tmp_path, 8))
+    size = {"repeats": 1, "batch_size": 4, "channels": 2, "cells": 2, "device": "cpu"}
+    exact, layers = (known_cells.measured(file, **size, kernel=kernel) for kernel in ("exact", "layers"))  # type: ignore[arg-type]
+    for name in ("NASNet", "DEEP"):
+        both = [found[name]["kappa"]["mean"] for found in (exact, layers)]
+        assert min(both) > 1 and both[0] != both[1]
+        assert layers[name]["M_trace"]["mean"] > 0

@@ -2,7 +2,8 @@ r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis
 
     python -m epochzero.analysis.known_cells --data cifar10.npz --device cuda --out known_cells.json
 
-The same numbers as `epochzero reproduce thesis-table7.2`, which says how they are defined, with torch and numpy alone.
+The same numbers as `epochzero reproduce thesis-table7.2`, which says how they are defined, with torch and numpy alone;
+with `--kernel layers` those of the kernel that the thesis' code measures (`epochzero.analysis.layer_kernel`).
 
 Shu. Understanding and improving neural architecture search (thesis, section 7.5.3).
 """
@@ -14,12 +15,16 @@ import json
 import math
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from epochzero.analysis.layer_kernel import layer_kernel
 from epochzero.analysis.topology import CELLS, topologies
-from epochzero.data import load
-from epochzero.engine import parse
+from epochzero.data import Batch, load
+from epochzero.engine import PlanNetwork, parse
+from epochzero.errors import DegenerateError
+from epochzero.proxies.ntk import condition_number
 from epochzero.run.bare import command, default_device, machine
 from epochzero.run.task import Task
 from epochzero.spaces.darts import Darts
@@ -33,18 +38,20 @@ def m_trace(trace: float, samples: int) -> float:
     return math.sqrt(trace / samples)
 
 
-def measured(data: str, repeats: int, batch_size: int, channels: int, cells: int, device: str) -> dict[str, Any]:
+def measured(
+    data: str, repeats: int, batch_size: int, channels: int, cells: int, device: str, kernel: str = "exact"
+) -> dict[str, Any]:
     """Of each cell the values of each draw of weights and images, their mean and their deviation."""
     space: Any = Darts(f"darts_{channels}_{cells}", channels, cells)
+    look = _exact if kernel == "exact" else _by_layers
     found: dict[str, dict[str, list[float]]] = {name: {"M_trace": [], "kappa": []} for name in CELLS}
     for seed in range(repeats):
         batch = load(data, size=batch_size, parts=1, seed=seed)
-        scored = Task(space, [TRACE, KAPPA], batch, Origin(seed=seed), device).score(list(CELLS.values()))
-        for name, (scores, _) in zip(CELLS, scored, strict=True):
-            if scores[TRACE.text].ok:
-                found[name]["M_trace"].append(m_trace(scores[TRACE.text].value, batch_size))
-            if scores[KAPPA.text].ok:
-                found[name]["kappa"].append(scores[KAPPA.text].value)
+        for name, (trace, kappa) in zip(CELLS, look(space, batch, seed, device), strict=True):
+            if trace is not None:
+                found[name]["M_trace"].append(m_trace(trace, batch_size))
+            if kappa is not None:
+                found[name]["kappa"].append(kappa)
     return {
         name: {
             "width": topologies(CELLS[name])["normal"].width,
@@ -53,6 +60,29 @@ def measured(data: str, repeats: int, batch_size: int, channels: int, cells: int
         }
         for name, values in found.items()
     }
+
+
+Pair = tuple[float | None, float | None]
+"""trace and kappa of one kernel; None where there is none"""
+
+
+def _exact(space: Any, batch: Batch, seed: int, device: str) -> Iterator[Pair]:
+    scored = Task(space, [TRACE, KAPPA], batch, Origin(seed=seed), device).score(list(CELLS.values()))
+    for scores, _ in scored:
+        trace, kappa = (scores[proxy.text] for proxy in (TRACE, KAPPA))
+        yield trace.value if trace.ok else None, kappa.value if kappa.ok else None
+
+
+def _by_layers(space: Any, batch: Batch, seed: int, device: str) -> Iterator[Pair]:
+    x, y = (part.to(device) for part in batch.part(0) if part is not None)
+    for cell in CELLS.values():
+        plan = space.plan(cell, batch.num_classes, batch.input_shape)
+        theta = layer_kernel(PlanNetwork(plan, Origin(seed=seed), device), x, y)
+        try:
+            kappa = float(condition_number(theta))
+        except DegenerateError:
+            kappa = None
+        yield float(theta.trace()), kappa
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
@@ -72,6 +102,7 @@ def main() -> None:
     parser.add_argument("--device", default=default_device())
     for name, usual in (("repeats", 10), ("batch-size", 64), ("channels", 16), ("cells", 8)):
         parser.add_argument(f"--{name}", type=int, default=usual, help=f"default: {usual}")
+    parser.add_argument("--kernel", choices=("exact", "layers"), default="exact", help="default: exact")
     asked = vars(parser.parse_args())
     out, start = asked.pop("out"), time.perf_counter()
     found = measured(**asked)
