@@ -52,6 +52,22 @@ def test_boxes_are_of_all_that_a_search_trained(monkeypatch: pytest.MonkeyPatch,
     assert drawn == [["ZiCo", "Fisher-Rao norm", "loss", "SiGeo"]] * 2 * 2
 
 
+@pytest.mark.parametrize("name", ["sigeo-table5", "sigeo-figure4"])
+def test_the_whole_settings_fit_a_sample(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 8,000 rows, a tenth of which validate; a chain of which something does not fit is refused when it is made."""
+    made: list[Chain] = []
+
+    def run(chain: Chain, folder: Path) -> Recommended:
+        made.append(chain)
+        return found(0.1)
+
+    monkeypatch.setattr(Chain, "run", run)
+    recipe = experiments[name]
+    recipe.run(replace(recipe.full, rows=8000, repeats=1), folder=tmp_path)
+    assert len(made) == len(recipe.contests) and {chain.preset.top for chain in made} == {recipe.full.top}
+    assert all(chain.fitted.embedding_rows <= recipe.full.embedding_rows for chain in made)
+
+
 def test_a_table_that_is_asked_for_and_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Chain, "run", lambda chain, folder: found(0.1))
     result = experiments["sigeo-table5"].run(replace(TINY, tables=("Avazu",)), folder=tmp_path)

@@ -4,9 +4,9 @@ The supernet is trained on so much of the training rows (Adagrad, rate .12, cosi
 zico or, after 100 %, the one-shot fitness of NASRec; the best are trained from scratch, and figures are the test log
 loss and AUC of the one with the lowest validation log loss. The paper has a population of 128, 240 generations and the
 best 15, on all of Criteo, Avazu and KDD. Here the sizes are for two cores (`networks` is the population, 12 generations
-of 4, the best 3, widths to 128, nasrec_small), the rows those of the files at hand; without any, synthetic clicks with
-planted interactions. From samples of thousands of rows the paper's figures are out of reach.
-`python -m epochzero.experiments.recommender_sweep` is our study at length.
+of 4, the best 3, widths to 128, nasrec_small, batches of 64, embeddings of 100,000 rows in all), the rows those of the
+files at hand; without any, synthetic clicks with planted interactions. From samples of thousands of rows the paper's
+figures are out of reach. `python -m epochzero.experiments.recommender_sweep` is our study at length.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -63,12 +63,15 @@ class Searching(Settings):
 
     networks: int = 16
     """the population"""
-    batch_size: int = 256
+    batch_size: int = 64
+    """four such batches of validation rows are needed, and samples have some 800 rows"""
     repeats: int = 3
     """whole chains, each with a seed of its own"""
     rows: int = 20_000
     """of synthetic clicks, where there are no others"""
     widest: int = 128
+    embedding_rows: int = 100_000
+    """of all tables together: samples name fewer"""
     generations: int = 12
     top: int = 3
     tables: tuple[str, ...] = tuple(TABLES)
@@ -155,7 +158,14 @@ class FoundRecommenders(Recipe):
         total = settings.repeats * len(self.contests)
         for done, (seed, contest) in enumerate((s, c) for s in range(settings.repeats) for c in self.contests):
             work.progress(round(before * parts * total) + done, parts * total)
-            chain = Chain(table, proxy=contest.proxy, warmup=contest.level, preset=preset, seed=work.seed + seed)
+            chain = Chain(
+                table,
+                proxy=contest.proxy,
+                warmup=contest.level,
+                preset=preset,
+                max_embedding_rows=settings.embedding_rows,
+                seed=work.seed + seed,
+            )
             for column, values in self.figures(chain.run(folder)).items():
                 found.setdefault(column, {}).setdefault(contest.label, []).extend(values)
         return found
