@@ -212,7 +212,7 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     if "parameters" in wanted:
         found.rows["parameters", None] = population.rows(packed, "trainable")
     if run.inputs == "circle":
-        _curve(run, population, plan, packed, batch, seed, like(packed, run), found)
+        _curve(run, population, plan, packed, batch, seed, found)
     elif wanted & (NEED_FORWARD | {"labels"}):
         x, y = population.inputs(run, batch, seed, like(packed, run))
         found.facts["labels"] = [y] * population.size
@@ -265,16 +265,10 @@ def _side_by_side(x: Tensor, count: int) -> Tensor:
 
 
 def _curve(
-    run: Pass,
-    population: Population,
-    plan: Plan,
-    packed: Mapping[str, Tensor],
-    batch: Batch,
-    seed: int,
-    like: Tensor,
-    found: Crowd,
+    run: Pass, population: Population, plan: Plan, packed: Mapping[str, Tensor], batch: Batch, seed: int, found: Crowd
 ) -> None:
-    x, v, a = (_side_by_side(stream, population.size) for stream in pass_curve(run, batch, seed, like))
+    streams = pass_curve(run, batch, seed, like(packed, run))
+    x, v, a = (_side_by_side(stream, population.size) for stream in streams)
     with torch.no_grad():
         jets = execute_jet(plan, packed, [(x, v, a)])
     for name, stream in zip(("logits", "velocity", "acceleration"), jets, strict=True):
@@ -344,10 +338,9 @@ def _of_loss(
     gradients = _filled(by_name, packed, names)
     if "parameter_gradients" in wanted:
         found.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
-    if not wanted & OF_LOSS_AND_LAYERS:
-        return
-    found.rows["gradients", None] = population.rows(gradients, "layers")
-    found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, _dead)
+    if wanted & OF_LOSS_AND_LAYERS:
+        found.rows["gradients", None] = population.rows(gradients, "layers")
+        found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, _dead)
 
 
 def _dead(found: Crowd) -> dict[int, Exception]:
