@@ -180,7 +180,7 @@ def until(what: Callable[[], bool]) -> None:
 def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal.Signals) -> None:
     begun = folder / "begun"
     (folder / "pace").write_text("0.2")
-    arguments = ["search", "--proxy", "slow", "--budget", "100", "--plugin", str(PLUGIN), "--store", "run.db"]
+    arguments = ["search", "--proxy", "slow", "--budget", "1000", "--plugin", str(PLUGIN), "--store", "run.db"]
     arguments += ["--executor", "processes", "--workers", "2", "--winner-scores", "none", "--json"]
     command = subprocess.Popen(
         process(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

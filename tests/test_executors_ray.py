@@ -196,7 +196,7 @@ def test_a_cluster_of_our_own_listens_on_loopback_alone_and_leaves_nothing(tmp_p
 
     before = listening()
     (folder / "pace").write_text("0.2")
-    arguments = ["search", "--proxy", "slow", "--budget", "200", "--plugin", str(PLUGIN), "--store", "run.db"]
+    arguments = ["search", "--proxy", "slow", "--budget", "1000", "--plugin", str(PLUGIN), "--store", "run.db"]
     arguments += ["--executor", "ray", "--workers", "2", "--json"]
     environment = {name: value for name, value in os.environ.items() if name not in ray_.LOOPBACK}
     command = subprocess.Popen(
