@@ -66,7 +66,7 @@ def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path
         errors.hlines(100 * ensemble_error(predictions, labels), bar - 0.5, bar + len(wrong) - 0.5, colors="black")
         bar += len(wrong) + 1
     near.set_title("predictions of the members, by t-SNE")
-    near.legend(fontsize="x-small")
+    near.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=3)
     shown = apart.imshow(100 * disagreement(together).numpy(), vmin=0, cmap="viridis")
     figure.colorbar(shown, ax=apart)
     apart.set_title("two members disagree (% of the images)")

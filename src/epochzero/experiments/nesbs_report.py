@@ -24,6 +24,7 @@ from epochzero.errors import UserError
 from epochzero.experiments.nesbs_attacks import ENSEMBLES, STAGE
 from epochzero.experiments.nesbs_chain import setting_of
 from epochzero.experiments.side_by_side import Member, SideBySide, is_trained
+from epochzero.run.bare import command
 from epochzero.run.plots import new_panels, save
 
 Run = Mapping[str, Any]
@@ -214,4 +215,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)
