@@ -154,9 +154,11 @@ def test_a_deep_ensemble_is_one_network_of_several_seeds_in_the_report(file: Pat
 
 
 def test_nesbs_keeps_its_supernet_and_its_choice(file: Path, tmp_path: Path) -> None:
-    asked = ("--method", "nesbs-mc", "--supernet-epochs", 1, "--posterior-epochs", 1, "--candidates", 2)
+    epochs = ("--supernet-epochs", 1, "--posterior-epochs", 1)
+    asked = ("--method", "nesbs-mc", *epochs, "--candidates", 2, "--likelihood", "mean")
     report = ran(file, tmp_path, *asked)
-    assert json.loads((tmp_path / CHOICE).read_text())["asked"]["candidates"] == 2
+    kept = json.loads((tmp_path / CHOICE).read_text())["asked"]
+    assert kept["candidates"] == 2 and kept["likelihood"] == "mean"
     assert (tmp_path / "supernet" / "epoch-000001.pt").is_file()
     (tmp_path / CHOICE).unlink()
     assert ran(file, tmp_path, *asked)["members"] == report["members"]

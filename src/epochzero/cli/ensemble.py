@@ -69,6 +69,10 @@ def ensemble(
     posterior_epochs: Annotated[
         int, typer.Option("--posterior-epochs", min=1, max=10**6, help="Fitting of NESBS' posterior.")
     ] = 20,
+    likelihood: Annotated[
+        Literal["sum", "mean"],
+        typer.Option("--likelihood", help="Over held-out images, for the posterior; mean keeps it near uniform."),
+    ] = "sum",
     delta: Annotated[
         str, typer.Option("--delta", help="How far nesbs-svgd pushes members apart: -2 to 1, grid or bayes.")
     ] = "grid",
@@ -111,7 +115,18 @@ def ensemble(
     start = time.perf_counter()
     load_plugins(plugin)
     found, how = space_of_plans(space), recipe_of(recipe, changes(epochs, batch_size, option))
-    settings = Settings(method, size, pool, proxy, supernet_epochs, posterior_epochs, candidates, _delta(delta), seed)
+    settings = Settings(
+        method=method,
+        size=size,
+        pool=pool,
+        proxy=proxy,
+        supernet_epochs=supernet_epochs,
+        posterior_epochs=posterior_epochs,
+        likelihood=likelihood,
+        candidates=candidates,
+        delta=_delta(delta),
+        seed=seed,
+    )
     named = [found.parse(text) for text in arch or ()]
     attacks = _attacks(attack)
     if picture:

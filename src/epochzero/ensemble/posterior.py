@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +42,12 @@ from epochzero.train.supernet import SUPERNET, train_supernet
 ABSENT = -1e4
 """the logit of an option that a decision does not have: its probability is 0, and no gradient is NaN"""
 Likelihood = Literal["sum", "mean"]
+
+
+def check_likelihood(likelihood: str) -> None:
+    """UserError for what is neither."""
+    if likelihood not in get_args(Likelihood):
+        raise UserError(f"A likelihood is the 'sum' or the 'mean' over images, not {likelihood!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +131,7 @@ class _Learner:
         kl: bool,
         record: bool,
     ) -> None:
-        if likelihood not in ("sum", "mean"):
-            raise UserError(f"A likelihood is the 'sum' or the 'mean' over images, not {likelihood!r}.")
+        check_likelihood(likelihood)
         self.network, self.tau, self.likelihood, self.kl = network, tau, likelihood, kl
         self.x, self.y = images.standardised(images.test_x), images.test_y  # [N, C, H, W], [N]
         counts = [len(decision.options) for decision in network.decisions]

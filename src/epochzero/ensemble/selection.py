@@ -27,7 +27,7 @@ from epochzero.engine import PlanNetwork, score_network
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.model import probabilities_of
 from epochzero.ensemble.nesbs import check_delta, search
-from epochzero.ensemble.posterior import fit_posterior
+from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_posterior
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
@@ -64,6 +64,8 @@ class Settings:
     delta: float | Literal["grid", "bayes"] = "grid"
     """repulsion of `nesbs-svgd`"""
     seed: int = 0
+    likelihood: Likelihood = "sum"
+    """over the held-out images that NESBS' posterior is fitted to"""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -72,6 +74,7 @@ class Settings:
         if self.method in ("nes-rs", "proxies") and self.pool < self.size:
             raise UserError(f"A pool of {self.pool} is too small to choose {self.size} from: give a larger --pool.")
         check_delta(self.delta)
+        check_likelihood(self.likelihood)
         if self.method == "proxies":
             parse_objective(self.proxy)
 
@@ -143,7 +146,12 @@ def _nesbs(job: Job) -> list[Any]:
         progress=_named("supernet", job.progress),
     )
     posterior = fit_posterior(
-        weights, halves, epochs=settings.posterior_epochs, seed=settings.seed, progress=job.progress
+        weights,
+        halves,
+        epochs=settings.posterior_epochs,
+        likelihood=settings.likelihood,
+        seed=settings.seed,
+        progress=job.progress,
     )
     x, y = halves.standardised(halves.test_x), halves.test_y
     sampler: Literal["mc", "svgd"] = "mc" if settings.method == "nesbs-mc" else "svgd"
