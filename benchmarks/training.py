@@ -98,7 +98,7 @@ class PlainLoop:
         order = torch.randperm(len(self.images.y), generator=self.rng, device=self.device)
         with quick_convolutions(self.half):
             for some in torch.split(order[: self.steps * self.size], self.size):
-                x, y = self.moved(self.images.standardised(self.images.x[some])), self.images.y[some]
+                x, y = self.images.standardised(self.moved(self.images.x[some])), self.images.y[some]
                 with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.half):
                     loss = F.cross_entropy(self.network(self.laid_out(x)), y)
                 self.optimiser.zero_grad()
@@ -109,7 +109,7 @@ class PlainLoop:
         return time.perf_counter() - start
 
     def moved(self, x: Tensor) -> Tensor:
-        """A random crop of the image with a border, and every other one flipped."""
+        """A random crop of the image with a black border, and every other one flipped."""
         B, _, H, W = x.shape
         top, left = torch.randint(2 * PAD + 1, (2, B, 1), generator=self.rng, device=self.device)  # [B, 1] each
         columns = left + torch.arange(W, device=self.device)  # [B, W]
