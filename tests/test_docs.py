@@ -92,7 +92,7 @@ def test_the_code_runs(
     capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
-    if page.parent.name == "guides":  # what they print of a network does not matter there
+    if called(page) != "README.md":  # elsewhere it does not matter what they print of a network
         request.getfixturevalue("shallow_nb201")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -149,3 +149,25 @@ def test_mistakes_are_sentences(net: str, tmp_path: Path) -> None:
     assert "cannot be read (No such file" in missing
     (tmp_path / "a.json").write_text("[]")
     assert "no study" in refusal("analyze", "convergence", "--from", tmp_path / "a.json", "--out", tmp_path)
+
+
+def test_the_kernel_of_architectures_and_of_a_module(net: str, shallow_nb201: None) -> None:
+    asked = ["--module", f"{net}:make", "--input-shape", "3,8,8", "--classes", 3, "--batch-size", 6]
+    found = epochzero("analyze", "kernel", *asked, "--json").json
+    ((name, numbers),) = found["networks"].items()
+    assert name.endswith("net.py:make") and numbers["M_trace"] > 0 and numbers["kappa"] > 1
+    score = epochzero("score", *asked, "--proxy", "ntk_trace,ntk_cond", "--json").json["scores"]
+    assert numbers["M_trace"] == pytest.approx((score["ntk_trace"]["value"] / 6) ** 0.5)
+    assert numbers["kappa"] == pytest.approx(score["ntk_cond"]["value"])
+    shown = epochzero("analyze", "kernel", "--arch", CHEAP, "--arch", CUT, "--batch-size", 4).out
+    assert shown.count("M_Trace") == 2 and "none: " in shown, "a network that no gradient reaches has no kernel"
+
+
+def test_the_theorems(tmp_path: Path) -> None:
+    asked = ("analyze", "theorems", "--cells", 5, "--nodes", 3, "--size", 3)
+    found = epochzero(*asked, "--out", tmp_path, "--json").json
+    assert found["broken"]["4.3"]["linear"] == found["broken"]["4.4"]["linear"] == [0, 0, 0]
+    assert found["broken"]["4.3"]["quadratic"][0] == 5
+    assert found["kappa"]["wide"] == pytest.approx([1.0] * 5)
+    assert json.loads((tmp_path / "theorems.json").read_text())["cells"] == 5
+    assert "theorem 4.4, linear    objective: broken in 0, 0, 0 of 5 cells" in epochzero(*asked).out

@@ -13,11 +13,14 @@ from epochzero.analysis.theorems import (
     Case,
     against_theorem_4_3,
     against_theorem_4_4,
+    broken,
+    conditions,
     deep_network,
     gradient_variance,
     linear,
     narrowest,
     norms,
+    orthonormal,
     quadratic,
     random_case,
     smoothness,
@@ -100,12 +103,6 @@ def test_the_norm_is_needed_where_the_thesis_says_eigenvalue() -> None:
     assert float(torch.linalg.eigvals(shear).abs().max()) == 0
 
 
-def orthonormal(samples: int, size: int, seed: int) -> torch.Tensor:
-    drawn = torch.randn(size, samples, generator=generator(seed, "inputs"), dtype=torch.float64)
-    found: torch.Tensor = torch.linalg.qr(drawn).Q.mT.contiguous()  # [m, n]
-    return found
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 6))
 def test_the_kernel_of_a_wide_linear_network_is_a_multiple_of_the_identity(seed: int, layers: int, size: int) -> None:
@@ -141,3 +138,12 @@ def test_the_kernel_of_a_deep_one_is_as_the_proof_writes_it() -> None:
             after = after @ weight
         total += after.square().sum() * before @ before.mT
     torch.testing.assert_close(tangent_kernel(deep_network, weights, x), total)
+
+
+def test_what_a_series_of_cells_breaks() -> None:
+    assert broken(against_theorem_4_4, linear, range(5), nodes=3, size=3, scale=1.0) == [0, 0, 0]
+    found = broken(against_theorem_4_3, quadratic, range(5), nodes=3, size=3, scale=1.0)
+    verdicts = [against_theorem_4_3(random_case(seed, 3, 3), quadratic) for seed in range(5)]
+    assert found == [sum(not blocks[i].holds for blocks in verdicts) for i in range(3)] and found[0] == 5
+    wide, deep = conditions(range(5), layers=3, size=4)
+    assert wide == pytest.approx([1.0] * 5) and min(deep) > 1.001

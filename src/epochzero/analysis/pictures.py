@@ -106,6 +106,7 @@ def output_curves(named: Mapping[str, Sequence[Sequence[float]]], per_line: int 
         closed = np.array([*points, points[0]])
         axes.plot(*closed.T, linewidth=1)
         _dress(axes, name)
+    figure.supxlabel("the output's three principal components", fontsize=8)
     return figure
 
 

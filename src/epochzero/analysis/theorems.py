@@ -156,6 +156,19 @@ def against_theorem_4_4(case: Case, objective: Callable[[Tensor], Objective]) ->
     ]
 
 
+def broken(
+    against: Callable[[Case, Callable[[Tensor], Objective]], list[Verdict]],
+    objective: Callable[[Tensor], Objective],
+    seeds: Sequence[int],
+    nodes: int,
+    size: int,
+    scale: float,
+) -> list[int]:
+    """In how many random cells each block breaks a theorem's bound."""
+    verdicts = [against(random_case(seed, nodes, size, scale=scale), objective) for seed in seeds]
+    return [sum(not of_cell[block].holds for of_cell in verdicts) for block in range(nodes)]
+
+
 def wide_network(weights: Tensor, x: Tensor) -> Tensor:
     """1^T sum_i W_i x for weights [L, n, n] and inputs [m, n]: [m]"""
     return (x @ weights.sum(0).mT).sum(1)
@@ -173,3 +186,21 @@ def tangent_kernel(network: Callable[[Tensor, Tensor], Tensor], weights: Tensor,
     jacobian = torch.func.jacrev(network)(weights, x).flatten(1)  # [m, L*n*n]
     theta: Tensor = jacobian @ jacobian.mT
     return theta
+
+
+def orthonormal(samples: int, size: int, seed: int) -> Tensor:
+    """[m, n]"""
+    drawn = torch.randn(size, samples, generator=generator(seed, "inputs"), dtype=torch.float64)
+    found: Tensor = torch.linalg.qr(drawn).Q.mT.contiguous()
+    return found
+
+
+def conditions(seeds: Sequence[int], layers: int, size: int, samples: int = 2) -> tuple[list[float], list[float]]:
+    """The kappa of wide and of deep linear networks with random weights, on orthonormal inputs."""
+    found: tuple[list[float], list[float]] = ([], [])
+    for seed in seeds:
+        weights = torch.randn(layers, size, size, generator=generator(seed, "weights"), dtype=torch.float64)
+        for network, kappas in zip((wide_network, deep_network), found, strict=True):
+            eigenvalues = torch.linalg.eigvalsh(tangent_kernel(network, weights, orthonormal(samples, size, seed)))
+            kappas.append(float(eigenvalues[-1] / eigenvalues[0]))
+    return found

@@ -15,6 +15,7 @@ from epochzero.analysis.topology import CELLS, random_connections, random_operat
 from epochzero.cli.analyze_dextr import curve, features, stability
 from epochzero.cli.analyze_planes import gradient_variance, landscape
 from epochzero.cli.analyze_subjects import Across, Out, say_written, write
+from epochzero.cli.analyze_theory import kernel, theorems
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, Device, Plugins, Seed, made_folder, spread
 from epochzero.cli.plugin import load_plugins
@@ -129,5 +130,6 @@ def _read_study(file: Path) -> dict[str, Any]:
     return dict(found)
 
 
-for command in (landscape, gradient_variance, features, curve, stability):
+for command in (landscape, gradient_variance, features, curve, stability, kernel):
     analyze.command()(spread(command))
+analyze.command()(theorems)
