@@ -113,7 +113,7 @@ def test_convergence_is_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return []
 
     monkeypatch.setattr(pictures, "convergence", draw)
-    small = ["--channels", 1, "--cells", 1, "--epochs", 1, "--batch-size", 18, "--across", 3]
+    small = ["--channels", 1, "--cells", 3, "--epochs", 1, "--batch-size", 18, "--across", 3]
     found = epochzero("analyze", "convergence", "--data", images, "--out", out, *small, "--json").json
     assert len(found["networks"]) == 21 and found["networks"][0]["name"] == "DARTS"
     assert drawn[0]["curves"][0]["test_accuracy"][0] == found["networks"][0]["test_accuracy"]

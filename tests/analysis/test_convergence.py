@@ -27,7 +27,7 @@ SMALL = Study(
     widths=(2.5,),
     operations=1,
     channels=2,
-    cells=2,
+    cells=3,
     rates=(0.25, 0.025),
     epochs=2,
     batch_size=8,
@@ -159,6 +159,7 @@ def test_what_is_found_is_whole(images: Images, tmp_path: Path) -> None:
     for network, values in enumerate(found["landscape"]["values"]):
         assert values[1][1] == pytest.approx(last[network], rel=1e-4), "the middle rate of two is the larger"
     assert np.array(found["gradient_variance"]["values"], float).min() >= 0
+    assert len({json.dumps(values) for values in found["landscape"]["values"]}) == 3, "variants are other networks"
 
 
 def test_every_seed_is_looked_at_on_directions_of_its_own(images: Images, tmp_path: Path) -> None:
@@ -185,6 +186,8 @@ def test_another_study_is_not_overwritten(images: Images, tmp_path: Path) -> Non
         Study(across=4)
     with pytest.raises(UserError, match="at least 2 parts"):
         Study(noise_parts=1)
+    with pytest.raises(UserError, match="fewer than 3 cells have no normal one"):
+        Study(cells=2)
 
 
 def test_it_runs_with_torch_and_numpy_alone(fresh: Fresh) -> None:
@@ -197,12 +200,12 @@ def test_it_runs_with_torch_and_numpy_alone(fresh: Fresh) -> None:
 
 
 def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"x --data {file} --out {tmp_path}/a.json --device cpu --channels 1 --cells 1 --epochs 1 --batch-size 8"
+    asked = f"x --data {file} --out {tmp_path}/a.json --device cpu --channels 1 --cells 3 --epochs 1 --batch-size 8"
     monkeypatch.setattr(sys, "argv", f"{asked} --across 3 --noise-across 3".split())
     monkeypatch.setattr(convergence, "study_convergence", lambda *given: calls.append(given))
     calls: list[tuple[object, ...]] = []
     convergence.main()
-    assert isinstance(calls[0][0], Study) and (calls[0][0].cells, calls[0][0].across) == (1, 3)
+    assert isinstance(calls[0][0], Study) and (calls[0][0].cells, calls[0][0].across) == (3, 3)
     monkeypatch.setattr(sys, "argv", f"x --data {file} --out a.txt".split())
     with pytest.raises(UserError, match=r"ends with \.json"):
         convergence.main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +85,10 @@ def test_long_names_do_not_run_into_each_other() -> None:
         assert "".join(lines) == name and max(map(len, lines)) <= pictures.TITLE
 
 
-def test_a_study_is_drawn_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "found.json").write_text(json.dumps(study()))
-    monkeypatch.setattr(sys, "argv", f"x {tmp_path}/found.json --out {tmp_path}".split())
-    pictures.main()
+def test_a_study_is_drawn_whole(tmp_path: Path) -> None:
+    pictures.convergence(study(), tmp_path, "found")
     parts = ("curves", "landscape_contour", "landscape_surface", "gradient_variance_heat")
     wanted = {f"found_{part}.{ending}" for part in parts for ending in ("png", "svg")}
-    assert {file.name for file in tmp_path.iterdir()} == wanted | {"found.json"}
+    assert {file.name for file in tmp_path.iterdir()} == wanted
     figure = pictures._curves(study())
-    assert len(figure.axes) == 4 and all(len(axes.lines) == 2 for axes in figure.axes)
+    assert len(figure.axes) == 6 and all(len(axes.lines) == 2 for axes in figure.axes)

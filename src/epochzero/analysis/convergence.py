@@ -9,7 +9,7 @@ flips, no other regularisation. Then, of the networks of the middle rate, the lo
 around the trained weights, on test images; the seed of the weights draws the directions too.
 
 Needs torch and numpy alone. The file is written after each epoch and each picture, and beside it lies a folder with the
-last weights: the same command goes on where one was stopped. `epochzero.analysis.pictures` draws what is in the file.
+last weights: the same command goes on where one was stopped. `epochzero analyze convergence --from` draws the file.
 
 Shu, Wang, Cai. Understanding architectures learnt by cell-based neural architecture search. ICLR 2020. arXiv:1909.09569
 """
@@ -51,6 +51,8 @@ from epochzero.types import Origin
 PAD = 4
 TEST_AT_ONCE = 250
 DARTS = "darts"
+FEWEST = 3
+"""cells of a network, two of which are reduction cells"""
 Say = Callable[[str], None]
 T = TypeVar("T")
 
@@ -88,6 +90,10 @@ class Study:
     def __post_init__(self) -> None:
         if min(self.epochs, self.seeds, self.images) < 1 or self.batch_size < 2 or not self.rates:
             raise UserError("The study needs epochs, seeds, images, a batch of 2 or more, and a learning rate.")
+        if self.space == DARTS and self.cells < FEWEST:
+            raise UserError(
+                f"Networks of fewer than {FEWEST} cells have no normal one, which variants change: add cells."
+            )
         axis_of(self.span, self.across)
         axis_of(self.span, self.noise_across)
         check_parts(self.noise_images, self.noise_parts)

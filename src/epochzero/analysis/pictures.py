@@ -1,14 +1,7 @@
-"""Pictures of what the analyses find, as PNG and SVG. Needs matplotlib.
-
-    python -m epochzero.analysis.pictures convergence.json --out docs/images
-
-draws the curves, landscapes and gradient variances of a study of convergence.
-"""
+"""Pictures of what the analyses find, as PNG and SVG. Needs matplotlib."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -20,12 +13,13 @@ from numpy.typing import NDArray
 
 from epochzero.analysis.features import Feature
 from epochzero.errors import UserError
-from epochzero.run.bare import command
 from epochzero.run.plots import new_figure, new_panels, save
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
 TENFOLD = 10
+MEASURES = {"loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy"}
+"""of an epoch of a study of convergence"""
 PANEL = 2.9
 """inches to a side"""
 TITLE = 32
@@ -167,39 +161,27 @@ def _root(value: float | None) -> float | None:
 
 
 def _curves(found: Mapping[str, Any]) -> Any:
-    """Test loss and test accuracy by epoch, a column for each learning rate; the mean over seeds."""
+    """Training loss, test loss and test accuracy by epoch, a column for each learning rate; the mean over seeds."""
     networks = found["networks"]
     rates = list(dict.fromkeys(one["rate"] for one in networks))
-    figure, panels = new_panels(2 * len(rates), len(rates), 3.4, 2.8)
+    figure, panels = new_panels(len(MEASURES) * len(rates), len(rates), 3.4, 2.8)
     epochs = range(1, len(found["curves"]) + 1)
-    for place, (measure, rate) in enumerate((m, r) for m in ("test_loss", "test_accuracy") for r in rates):
+    for place, (measure, rate) in enumerate((m, r) for m in MEASURES for r in rates):
         axes = panels[place]
         for name in dict.fromkeys(one["name"] for one in networks):
             mine = [i for i, one in enumerate(networks) if (one["name"], one["rate"]) == (name, rate)]
             rows = np.array([[epoch[measure][i] for i in mine] for epoch in found["curves"]], np.float64)
             one = networks[mine[0]]
             style = "--" if name.startswith("O") else "-"
-            axes.plot(epochs, rows.mean(1), style, label=f"{name} ({one['width']:g}c, {one['depth']})", linewidth=1)
+            label = f"{name} ({one['width']:g}c, {one['depth']})"
+            axes.plot(epochs, rows.mean(1), style, marker=".", markersize=3, label=label, linewidth=1)
         axes.set_title(f"learning rate {rate:g}", fontsize=8)
         axes.set_xlabel("epoch", fontsize=7)
-        axes.set_ylabel(measure.replace("_", " "), fontsize=7)
+        axes.set_ylabel(MEASURES[measure], fontsize=7)
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.tick_params(labelsize=6)
-        if measure == "test_loss":
+        if measure != "test_accuracy":
             low, high = axes.get_ylim()
             axes.set_ylim(low, min(high, 2 * math.log(10)))
     panels[0].legend(fontsize=6)
     return figure
-
-
-def main() -> None:
-    """Draw the study in a file."""
-    parser = argparse.ArgumentParser(prog="python -m epochzero.analysis.pictures")
-    parser.add_argument("file", type=Path, help="what epochzero.analysis.convergence wrote")
-    parser.add_argument("--out", type=Path, default=Path(), help="a folder that exists")
-    asked = parser.parse_args()
-    for name in convergence(json.loads(asked.file.read_text(encoding="utf-8")), asked.out, asked.file.stem):
-        print(asked.out / name)
-
-
-if __name__ == "__main__":
-    command(main)
