@@ -26,7 +26,9 @@ paper leaves out `none` on DARTS, and does not say what it does on NAS-Bench-201
 is cut in two; without `none` it cannot.
 
 Beware: deep chains of batch norms without a skip have gradients that explode, and s has a heavy tail. Below the bound
-such a network outweighs all others, and the division by the largest gradient so far mutes what comes after it.
+such a network outweighs all others, and the division by the largest gradient so far mutes what comes after it. The
+paper does not say how deep its one-shot network is. On NAS-Bench-201 one cell a stage (`cells=1`) has no such tail,
+takes a fourth of the time and selects better networks than the five of the space.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817
