@@ -208,11 +208,10 @@ def test_the_clock_of_a_search_adds_up(searched: tuple[Path, dict[str, Any]]) ->
 
 
 def test_time_alone_may_be_limited() -> None:
-    found = epochzero(
-        "search", "--proxy", "params", *FEW, "--time-limit", 0.5, "--winner-scores", "none", "--json"
-    ).json
+    found = epochzero("search", "--proxy", "params", *FEW, "--time-limit", 0.5, "--json").json
     assert found["stopped"] == "the time limit of 0.5 s" and found["evaluated"] > 0
     assert 0.5 <= found["seconds"] < 30
+    assert "flops" in found["best"]["scores"] and "dextr" not in found["best"]["scores"], "time is up"
 
 
 @pytest.mark.parametrize(
@@ -224,6 +223,8 @@ def test_time_alone_may_be_limited() -> None:
         (["--method", "zero_cost_pt", "--budget", 3], "A proposal of Zero-Cost-PT takes 6 steps here, and the budget"),
         (["--method", "nasi", "--space", "mobilenet"], "The space 'mobilenet' has no relaxed network: use nb201"),
         (["--method", "te_nas", "--space", "darts"], "and darts is none: use evolution, random or local_search."),
+        (["--method", "nope"], "No search is called 'nope'. Did you mean 'tpe'? Known: evolution, "),
+        (["--method", "zerocost"], "Did you mean 'zero_cost_pt'?"),
         (["--method", "pareto"], "The search pareto needs at least two objectives"),
         (["--method", "nasi", "--max-params", "1M"], "so --max-params means nothing to it"),
         (["--space", "mobilenet", "--max-flops", "1M"], "at most 1,000,000 multiply-accumulates: the smallest"),

@@ -175,8 +175,8 @@ def search(
         str,
         typer.Option(
             "--winner-scores",
-            help="What scores the winner beside --proxy: none, all quick proxies, or auto: all, but of a large winner "
-            "those alone that need no run.",
+            help="What scores the winner beside --proxy: none, all quick proxies, or auto: all, but of a large winner, "
+            "and when time is up, those alone that need no run.",
         ),
     ] = "auto",
     executor: ExecutorName = "local",
@@ -200,7 +200,8 @@ def search(
 
     Stopped at any moment, the same command with the same store goes on where it was and ends as if undisturbed.
     Ctrl-C and --time-limit end it with what was found so far.
-    The winner is scored by every quick proxy; a large one by those alone that need no run, unless --winner-scores all.
+    The winner is scored by every quick proxy; a large one, or when time is up, by those alone that need no run, unless
+    --winner-scores all.
     """
     load_plugins(plugin)
     if searched_clicks(context):

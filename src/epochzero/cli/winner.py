@@ -44,7 +44,7 @@ def winner_proxies(outcome: Outcome, which: str) -> list[Proxy]:
     """Those of the search, then every quick one that is wanted."""
     size = counts(outcome.task.size(outcome.winner.arch))["flops"]
     large = size is None or size * outcome.task.batch.size > LARGE
-    free_alone = which == "auto" and large
+    free_alone = which == "auto" and (large or outcome.out_of_time)
     quick = (found for found in map(parse, proxies) if found.quick and (found.free or not free_alone))
     from_a_pool = any(source.candidates is not None for source in outcome.task.sources)
     more = () if which == "none" or from_a_pool else quick

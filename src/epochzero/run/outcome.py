@@ -21,6 +21,8 @@ from epochzero.searches.base import Floats
 from epochzero.spaces.base import GivesPlans
 from epochzero.types import Score
 
+TIME_LIMIT = "the time limit"
+"""how the reason begins why a search ended early that had no more time"""
 LEADERS = 100
 """how many of the best are remembered"""
 PATIENCE = {"failed": 32, "degenerate": 128}
@@ -73,6 +75,10 @@ class Outcome:
     def headline(self) -> str:
         """What it has found so far, in a few words."""
         return "" if self.best is None else f"best {self.best.score.value:.4g}"
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.stopped.startswith(TIME_LIMIT)
 
     @property
     def scoring_seconds(self) -> float:

@@ -14,7 +14,7 @@ from epochzero.registry import near_miss, searches
 from epochzero.run.front import Front
 from epochzero.run.latency import Latency, LatencyLimit, SwiftSpace
 from epochzero.run.network import budgeted
-from epochzero.run.outcome import Candidate, Outcome
+from epochzero.run.outcome import TIME_LIMIT, Candidate, Outcome
 from epochzero.run.pool import PoolSpace, scored_pool
 from epochzero.run.task import Task
 from epochzero.searches.base import Choosing, Pooling, Revising, Search
@@ -141,7 +141,7 @@ def run_search(
     tell(outcome)
     while outcome.evaluated < evaluations:
         if time_limit is not None and outcome.clock.seconds >= time_limit:
-            outcome.stopped = f"the time limit of {time_limit:g} s"
+            outcome.stopped = f"{TIME_LIMIT} of {time_limit:g} s"
             break
         if outcome.hopeless():
             outcome.stopped = f"none of the first {outcome.evaluated} networks has a score"
@@ -163,7 +163,7 @@ def run_search(
     if isinstance(search, Choosing) and search.chosen is not None:
         outcome.name_winner(search.chosen, task.evaluate([search.chosen], store, None, 0)[0][0])
     outcome.seconds = outcome.clock.seconds
-    if outcome.stopped.startswith("the time limit"):
+    if outcome.out_of_time:
         return outcome
     best, (before, scored) = outcome.best, outcome.earlier
     clock = outcome.clock.split(outcome.seconds) | ({"scoring in earlier sittings": scored} if before else {})

@@ -14,7 +14,7 @@ from typing import Any
 
 from epochzero.combine.objective import Objective
 from epochzero.errors import MachineError, UserError
-from epochzero.run.outcome import Candidate, Outcome
+from epochzero.run.outcome import TIME_LIMIT, Candidate, Outcome
 from epochzero.run.task import Task
 from epochzero.spaces.base import GivesPlans
 from epochzero.store import JSON, Run, Store, manifest
@@ -111,7 +111,7 @@ def _taken(
                 raise
             raise MachineError(f"{time_limit:g} s were not enough to find a network: give more time.") from None
         found = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
-        return found, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"the time limit of {time_limit:g} s"
+        return found, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
     run.save(found.state)
     return found, ""
 
