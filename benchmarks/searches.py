@@ -65,7 +65,7 @@ class Hashed:
 
 
 def measure(method: str, candidates: int) -> None:
-    """Print one line: overhead of a candidate in the first and in the last tenth."""
+    """Print one line: overhead of a candidate in the first and in the last tenth, and of all."""
     objective, goals = parse_objective("rank(dextr,zico,flops)" if method == "evolution_az" else "dextr"), None
     if getattr(searches[method], "fewest", 1) > 1:
         goals = parse_goals("dextr,-flops")
@@ -87,7 +87,8 @@ def measure(method: str, candidates: int) -> None:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     early, late = cost(0, tenth), cost(outcome.evaluated - tenth, outcome.evaluated)
-    print(f"{method:18} {outcome.evaluated:8,}   first tenth {early}   last tenth {late}   {peak:,.0f} MB", flush=True)
+    told = f"first tenth {early}   last tenth {late}   mean {cost(0, outcome.evaluated)}   {peak:,.0f} MB"
+    print(f"{method:18} {outcome.evaluated:8,}   {told}", flush=True)
 
 
 def main() -> None:

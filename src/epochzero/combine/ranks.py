@@ -24,17 +24,27 @@ Merits = Sequence[Sequence[float | None]]
 """for each network, the merit (higher is better) of each of its scores, None where it has none"""
 
 
-def _shared(ascending: Floats, dense: bool = False) -> Floats:
-    """Ranks from 1 of values in ascending order; equals share their mean rank, or with `dense` one without gaps."""
-    first = np.flatnonzero(np.concatenate([[True], ascending[1:] != ascending[:-1]]))  # of each group of equals
-    times = np.diff(first, append=len(ascending))
-    return np.repeat(np.arange(1.0, len(first) + 1) if dense else first + (times + 1) / 2, times)
+def _shared(ascending: Floats) -> Floats:
+    """Ranks from 1 of values in ascending order; equals share their mean rank."""
+    ranks = np.arange(1.0, len(ascending) + 1)
+    tied = np.flatnonzero(ascending[1:] == ascending[:-1])  # each equals the next one
+    first = tied[np.diff(tied, prepend=-2) > 1]  # of each group of equals
+    last = tied[np.diff(tied, append=len(ascending) + 1) > 1] + 1
+    times = last - first + 1
+    inside = np.arange(times.sum()) - np.repeat(times.cumsum() - times, times)
+    ranks[np.repeat(first, times) + inside] = np.repeat((first + last) / 2 + 1, times)
+    return ranks
+
+
+def _dense(ascending: Floats) -> Floats:
+    """The same without gaps: equals share one rank, and the next ones have the next."""
+    return np.concatenate([[1.0], 1 + np.cumsum(ascending[1:] != ascending[:-1])])[: len(ascending)]
 
 
 METHODS: dict[str, Callable[[Floats], Floats]] = {
     "rank": lambda ascending: np.log(_shared(ascending) / len(ascending)),
     "mean_rank": _shared,
-    "te_rank": lambda ascending: _shared(ascending, dense=True),
+    "te_rank": _dense,
 }
 """what a score adds to the merit of each network, the networks in ascending order of that score"""
 
@@ -61,10 +71,11 @@ class Ranking:
     @property
     def merits(self) -> Floats:
         """Of all networks so far among each other, higher is better; nan where one lacks a score."""
-        total = np.full(self.networks, np.nan)
-        total[self._places[0]] = 0
+        total = np.zeros(self.networks)
         for ascending, places in zip(self._ascending, self._places, strict=True):
-            total[places] += METHODS[self.method](ascending)
+            of_score = np.full(self.networks, np.nan)
+            of_score[places] = METHODS[self.method](ascending)
+            total += of_score
         return total / len(self._places) if self.method == "mean_rank" else total
 
 
