@@ -109,7 +109,7 @@ def test_a_few_large_values_do_not_hide_the_rest() -> None:
         spread_out(axes, x)
         return str(axes.get_xscale())
 
-    assert scale(np.logspace(0, 6, 20)) == "log"
+    assert scale(np.logspace(0, 6, 20)) == scale(np.r_[np.linspace(1, 2, 20), 1e3]) == "log"
     assert scale(np.r_[np.linspace(-1, 1, 20), -1e3]) == "symlog"
     assert scale(np.linspace(-1, 1, 20)) == scale(np.zeros(5)) == scale(np.array([])) == "linear"
 

@@ -20,8 +20,9 @@ MANY = 2000
 PER_LINE = 4
 """panels side by side"""
 WIDE = 100
-"""how far apart a tenth of the scores from below and from above have to be for a logarithmic axis, or the largest in
-size from the middle one for an axis that is logarithmic in its tails"""
+"""how far apart a tenth of the scores from below and from above have to be for a logarithmic axis"""
+TAIL = 20
+"""how many times the middle one in size the largest is where it would press the others together"""
 BAR, LEVEL_BAR = "#b8c4d6", "#2f6db3"
 
 
@@ -115,9 +116,11 @@ def _spearman(row: BenchRow) -> str:
 def spread_out(axes: Any, x: np.ndarray[Any, np.dtype[np.float64]]) -> None:
     """An axis on which a few large values do not press all others onto one line."""
     sizes = np.abs(x[np.isfinite(x)])
-    if is_wide(x):
+    middle = float(np.median(sizes)) if len(sizes) else 0.0
+    tailed = middle > 0 and sizes.max() > TAIL * middle
+    if is_wide(x) or (tailed and x.min() > 0):
         axes.set_xscale("log")
-    elif len(sizes) and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
+    elif tailed:
         axes.set_xscale("symlog", linthresh=middle)
         axes.xaxis.get_major_locator().set_params(numticks=5)
 
