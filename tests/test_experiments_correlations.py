@@ -198,6 +198,24 @@ def test_given_scores_are_all_that_is_used(folder: Path, tmp_path: Path, monkeyp
         Small().run(settings, folder=folder, seed=7, scores=[tmp_path / "scores.csv"])
 
 
+def test_a_proxy_is_measured_on_the_repeats_that_have_it(folder: Path, tmp_path: Path) -> None:
+    settings = Extent(networks=4, batch_size=4, repeats=2, spaces=("nb201",))
+    with Store.open(tmp_path / "run.db") as store:
+        first = Small().run(settings, folder=folder, store=store.path)
+        rows = [row for row in store.all_scores() if (row.proxy, row.origin) != ("plain", "default:0")]
+    with Store.open(":memory:") as some:
+        some.add_scores(rows)
+        export(some, tmp_path / "scores.csv")
+    again = Small().run(settings, folder=folder, scores=[tmp_path / "scores.csv"])
+    (whole,), (half,) = (
+        [row.found for row in one.rows if (row.x, row.y, row.statistic) == ("plain", "NB201-C10", "spearman")]
+        for one in (first, again)
+    )
+    assert whole is not None and half is not None
+    assert half.value == pytest.approx(whole.by_repeat[1]) and not half.by_repeat and half.n == 4
+    assert again.samples["nb201 on cifar10"].unscored["plain"] == {"the scores that were given have none of it": 4}
+
+
 def test_only_what_is_made_of_scores_takes_them(folder: Path) -> None:
     for name in ("sigeo-table3", "sigeo-figure2", "thesis-table6.1"):
         with pytest.raises(UserError, match=f"{name} is not made of scores at initialisation: leave out --scores"):

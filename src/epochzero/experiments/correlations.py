@@ -2,8 +2,9 @@
 
 A recipe names the columns of the paper's table (`targets`) and, for each proxy, the figures in them. Networks are drawn
 at random from the benchmark's table, distinct, the same for all repeats; each repeat draws weights and images anew, and
-the figure is the mean over repeats. Correlations are signed so that a positive one means that the proxy points the
-right way as declared. Networks without a score are left out of their proxy's figures and counted.
+the figure is the mean over repeats, those in which no network has a score left out. Correlations are signed so that a
+positive one means that the proxy points the right way as declared. Networks without a score are left out of their
+proxy's figures and counted.
 """
 
 from __future__ import annotations
@@ -213,8 +214,9 @@ class Correlations(Recipe):
         rows = []
         place = {target.label: i for i, target in enumerate(self.targets)}
         for name, scores in merits.items():
+            known = [repeat for repeat in scores if any(score.ok for score in repeat)] or scores
             for label, truth in group.truth.items():
-                quality = proxy_quality(scores, truth, True, seed=seed)
+                quality = proxy_quality(known, truth, True, seed=seed)
                 for statistic, figures in self._figures.items():
                     printed = figures[name][place[label]] if name in figures else None
                     figure = quality.figures[statistic]
