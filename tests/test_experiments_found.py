@@ -14,7 +14,10 @@ from epochzero.experiments.base import Result
 from epochzero.experiments.found import SAMPLE, FoundNetworks, Hunt, Hunts
 from epochzero.experiments.planned import grid
 from epochzero.registry import experiments, spaces
+from epochzero.run.network import batch_for
+from epochzero.run.search import defaults_of
 from epochzero.store import Store
+from epochzero.supernet import make, methods
 from epochzero.train.recipes import Recipe
 from tests.experiments_small import small_images
 
@@ -110,5 +113,10 @@ def test_what_is_searched_for_is_there(name: str) -> None:
         smallest = space.plan(space.smallest())
         assert hunt.max_params is None or smallest.params < hunt.max_params
         assert hunt.max_flops is None or smallest.flops < hunt.max_flops
+        options = dict(hunt.options) | dict(recipe.quick.options)
+        if hunt.method in methods:
+            make(hunt.method, space, batch_for(space, size=2), 0, "cpu", options)
+        else:
+            assert options.keys() <= defaults_of(hunt.method).keys()
     printed = {column for of in recipe.paper.values() for column in of}
     assert recipe.tested.keys() <= printed

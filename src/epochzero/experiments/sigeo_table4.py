@@ -30,7 +30,7 @@ class SigeoTable4(FoundNetworks):
     name = "sigeo-table4"
     source = "SiGeo (arXiv:2311.13169), Table 4"
     full = Hunts(evaluations=480_000, epochs=1440)
-    quick = Hunts(batch_size=8, evaluations=8, images=256)
+    quick = Hunts(batch_size=8, evaluations=4, images=64)
     hunts: ClassVar[Mapping[str, Hunt]] = {
         "random": Hunt("resnet", "params", "random", max_params=MILLION),
         **{proxy: Hunt("resnet", proxy, "evolution_zen", max_params=MILLION) for proxy in PROXIES},
