@@ -121,6 +121,22 @@ def test_a_combination_is_a_column_of_its_own(path: Path) -> None:
     assert found.head["whys"][found.head["why"][0]] == "dextr failed: gone"
 
 
+def test_sizes_that_a_search_goes_by_are_as_the_proxy_declares_them(path: Path) -> None:
+    sizes = [1000.0 * value for value in NASWOT]
+    with Store.open(path) as store:
+        record(begin(store, proxy="params"), ARCHS, {"params": sizes})
+    assert opened(path).head["best"][0] == int(np.argmax(sizes))
+
+
+def test_sizes_count_in_a_combination_as_the_proxy_declares_them(path: Path) -> None:
+    with Store.open(path) as store:
+        record(begin(store, proxy="rank(dextr,params)"), ARCHS, {"dextr": DEXTR, "params": NASWOT})
+    found = opened(path)
+    merits = sum(np.log((np.argsort(np.argsort(column)) + 1) / 30) for column in (DEXTR, NASWOT))
+    assert np.allclose(found.columns["rank(dextr,params)"], merits)
+    assert found.head["best"][0] == int(np.argmax(merits))
+
+
 def test_several_goals_give_a_front(path: Path) -> None:
     with Store.open(path) as store:
         record(begin(store, proxy="dextr,-flops"), ARCHS, {"dextr": DEXTR, "flops": NASWOT})

@@ -7,6 +7,7 @@ is, none of its networks is better than another, and they stay in the order in w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from epochzero.combine.goals import parse_goals
 from epochzero.combine.objective import parse_objective
 from epochzero.combine.ranks import combined_rows, harmonic
-from epochzero.engine.proxy import split_list
+from epochzero.engine.proxy import parse, split_list
 from epochzero.errors import UserError
 from epochzero.report.candidates import Candidates
 from epochzero.searches.dominance import first_front
@@ -92,15 +93,18 @@ def _by_objective(found: Judgement, text: str, candidates: Candidates) -> None:
             found.front = whole[first_front(merits[whole])].tolist()
     elif text in columns:
         found.curves = [text]
+        with suppress(UserError):  # a table's column is no proxy
+            columns[text].higher = parse(text).higher_is_better  # of parameters too, which elsewhere are a cost
     else:
         try:
             objective = parse_objective(text)
         except UserError:
             return
-        members = [columns[proxy.text] for proxy in objective.proxies if proxy.text in columns]
-        if not objective.method or len(members) < len(objective.proxies):
+        if not objective.method or any(proxy.text not in columns for proxy in objective.proxies):
             return
-        rows = np.stack([column.merits for column in members], axis=1)
+        signs = [1 if proxy.higher_is_better else -1 for proxy in objective.proxies]
+        members = [columns[proxy.text].values for proxy in objective.proxies]
+        rows = np.stack([sign * values for sign, values in zip(signs, members, strict=True)], axis=1)
         candidates.add(text, "score", True, _combined(objective.method, rows))
         found.curves = [text]
     found.by = found.curves[0] if found.curves else ""
