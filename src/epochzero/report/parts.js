@@ -69,6 +69,8 @@ function flat(object, before = []) {
 
 const pairsOf = (object) => el("dl", { class: "pairs" }, flat(object).map(([name, item]) => el("div", {}, el("dt", {}, name), el("dd", {}, value(item)))));
 
+const quoted = (word) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
 function manifestSection(content) {
   const { settings, versions, machine, git, argv, started, ...more } = content.manifest;
   const card = (title, item) => (item && Object.keys(item).length ? el("div", { class: "card" }, el("h3", {}, title), pairsOf(item)) : "");
@@ -77,7 +79,7 @@ function manifestSection(content) {
   return section("made", "How it was made", "",
     el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, argv ? "Command" : "Manifest"),
       csvButton("manifest", "how the run was made", () => [["name", "value"], ...flat({ run: content.run, ...content.manifest }).map(([name, item]) => [name, Array.isArray(item) ? item.join(" ") : item])])),
-      argv ? el("pre", { tabindex: 0 }, argv.join(" ")) : ""),
+      argv ? el("pre", { tabindex: 0 }, argv.map(quoted).join(" ")) : ""),
     el("div", { class: "manifest" }, card("Settings", settings), el("div", {}, card("Versions", versions), card("Machine", machine), card("Code", git),
       card("Times", { started, ...(content.resumed.length ? { resumed: content.resumed } : {}), report: content.made }), card("More", more), content.searched ? card("Result", short_) : "")),
     others.length ? el("details", { class: "card" }, el("summary", {}, `${plural(others.length, "other run")} in this store`),
