@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
 from functools import cache
@@ -31,6 +32,8 @@ TOGETHER = {
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; tests send Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.option.loadscopereorder = False  # pytest-xdist would begin with the files of the most tests
 
 
