@@ -164,6 +164,8 @@ def test_checkpoints_that_cannot_be_used(table: CtrTable, tmp_path: Path) -> Non
     train(small_dlrm(table), table, SMALL, share=0.1, checkpoint=file)
     with pytest.raises(UserError, match="of a training with other settings"):
         train(small_dlrm(table), table, Settings(batch_size=65), share=0.1, checkpoint=file)
+    with pytest.raises(UserError, match="of a training with other network, seed: choose another place"):
+        train(small_dlrm(table), table, SMALL, share=0.1, identity={"network": "dlrm", "seed": 3}, checkpoint=file)
     with pytest.raises(UserError, match="is of another model"):
         train(DLRM(table.num_dense, table.rows, 8, (17,), (16,)), table, SMALL, share=0.1, checkpoint=file)
     file.write_bytes(b"nonsense")

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from epochzero.data.ctr_table import open_table
 from epochzero.errors import DataError, UserError
 from epochzero.export import recommender
 from epochzero.export.recommender import Kept
+from epochzero.registry import spaces
 from tests.command import epochzero, refusal
 from tests.fresh import Fresh
 
@@ -65,6 +67,17 @@ def test_training_anew_with_other_settings(place: Path) -> None:
     again = train(place, "other", "--epochs=2", "--option=highest=0.05", "--seed=3")
     assert first["steps"] == 64 and first["settings"]["highest"] == 0.05 and first["seed"] == 3
     assert again["metrics"] == first["metrics"] != json.loads((place / "trained.json").read_text())["metrics"]
+
+
+def test_a_folder_with_another_training_is_refused(place: Path) -> None:
+    """Also one of the same shapes: its figures are not given under another seed or network."""
+    told = (place / "run" / "recommender.json").read_text()
+    asked = ["train", f"--data={place}/search", f"--out={place}/run"]
+    assert "is of a training with other seed: choose another place" in refusal(*asked, "--seed=3")
+    space = spaces["nasrec_small"]
+    other = space.text(space.sample(Random(0)))
+    assert "is of a training with other network: choose another place" in refusal(*asked, "--arch", other)
+    assert (place / "run" / "recommender.json").read_text() == told
 
 
 def test_a_search_can_be_moved_and_trained_on_a_part(place: Path, tmp_path: Path) -> None:

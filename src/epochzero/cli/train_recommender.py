@@ -79,6 +79,7 @@ def train_recommender(given: Given, *, unused: Mapping[str, object], out_dir: Pa
             table,
             work.settings,
             share=work.share,
+            identity=source.identity(text),
             checkpoint=checkpoint,
             tell=lambda step, steps, loss: bar(step, steps, f"loss {loss:.4f}"),
         )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -149,13 +149,15 @@ def train(
     *,
     parts: Sequence[Part] = ("train",),
     share: float = 1.0,
+    identity: Mapping[str, str | int] = {},
     checkpoint: str | Path | None = None,
     every: int = 1000,
     tell: Tell | None = None,
 ) -> Trained:
     """Train on the first `share` of the rows of the parts, with a checkpoint after `every` steps and at the end.
 
-    If there is a checkpoint, training goes on from it and ends as if it had never stopped.
+    If there is a checkpoint, training goes on from it and ends as if it had never stopped. `identity` says what else is
+    trained, as the network and the seed: the checkpoint of another is refused.
     """
     if not 0 < share <= 1:
         raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
@@ -165,6 +167,7 @@ def train(
     each = math.ceil(stop / settings.batch_size)
     trainer = Trainer(model, table.rows, each * settings.epochs, settings)
     told: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
+    told |= identity
     losses: list[float] = []
     if checkpoint is not None and Path(checkpoint).exists():
         losses = _load(Path(checkpoint), trainer, told)
@@ -224,7 +227,7 @@ def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
     if state["told"] != told:
         differ = ", ".join(sorted(key for key in told if state["told"].get(key) != told[key]))
         raise UserError(
-            f"{file} is of a training with other {differ}: choose another file, or remove it to start anew."
+            f"{file} is of a training with other {differ}: choose another place, or remove it to start anew."
         )
     try:
         trainer.restore(state)

@@ -83,6 +83,10 @@ class FromScratch:
         """The file that a training of this name goes on from."""
         return folder / f"trained-{digest(self.id, name)[:16]}.pt"
 
+    def identity(self, name: str) -> dict[str, str | int]:
+        """What a checkpoint has to be of."""
+        return {"network": name, "seed": self.seed}
+
     def model(self, arch: Choices) -> PlanModule:
         """The network without blocks that lead nowhere, its weights drawn by the seed."""
         return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
@@ -96,7 +100,16 @@ class FromScratch:
     def fit(self, model: nn.Module, name: str) -> None:
         """Train any model in the same way."""
         file = None if self.checkpoints is None else self.checkpoint(self.checkpoints, name)
-        train(model, self.table, self.settings, share=self.share, checkpoint=file, every=self.every, tell=self.tell)
+        train(
+            model,
+            self.table,
+            self.settings,
+            share=self.share,
+            identity=self.identity(name),
+            checkpoint=file,
+            every=self.every,
+            tell=self.tell,
+        )
 
 
 def scores_of(metrics: Metrics) -> tuple[Score, Score]:
