@@ -33,6 +33,7 @@ from epochzero.train.ctr_baselines import (
 from epochzero.train.ctr_metrics import auc, log_loss, measure
 from epochzero.train.ctr_predict import predict
 from tests.ctr_files import line, sample, write
+from tests.damage import flip
 
 PLANTED = Planted(sizes=(30, 20, 10), num_dense=2, pairs=((0, 1),), gates=((0, 2),), interaction=1.5)
 SMALL = Settings(batch_size=64)
@@ -168,8 +169,11 @@ def test_checkpoints_that_cannot_be_used(table: CtrTable, tmp_path: Path) -> Non
         train(small_dlrm(table), table, SMALL, share=0.1, identity={"network": "dlrm", "seed": 3}, checkpoint=file)
     with pytest.raises(UserError, match="is of another model"):
         train(DLRM(table.num_dense, table.rows, 8, (17,), (16,)), table, SMALL, share=0.1, checkpoint=file)
+    flip(file, torch.load(file)["model"]["top.0.weight"])
+    with pytest.raises(DataError, match=r"run.pt' is damaged: .* checksum. Remove it: the same command then makes it"):
+        train(small_dlrm(table), table, SMALL, share=0.1, checkpoint=file)
     file.write_bytes(b"nonsense")
-    with pytest.raises(UserError, match="cannot be read as a checkpoint"):
+    with pytest.raises(DataError, match=r"run.pt' is damaged, cut short .* Remove it"):
         train(small_dlrm(table), table, SMALL, checkpoint=file)
     torch.save({"kind": "another"}, file)
     with pytest.raises(UserError, match="no checkpoint of this kind"):

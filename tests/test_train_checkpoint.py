@@ -12,13 +12,15 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from epochzero.data.sealed import digest, read, write
 from epochzero.ensemble.selection import CHOICE, Job, Settings, choose
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
-from epochzero.train.checkpoint import Checkpoints, digest, read, write
+from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import load_images
 from epochzero.train.images import METRICS, plan_for, train
 from epochzero.train.recipes import Recipe
+from tests.damage import flip
 from tests.train_images import write as squares
 
 STATE = {
@@ -69,10 +71,7 @@ def test_damage_is_noticed(tmp_path: Path, place: float, bit: int, cut: bool) ->
 
 def test_a_flipped_weight_is_noticed_by_the_checksum(tmp_path: Path) -> None:
     write(tmp_path / "a.pt", STATE)
-    content = (tmp_path / "a.pt").read_bytes()
-    numbers = STATE["weights"]["a"].numpy().tobytes()  # type: ignore[index]
-    at = content.index(numbers) + 403
-    (tmp_path / "a.pt").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    flip(tmp_path / "a.pt", STATE["weights"]["a"])  # type: ignore[index]
     with pytest.raises(DataError, match="does not match its checksum"):
         read(tmp_path / "a.pt")
 

@@ -19,6 +19,7 @@ from epochzero.spaces.nasrec import Nasrec
 from epochzero.supernet.nasrec import RecommenderSupernet, full_path
 from epochzero.supernet.paths import sampled_path
 from epochzero.supernet.warm_up import ClickBatch, Schedule, WarmUp
+from tests.damage import flip
 from tests.spaces.test_nasrec import clicks
 
 SMALL: Nasrec = spaces["nasrec_small"].on(5, (7, 30, 4, 50, 11)).reduced(64, 32)
@@ -218,18 +219,21 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
         WarmUp.load(file, SMALL)
     for content in (b"", b"nonsense", b"\x80\x04cos\nsystem\n(S'true'\ntR."):
         file.write_bytes(content)
-        with pytest.raises(UserError, match="cannot be read as a checkpoint"):
+        with pytest.raises(UserError, match=r"warm.pt' is .* Remove it: the same command"):
             WarmUp.load(file, SMALL)
     torch.save({"weights": {}}, file)
     with pytest.raises(UserError, match="is no checkpoint of a warm-up"):
         WarmUp.load(file, SMALL)
     torch.save(RecommenderSupernet(SMALL), file)
-    with pytest.raises(UserError, match="cannot be read as a checkpoint"):
+    with pytest.raises(UserError, match=r"warm.pt' is .* Remove it: the same command"):
         WarmUp.load(file, SMALL)
     warm = WarmUp(RecommenderSupernet(SMALL), Schedule(epoch=3))
     warm.save(file)
+    flip(file, warm.supernet.weights["embedding.table0"])
+    with pytest.raises(UserError, match=r"warm.pt' is damaged: its content does not match its checksum. Remove it"):
+        WarmUp.load(file, SMALL)
     file.write_bytes(file.read_bytes()[:-1000])
-    with pytest.raises(UserError, match="cannot be read as a checkpoint"):
+    with pytest.raises(UserError, match=r"warm.pt' is .* Remove it: the same command"):
         WarmUp.load(file, SMALL)
 
 
@@ -244,5 +248,5 @@ def test_a_checkpoint_of_another_space_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_a_failure_of_the_machine(tmp_path: Path) -> None:
     warm = WarmUp(RecommenderSupernet(SMALL), Schedule(epoch=3))
-    with pytest.raises(MachineError, match="cannot be written"):
+    with pytest.raises(MachineError, match="could not be written"):
         warm.save(tmp_path / "missing" / "warm.pt")

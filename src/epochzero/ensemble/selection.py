@@ -22,6 +22,7 @@ from typing import Any, Literal
 import torch
 
 from epochzero.combine.objective import parse_objective
+from epochzero.data.sealed import put
 from epochzero.data.tensors import from_tensors
 from epochzero.engine import PlanNetwork, score_network
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
@@ -33,7 +34,6 @@ from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
-from epochzero.train.checkpoint import put
 from epochzero.train.image_data import Images
 from epochzero.train.images import plan_for, train
 from epochzero.train.loop import Progress

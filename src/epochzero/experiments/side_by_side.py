@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epochzero.data import sealed
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.supernet import SinglePath, shared
-from epochzero.train import checkpoint
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.images import train
 from epochzero.train.recipes import Recipe
@@ -152,7 +152,7 @@ def network_of(member: Member, setting: Setting) -> PlanModule:
     """A member with the weights that it was left with, in evaluation mode."""
     plan = setting.network().alone(spaces[setting.space].parse(member.arch))
     module = plan.module().to(setting.device)
-    module.load_state_dict(checkpoint.read(weights_file(member, setting))["weights"])
+    module.load_state_dict(sealed.read(weights_file(member, setting))["weights"])
     return module.eval()
 
 
@@ -200,7 +200,7 @@ def _train(member: Member, setting: Setting, until: float) -> None:
         for name, x in (("held_out", halves.test_x.to(setting.device)), ("test", of_members.test_x)):
             parts = [module(of_members.standardised(part)).softmax(1) for part in torch.split(x, 500)]
             found[name] = torch.cat(parts).float().cpu().numpy()
-    checkpoint.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
+    sealed.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
     file = _file(member, setting)
     part = file.with_name(f"{file.stem}.{os.getpid()}.part.npz")
     seconds = np.array(time.perf_counter() - start)
@@ -210,7 +210,7 @@ def _train(member: Member, setting: Setting, until: float) -> None:
 
 def _file(member: Member, setting: Setting) -> Path:
     facts = asdict(setting) | {"folder": "", "data": Path(setting.data).name, "device": ""}
-    return Path(setting.folder) / f"{checkpoint.digest([asdict(member), facts])[:20]}.npz"
+    return Path(setting.folder) / f"{sealed.digest([asdict(member), facts])[:20]}.npz"
 
 
 def _read(file: Path) -> Predictions:

@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from epochzero.data.ctr_encoding import Encoding
+from epochzero.data.sealed import read
 from epochzero.errors import DataError, UserError
 from epochzero.export import standalone
 from epochzero.export.product import Exported, export
@@ -30,7 +31,6 @@ from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.nasrec import Nasrec
 from epochzero.spaces.nasrec_network import pruned
-from epochzero.train.checkpoint import read
 from epochzero.types import Origin
 
 FILE, ENCODING, CHECKPOINT = "recommender.json", "encoding.json", "training.pt"

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epochzero.data.sealed import read
 from epochzero.errors import DataError, UserError
 from epochzero.plan import Plan
-from epochzero.train.checkpoint import Checkpoints, read
+from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.images import FORMAT
 from epochzero.train.tensor_file import read_tensors
 

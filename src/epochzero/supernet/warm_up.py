@@ -26,20 +26,19 @@ Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information t
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from pickle import UnpicklingError
 from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from epochzero.data.sealed import read_own, write
 from epochzero.engine import label_loss
-from epochzero.errors import DataError, MachineError, UserError
+from epochzero.errors import DataError, UserError
 from epochzero.plan import execute
 from epochzero.plan.ops.sliced import Places, regions
 from epochzero.spaces.nasrec import Nasrec
@@ -184,27 +183,15 @@ class WarmUp:
         run = {"schedule": asdict(self.schedule), "seed": self.seed, "strategy": self.strategy}
         settings = _described(self.supernet.space) | run
         state = {"kind": KIND, "version": VERSION, "settings": settings, "step": self.step}
-        beside = Path(f"{file}.part")
-        try:
-            torch.save(state | {"weights": self.supernet.weights, "sums": self.sums}, beside)
-            beside.replace(file)
-        except (OSError, RuntimeError) as error:
-            beside.unlink(missing_ok=True)
-            raise MachineError(f"The checkpoint {file} cannot be written: {error}.") from error
+        write(Path(file), state | {"weights": self.supernet.weights, "sums": self.sums})
 
     @classmethod
     def load(cls, file: str | Path, space: Nasrec, device: str | torch.device = "cpu") -> WarmUp:
         """The warm-up that was saved there; nothing but numbers and texts is read from the file."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of what else a pickle might hold: nothing of it is run
-                state = torch.load(file, map_location=device, weights_only=True)
-        except FileNotFoundError:
-            raise UserError(f"There is no checkpoint {file}.") from None
-        except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"{file} cannot be read as a checkpoint ({said}).") from None
-        if not isinstance(state, dict) or state.get("kind") != KIND or state.get("version") != VERSION:
+        if not Path(file).exists():
+            raise UserError(f"There is no checkpoint {file}.")
+        state = read_own(Path(file))
+        if state.get("kind") != KIND or state.get("version") != VERSION:
             raise UserError(f"{file} is no checkpoint of a warm-up, or one of another version.")
         settings = state["settings"]
         for key, value in _described(space).items():
@@ -213,7 +200,8 @@ class WarmUp:
         supernet = RecommenderSupernet(space, state["weights"], device)
         warm = cls(supernet, Schedule(**settings["schedule"]), settings["seed"], settings["strategy"])
         supernet.check(state["sums"])
-        warm.step, warm.sums = state["step"], state["sums"]
+        warm.step = state["step"]
+        warm.sums = {name: total.to(device) for name, total in state["sums"].items()}
         return warm
 
 

@@ -1,103 +1,15 @@
-"""Checkpoints that survive a kill, a full disk and a damaged file.
-
-A checkpoint is an ordinary PyTorch file of tensors and plain values. It is written beside the others and then put in
-place in one step, so that there is never half of one; the last two are kept. Inside is a SHA-256 of all the rest,
-because PyTorch does not notice a bit that has flipped. Files are read with `weights_only`: a pickle that wants to run
-code is refused.
-"""
+"""The checkpoints of a training: the last two are kept, and a damaged one is passed over."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import os
-import pickle
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from epochzero.errors import DataError, MachineError, UserError
+from epochzero.data.sealed import State, read, write
+from epochzero.errors import DataError, UserError
 
 KEPT = 2
-DIGEST = "sha256"
-State = dict[str, Any]
-
-
-def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Put a checkpoint in place, all of it or nothing."""
-    content = io.BytesIO()
-    torch.save({**state, DIGEST: digest(state)}, content)
-    put(path, content.getbuffer(), "checkpoint", "; those before it are safe")
-
-
-def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") -> None:
-    """Put a file in place, all of it or nothing; MachineError that names it, and what is not lost, where it fails."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise MachineError(
-            f"The {what} '{path}' could not be written ({error.strerror}){consoled}. Make room, then give the same "
-            "command again to go on."
-        ) from error
-
-
-def read(path: Path) -> State:
-    """What a PyTorch file holds; DataError for one that is damaged, or that is more than numbers and names."""
-    try:
-        content = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise DataError(f"The checkpoint '{path}' cannot be read ({error.strerror}).") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what torch says of old formats
-            state = torch.load(content, map_location="cpu", weights_only=True)
-    except Exception as error:
-        if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
-            raise DataError(
-                f"The checkpoint '{path}' is refused: it holds more than numbers and could run code when it is "
-                "opened. Save a state_dict."
-            ) from None
-        raise DataError(f"The checkpoint '{path}' is damaged, cut short or no PyTorch file at all.") from None
-    if not isinstance(state, dict):
-        raise DataError(f"The checkpoint '{path}' holds no dictionary: save a state_dict.")
-    said = state.pop(DIGEST, None)
-    if said is not None and said != digest(state):
-        raise DataError(f"The checkpoint '{path}' is damaged: its content does not match its checksum.")
-    return state
-
-
-def digest(value: object) -> str:
-    """A hash of tensors and plain values, however deep."""
-    sha = hashlib.sha256()
-    _feed(sha, value)
-    return sha.hexdigest()
-
-
-def _feed(sha: Any, value: object) -> None:
-    if isinstance(value, Tensor):
-        sha.update(f"tensor {value.dtype} {tuple(value.shape)} ".encode())
-        sha.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    elif isinstance(value, Mapping):
-        sha.update(f"mapping {len(value)} ".encode())
-        for key, item in value.items():
-            _feed(sha, key)
-            _feed(sha, item)
-    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        sha.update(f"sequence {len(value)} ".encode())
-        for item in value:
-            _feed(sha, item)
-    else:
-        sha.update(f"{type(value).__name__} {value!r} ".encode())
 
 
 class Checkpoints:

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from epochzero.data.ctr_table import CtrBatch, CtrTable, Part
+from epochzero.data.sealed import read_own, write
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.supernet.warm_up import rising_and_falling
 from epochzero.train.ctr_metrics import Metrics, measure
@@ -205,24 +205,17 @@ def check_labels(table: CtrTable, *parts: Part) -> None:
 def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float]) -> None:
     """An older checkpoint stays whole until the new one is."""
     state = {"kind": KIND, "version": VERSION, "told": told, "losses": torch.tensor(losses, dtype=torch.float64)}
-    beside = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(state | trainer.state(), beside)
-        beside.replace(file)
-    except (OSError, RuntimeError) as error:
-        beside.unlink(missing_ok=True)
-        raise MachineError(f"The checkpoint {file} cannot be written: {error}.") from error
+    except OSError as error:
+        raise MachineError(f"The folder '{file.parent}' cannot be made ({error.strerror}).") from error
+    write(file, state | trainer.state())
 
 
 def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
     """Restore the trainer and give the losses so far; nothing but numbers and texts is read from the file."""
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{file} cannot be read as a checkpoint ({said}): remove it to start anew.") from error
-    if not isinstance(state, dict) or state.get("kind") != KIND or state.get("version") != VERSION:
+    state = read_own(file)
+    if state.get("kind") != KIND or state.get("version") != VERSION:
         raise UserError(f"{file} is no checkpoint of this kind of training: choose another file.")
     if state["told"] != told:
         differ = ", ".join(sorted(key for key in told if state["told"].get(key) != told[key]))

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from epochzero.data import ARCHIVES, cifar, npz
 from epochzero.data.samples import Samples, channel_statistics, reading
+from epochzero.data.sealed import digest
 from epochzero.errors import DataError
-from epochzero.train.checkpoint import digest
 from epochzero.train.image_folder import FolderReader
 from epochzero.types import Shape
 

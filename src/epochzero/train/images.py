@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from epochzero.data.sealed import put
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.spaces.base import Space
-from epochzero.train.checkpoint import Checkpoints, put
+from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Progress, Training
 from epochzero.train.processes import Processes

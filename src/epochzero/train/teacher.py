@@ -7,10 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from epochzero.data.sealed import digest
 from epochzero.errors import DataError, UserError
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
-from epochzero.train.checkpoint import Checkpoints, digest
+from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
 
 
