@@ -237,16 +237,17 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
 
 
 def test_without_data_clicks_are_generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of their own, by the reduced preset; also after so small a warm-up that it is less than a step."""
+    """In a folder of their own, by the reduced preset and sigeo; also after a warm-up of less than a step."""
     monkeypatch.chdir(tmp_path)
     sizes = [size for size in SIZES if "preset" not in size and "batch" not in size]
-    told = (name for name in ("space=nasrec_small", "proxy=zico", "warmup=0.001", "method=random", "json"))
+    told = (name for name in ("space=nasrec_small", "warmup=0.001", "method=random", "json"))
     monkeypatch.setattr("epochzero.cli.recommender.EMBEDDED", "synthetic:2000")
     ran = epochzero("search", *(f"--{name}" for name in told), *sizes, "--option=batch_size=40", "--top=2")
     assert "runs/nasrec_small" in ran.err and (tmp_path / "runs" / "nasrec_small" / "choice.json").is_file()
     found = ran.json
     assert found["rows"] == {"train": 1600, "val": 200, "test": 200} and found["table"] == "table"
     assert found["preset"]["most_rows"] == PRESETS["reduced"].most_rows and len(found["candidates"]) == 2
+    assert found["proxy"] == "sigeo(weights=warm_recommender)"
     assert found["warmup_steps"] == 1 and found["method"] == "random" and found["evaluated"] == 5
 
 

@@ -30,6 +30,8 @@ EMBEDDED, EMBEDDED_BATCH = f"{SYNTHETIC}:12000", 256
 """what is searched on where no data are given, by the preset `reduced`: a minute or two on two cores"""
 FEW_STEPS = 50
 """after 16 steps of warm-up sub-networks were no better than after none, after 78 they were (docs/results.md)"""
+USUAL_PROXY = "sigeo"
+"""where none is given: dextr, the usual one of the command, is for images"""
 MEASURED: tuple[Part, ...] = ("val", "test")
 USED = {
     *("--space", "--proxy", "--method", "--data", "--schema", "--bad-lines", "--warmup", "--preset", "--option"),
@@ -65,9 +67,10 @@ def searched_clicks(context: typer.Context) -> bool:
     if data is None:
         return False
     changes = options(told["option"] or []) | ({} if told["top"] is None else {"top": told["top"]})
-    names = ("space", "proxy", "schema", "bad_lines", "warmup", "preset", "seed", "method")
+    names = ("space", "schema", "bad_lines", "warmup", "preset", "seed", "method")
+    proxy = told["proxy"] if "--proxy" in given else USUAL_PROXY
     search_recommender(
-        Chosen(data=data, changes=changes, **{name: told[name] for name in names}),
+        Chosen(data=data, changes=changes, proxy=proxy, **{name: told[name] for name in names}),
         limits=(count(told["max_params"], "--max-params"), count(told["max_flops"], "--max-flops")),
         given=given,
         out_dir=told["out_dir"],

@@ -68,7 +68,11 @@ def search(
     space: SpaceName = "nb201",
     proxy: Annotated[
         str,
-        typer.Option("--proxy", help="What to search by: `epochzero list proxies`, or table:COLUMN of the --table."),
+        typer.Option(
+            "--proxy",
+            help="What to search by: `epochzero list proxies`, or table:COLUMN of the --table; of recommenders, sigeo "
+            "unless told.",
+        ),
     ] = "dextr",
     objectives: Annotated[
         str | None,
