@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -158,6 +159,26 @@ def test_a_stopped_training_ends_as_if_undisturbed(table: CtrTable, tmp_path: Pa
         assert torch.equal(a, b)
     again = train(small_dlrm(table, seed=9), table, settings, checkpoint=file)
     assert math.isnan(again.rows_per_second)
+
+
+def test_ctrl_c_keeps_all_steps_so_far(table: CtrTable, tmp_path: Path) -> None:
+    """Though checkpoints are far apart; and in the end nothing is different."""
+    told: list[int] = []
+
+    def interrupt(done: int, steps: int, loss: float) -> None:
+        told.append(done)
+        if len(told) == 7:
+            signal.raise_signal(signal.SIGINT)
+
+    settings, file = Settings(batch_size=256), tmp_path / "run.pt"
+    straight, resumed = small_dlrm(table), small_dlrm(table)
+    whole = train(straight, table, settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(small_dlrm(table), table, settings, checkpoint=file, tell=interrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert train(resumed, table, settings, checkpoint=file, tell=interrupt).loss == whole.loss
+    assert told == [*range(1, whole.steps + 1)]
+    assert all(torch.equal(a, b) for a, b in zip(straight.parameters(), resumed.parameters(), strict=True))
 
 
 def test_checkpoints_that_cannot_be_used(table: CtrTable, tmp_path: Path) -> None:

@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from signal import SIGINT, signal
+from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
@@ -154,7 +157,7 @@ def train(
     every: int = 1000,
     tell: Tell | None = None,
 ) -> Trained:
-    """Train on the first `share` of the rows of the parts, with a checkpoint after `every` steps and at the end.
+    """Train on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
 
     If there is a checkpoint, training goes on from it and ends as if it had never stopped. `identity` says what else is
     trained, as the network and the seed: the checkpoint of another is refused.
@@ -173,17 +176,41 @@ def train(
         losses = _load(Path(checkpoint), trainer, told)
     model.train()
     begun, start = trainer.step, time.perf_counter()
-    while trainer.step < trainer.steps:
-        for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
-            losses.append(trainer.train_on(batch))
-            if tell is not None:
-                tell(trainer.step, trainer.steps, losses[-1])
-            if checkpoint is not None and (trainer.step % every == 0 or trainer.step == trainer.steps):
-                _save(Path(checkpoint), trainer, told, losses)
+    with between_steps() as stopped:
+        while trainer.step < trainer.steps:
+            for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
+                losses.append(trainer.train_on(batch))
+                if tell is not None:
+                    tell(trainer.step, trainer.steps, losses[-1])
+                due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
+                if checkpoint is not None and due:
+                    _save(Path(checkpoint), trainer, told, losses)
+                if stopped():
+                    raise KeyboardInterrupt
     seconds = time.perf_counter() - start
     seen = stop * settings.epochs - (stop * (begun // each) + settings.batch_size * (begun % each))
     last = losses[-max(1, len(losses) // 10) :]
     return Trained(trainer.steps, sum(last) / len(last), seconds, seen / seconds if begun < trainer.steps else math.nan)
+
+
+@contextmanager
+def between_steps() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C waits until a step is whole: gives whether it came. A second one does not wait."""
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    if current_thread() is not main_thread():  # which alone hears signals
+        yield lambda: False
+        return
+    before = signal(SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal(SIGINT, before)
 
 
 def rows_in(share: float, total: int) -> int:

@@ -28,8 +28,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from signal import SIGINT, signal
-from threading import current_thread, main_thread
 
 from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import Batch, digest
@@ -46,7 +44,7 @@ from epochzero.store import JSON, Store, manifest
 from epochzero.supernet.inherited import FINE, Inherited, OneShot, in_parts
 from epochzero.supernet.nasrec import NASRECS, RecommenderSupernet
 from epochzero.supernet.warm_up import Schedule, WarmUp
-from epochzero.train.ctr import Settings, check_labels, rows_in
+from epochzero.train.ctr import Settings, between_steps, check_labels, rows_in
 from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, FromScratch
 from epochzero.types import Origin
 
@@ -263,7 +261,7 @@ class Chain:
 
         if warm.step < steps:
             batches = self.data.batches("train", size=self.preset.batch_size, stop=self.trained_rows)
-            with _between_steps() as stopped:
+            with between_steps() as stopped:
                 warm.run(batches, progress=show)
         return warm.supernet
 
@@ -360,26 +358,6 @@ def check_limits(space: Nasrec, max_params: int | None, max_flops: int | None) -
             raise UserError(
                 f"No {space.name} network for this table has at most {limit:,} {what}: the smallest has {size:,}."
             )
-
-
-@contextmanager
-def _between_steps() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C waits until a step is whole: gives whether it came. A second one does not wait."""
-    came: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    if current_thread() is not main_thread():  # which alone hears signals
-        yield lambda: False
-        return
-    before = signal(SIGINT, note)
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal(SIGINT, before)
 
 
 @contextmanager
