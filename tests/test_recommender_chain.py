@@ -277,8 +277,10 @@ MADE = ["--data=synthetic:400", "--out=OUT"]
         (CLICKS, "missing.tsv"),
         (["--data=synthetic:many", "--out=OUT"], "takes a number of rows"),
         (MADE, "40 validation rows, and scoring takes 4 batches of 512"),
-        ([*MADE, "--option=batch_size=8", "--warmup=2"], "a share from 0 to 1"),
-        ([*MADE, "--option=batch_size=8", "--method=evolution"], "by evolution_nasrec or random, not by 'evolution'"),
+        ([*CLICKS, "--proxy=sigo"], "Did you mean 'sigeo'"),
+        ([*CLICKS, "--warmup=1.5"], "a share from 0 to 1 of an epoch, not 1.5"),
+        ([*CLICKS, "--warmup=nan"], "a share from 0 to 1 of an epoch, not nan"),
+        ([*CLICKS, "--method=evolution"], "by evolution_nasrec or random, not by 'evolution'"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(tmp_path: Path, arguments: list[str], why: str) -> None:

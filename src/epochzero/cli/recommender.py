@@ -20,7 +20,16 @@ from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, spaces
 from epochzero.run.bare import count
 from epochzero.spaces.nasrec import Nasrec
-from epochzero.train.recommender import PRESETS, Chain, Preset, Recommended, check_limits
+from epochzero.train.recommender import (
+    EVOLUTION,
+    PRESETS,
+    Chain,
+    Preset,
+    Recommended,
+    check_limits,
+    check_method,
+    objective_of,
+)
 
 RESULT, CHOICE, ENCODING, TABLE = "result.json", "choice.json", "encoding.json", "table"
 SKIPPED = "skipped.tsv"
@@ -124,6 +133,10 @@ def search_recommender(
         raise UserError(
             f"The space {chosen.space} has no networks for tables of clicks: give --space nasrec_small, or other data."
         )
+    if not 0 <= chosen.warmup <= 1:
+        raise UserError(f"--warmup takes a share from 0 to 1 of an epoch, not {chosen.warmup:g}.")
+    objective_of(chosen.proxy, chosen.warmup)  # which refuses what it does not know
+    check_method(chosen.method or EVOLUTION)
     schema = _schema(chosen)
     embeddings = (own.get(name) for name in ("max_embedding_rows", "max_embedding_bytes"))
     fitted = space.on(max(1, len(schema.dense)), [column.rows for column in schema.categorical], *embeddings)

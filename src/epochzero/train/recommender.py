@@ -182,8 +182,7 @@ class Chain:
             )
         if not 0 < self.share <= 1:
             raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
-        if self.method not in (EVOLUTION, RANDOM):
-            raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{self.method}'.")
+        check_method(self.method)
         self.schedule, self.objective, self.training  # noqa: B018  what cannot be is refused before anything is run
         check_limits(self.fitted, self.max_params, self.max_flops)
 
@@ -215,9 +214,7 @@ class Chain:
     @cached_property
     def objective(self) -> Objective | None:
         """None for one-shot fitness."""
-        usual = {"sigeo": f"sigeo(weights={'warm_recommender' if self.warmup else 'zero_shot'})"}
-        usual["zico"] = f"zico(batches={PARTS})"
-        return None if self.proxy == ONE_SHOT else parse_objective(usual.get(self.proxy, self.proxy))
+        return objective_of(self.proxy, self.warmup)
 
     @cached_property
     def training(self) -> Settings:
@@ -346,6 +343,18 @@ class Chain:
         plan = self.fitted.plan(candidate.arch)
         params = plan.params - self.fitted.embedding_params
         return Retrained(candidate.text, candidate.score.value, params, plan.flops, *values)
+
+
+def objective_of(proxy: str, warmup: float) -> Objective | None:
+    """What sub-networks are scored by; None for one-shot fitness."""
+    usual = {"sigeo": f"sigeo(weights={'warm_recommender' if warmup else 'zero_shot'})"}
+    usual["zico"] = f"zico(batches={PARTS})"
+    return None if proxy == ONE_SHOT else parse_objective(usual.get(proxy, proxy))
+
+
+def check_method(method: str) -> None:
+    if method not in (EVOLUTION, RANDOM):
+        raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{method}'.")
 
 
 def check_limits(space: Nasrec, max_params: int | None, max_flops: int | None) -> None:
