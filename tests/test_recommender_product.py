@@ -20,6 +20,7 @@ from epochzero.export import recommender
 from epochzero.export.recommender import Kept
 from epochzero.registry import spaces
 from tests.command import epochzero, refusal
+from tests.damage import flip
 from tests.fresh import Fresh
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))
@@ -78,6 +79,19 @@ def test_a_folder_with_another_training_is_refused(place: Path) -> None:
     other = space.text(space.sample(Random(0)))
     assert "is of a training with other network: choose another place" in refusal(*asked, "--arch", other)
     assert (place / "run" / "recommender.json").read_text() == told
+
+
+def test_a_damaged_training_of_the_search_is_not_taken_over(place: Path, tmp_path: Path) -> None:
+    """It is named; once it is removed the network is trained anew, to the same end."""
+    moved = shutil.copytree(place / "search", tmp_path / "moved")
+    (file,) = moved.glob("trained-*.pt")
+    flip(file, next(iter(torch.load(file)["model"].values())))
+    said = refusal("train", f"--data={moved}", f"--out={tmp_path}/run")
+    assert file.name in said and "Remove it: the same command then makes it anew" in said
+    assert not (tmp_path / "run" / "training.pt").exists()
+    file.unlink()
+    anew = epochzero("train", f"--data={moved}", f"--out={tmp_path}/run", "--json").json
+    assert anew["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]
 
 
 def test_a_search_can_be_moved_and_trained_on_a_part(place: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from json import loads
@@ -15,6 +14,7 @@ from epochzero.cli.recommender import CHOICE, ENCODING, MEASURED, RESULT, TABLE,
 from epochzero.data.ctr import open_table
 from epochzero.data.ctr_encoding import Encoding
 from epochzero.data.ctr_table import CtrTable
+from epochzero.data.sealed import read_own, write
 from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.export.recommender import CHECKPOINT, FILE, described
 from epochzero.registry import near_miss, spaces
@@ -71,7 +71,7 @@ def train_recommender(given: Given, *, unused: Mapping[str, object], out_dir: Pa
     source = FromScratch(work.space, table, work.settings, seed=given.seed, share=work.share)
     done = source.checkpoint(given.data, text)
     if done.is_file() and not checkpoint.exists():
-        shutil.copyfile(done, checkpoint)  # the search has trained it already, in the same way
+        write(checkpoint, read_own(done))  # the search has trained it already, in the same way
     model = source.model(arch)
     with progress_bar("train") as bar:
         trained = train(
