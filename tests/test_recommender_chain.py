@@ -116,6 +116,18 @@ def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> Non
     assert chain.warmed(tmp_path / "undisturbed").id == resumed.id
 
 
+def test_a_warm_up_serves_every_search_that_would_repeat_it(table: CtrTable, tmp_path: Path) -> None:
+    told: list[int] = []
+    chain = Chain(table, preset=TINY, tell=lambda stage, done, total, note: told.append(done))
+    first = chain.warmed(tmp_path)
+    told.clear()
+    other = replace(chain, preset=replace(TINY, top=1, generations=2, population=3), proxy="zico", highest=0.2)
+    assert other.warmed(tmp_path).id == first.id and told == []
+    for preset in (replace(TINY, batch_size=15), replace(TINY, widest=32)):
+        told.clear()
+        assert replace(chain, preset=preset).warmed(tmp_path).id != first.id and told
+
+
 def test_without_warm_up_and_by_one_shot(table: CtrTable, tmp_path: Path) -> None:
     preset = replace(TINY, top=1)
     cold = Chain(table, warmup=0, preset=preset).run(tmp_path)

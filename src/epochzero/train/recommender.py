@@ -240,7 +240,8 @@ class Chain:
 
     def warmed(self, place: Path) -> RecommenderSupernet:
         """The supernet after its warm-up, from its checkpoint where there is one."""
-        told = self.table.fingerprint, self.fitted.tables, self.schedule, self.preset, self.trained_rows, self.seed
+        sizes = self.preset.widest, self.preset.most_rows, self.preset.batch_size
+        told = self.table.fingerprint, self.fitted.tables, self.schedule, sizes, self.trained_rows, self.seed
         file = place / f"warm-{self.space}-{digest(*map(str, told))[:16]}.pt"
         steps = self.schedule.steps
         if file.exists():
