@@ -151,6 +151,10 @@ def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: P
     tables = [name for name in kept.weights if name.startswith("embedding.")]
     assert sum(kept.weights[name].numel() for name in tables) == 16 * sum(table.rows) and len(tables) == 5
     card = (product / "MODEL_CARD.md").read_text()
+    found = json.loads((place / "found.json").read_text())
+    assert "| evolution_nasrec by zico(batches=4), 4 networks, seed 0 |" in card
+    assert f"inherited from the supernet | {found['best']['score']:.6g} |" in card
+    assert "| limits of the search | max_embedding_bytes 2,560 |" in card
     assert "`dense` [batch, 3]; `ids` [batch, 5]" in card and "512 rows to train on" in card and "sigmoid(y)" in card
 
 

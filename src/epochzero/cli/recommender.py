@@ -49,6 +49,7 @@ USED = {
 """options that a search for recommenders has a use for"""
 SCORED = {"--pool", "--table"}
 """options that bring scores with them: without data there is nothing to generate"""
+LIMITS = "max_params", "max_flops", "max_embedding_rows", "max_embedding_bytes"
 Limits = tuple[int | None, int | None]
 """on parameters beside the embeddings, and on multiply-accumulates"""
 
@@ -236,6 +237,7 @@ def _report(found: Recommended, chain: Chain, folder: Path) -> dict[str, Any]:
         "method": chain.method,
         "warmup": chain.warmup,
         "warmup_steps": found.warmup_steps,
+        "limits": {name: getattr(chain, name) for name in LIMITS},
         "preset": asdict(chain.preset),
         "seed": chain.seed,
         "share": chain.share,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,8 @@ class Work:
     table: CtrTable
     settings: Settings
     share: float
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """how the network was found, where a search found it"""
 
 
 def is_search(folder: Path) -> bool:
@@ -89,6 +91,7 @@ def train_recommender(given: Given, *, unused: Mapping[str, object], out_dir: Pa
         "settings": asdict(work.settings),
         "share": work.share,
         "seed": given.seed,
+        "search": work.found,
         "metrics": {part: asdict(evaluate(model, table, part)) for part in MEASURED if table.size(part)},
     }
     table.encoding.write(folder / ENCODING)
@@ -115,6 +118,7 @@ def _of_search(given: Given) -> Work:
     try:
         told = loads((given.data / RESULT).read_text(encoding="utf-8"))
         name, arch = told["space"], told["best"]["arch"]
+        score = told["best"]["score"]
         how = {"batch_size": told["preset"]["batch_size"], "share": told["share"]}
         how["highest"] = told.get("highest", Settings.highest)  # which searches once did not say
         whole = given.data / told["table"]  # where it was, or beside the results
@@ -128,7 +132,11 @@ def _of_search(given: Given) -> Work:
     settings, own = _settings(how | dict(given.changes))
     if any(name in own for name in EMBEDDINGS):
         raise UserError("The search has settled the embeddings' sizes: search again to change them.")
-    return Work(_space(name).on(table.num_dense, table.rows), given.arch or arch, table, settings, own["share"])
+    fitted = _space(name).on(table.num_dense, table.rows)
+    mine = given.arch is None or fitted.text(fitted.parse(given.arch)) == arch
+    kept = {key: told[key] for key in ("proxy", "method", "evaluated", "seed", "limits") if key in told}
+    found = kept | {"score": score} if mine else {}
+    return Work(fitted, given.arch or arch, table, settings, own["share"], found)
 
 
 def _of_table(given: Given, folder: Path) -> Work:

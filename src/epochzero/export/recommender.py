@@ -145,6 +145,14 @@ def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:
         f"| settings | {', '.join(f'{name} {value}' for name, value in training['settings'].items())} |",
         f"| share of the training rows, seed | {training['share']:g}, {training['seed']} |",
     ]
+    if search := training.get("search"):
+        limits = [f"{name} {limit:,}" for name, limit in search.get("limits", {}).items() if limit is not None]
+        lines += [
+            f"| search | {search['method']} by {search['proxy']}, {search['evaluated']:,} networks, seed "
+            f"{search['seed']} |",
+            f"| score, of weights inherited from the supernet | {search['score']:.6g} |",
+            f"| limits of the search | {', '.join(limits) or 'none'} |",
+        ]
     for part, found in training["metrics"].items():
         area = found["why"] if found["auc"] is None else f"AUC {found['auc']:.4f}"
         lines.append(f"| {part} rows | log loss {found['log_loss']:.4f}, {area} |")
