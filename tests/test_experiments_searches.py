@@ -130,8 +130,23 @@ def test_whether_bounds_that_order_well_select_well_by_hand(folder: Path) -> Non
 
 def test_mean_and_deviation_by_hand() -> None:
     mean, deviation = estimate([1.0, 2.0, 6.0]), estimate([1.0, 2.0, 6.0], DEVIATION)
-    assert mean.value == 3 and 1 <= mean.low <= 3 <= mean.high <= 6
-    assert deviation.value == pytest.approx(np.sqrt(7)) and deviation.n == 3
+    half = 4.302653 * np.sqrt(7 / 3)  # Student's t with two degrees of freedom
+    assert (mean.value, mean.low, mean.high, mean.n) == pytest.approx((3, 3 - half, 3 + half, 3))
+    squares = 14 / np.array([7.377759, 0.0506356])  # chi-square with two degrees of freedom
+    assert (deviation.value, deviation.low, deviation.high) == pytest.approx((np.sqrt(7), *np.sqrt(squares)))
+
+
+def test_one_search_has_no_interval() -> None:
+    alone = estimate([93.5])
+    assert (alone.value, alone.low, alone.high, alone.n) == (93.5, 93.5, 93.5, 1)
+
+
+@pytest.mark.parametrize("searches", [3, 5, 10])
+@pytest.mark.parametrize(("statistic", "true"), [(ACCURACY, 90.0), (DEVIATION, 2.0)])
+def test_intervals_over_few_searches_hold_the_truth_in_95_of_100(searches: int, statistic: str, true: float) -> None:
+    drawn = np.random.default_rng(searches).normal(90, 2, size=(2000, searches))
+    found = [estimate(values, statistic) for values in drawn.tolist()]
+    assert np.mean([one.low <= true <= one.high for one in found]) == pytest.approx(0.95, abs=0.02)
 
 
 def test_what_a_contest_reads() -> None:

@@ -61,7 +61,7 @@ class DextrFigure1(Correlations):
         rows, curves = [], {"epoch": [float(epoch) for epoch in range(1, settings.epochs + 1)]}
         for end, places in ends.items():
             losses = [self._losses(work, group, place, images) for place in places]
-            means = [estimate(values, seed=work.seed) for values in zip(*losses, strict=True)]
+            means = [estimate(values) for values in zip(*losses, strict=True)]
             label = f"loss of the {len(places)} with the {end}"
             curves[label] = [mean.value for mean in means]
             rows += [Row(CURVES, "epoch", label, f"epoch {e}", mean, 0) for e, mean in enumerate(means, start=1)]

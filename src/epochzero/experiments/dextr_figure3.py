@@ -50,7 +50,7 @@ class DextrFigure3(Recipe):
             name = f"validation accuracy {accuracy:.2f} %"
             values[name] = [feature.independence for feature in layer_independence(network, x)]
             peak = float(np.argmax(values[name])) / len(values[name])
-            rows.append(Row("nb201", name, "1/c", "mean over layers", estimate(values[name], seed=work.seed), 0))
+            rows.append(Row("nb201", name, "1/c", "mean over layers", estimate(values[name]), 0))
             rows.append(Row("nb201", name, "highest 1/c", "share of the way", Estimate(peak, peak, peak, 1), 0))
         work.progress(len(chosen), len(chosen))
         texts = [text for text, _ in chosen]

@@ -158,7 +158,7 @@ class Ensembles(Recipe):
                         for row, value in figures.items():
                             found.setdefault(column, {}).setdefault(row, []).append(value)
         work.progress(1, 1)
-        rows = [self._row(column, row, values, work.seed) for column in found for row, values in found[column].items()]
+        rows = [self._row(column, row, values) for column in found for row, values in found[column].items()]
         samples = {
             column: Sample(self.space, [], {}, values, dict.fromkeys(values, about[column]), {})
             for column, values in found.items()
@@ -183,9 +183,9 @@ class Ensembles(Recipe):
     def more(self, work: Work, file: Path, out: Path) -> None:
         """Stages that a table adds to a finished chain."""
 
-    def _row(self, column: str, row: str, values: Sequence[float | None], seed: int) -> Row:
+    def _row(self, column: str, row: str, values: Sequence[float | None]) -> Row:
         known = [value for value in values if value is not None]
-        figure = estimate(known, seed=seed) if known else None
+        figure = estimate(known) if known else None
         why = "" if known else "all ensembles are alike"
         paper = self.paper.get(row, {}).get(column)
         return Row(column, row, column, self.statistic, figure, len(values) - len(known), paper, why)

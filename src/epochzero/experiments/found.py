@@ -108,7 +108,7 @@ class FoundNetworks(Recipe):
                     of_column.setdefault(column, []).append(value)
             for column, found in of_column.items():
                 paper = self.paper[label].get(column)
-                rows.append(Row(SAMPLE, label, column, "mean", estimate(found, seed=work.seed), 0, paper))
+                rows.append(Row(SAMPLE, label, column, "mean", estimate(found), 0, paper))
                 values.setdefault(label, list(found))
         work.progress(len(self.hunts) * len(seeds), len(self.hunts) * len(seeds))
         data = "pink noise" if source == "pink" else Path(source).name

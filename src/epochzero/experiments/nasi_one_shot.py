@@ -125,7 +125,7 @@ class OneShotSearches(Recipe):
                         found.setdefault(reading.what, []).append(known[cell])
                         about[reading.what] = nasi.batch.about
             rows += [
-                Row(label, what, label, ERROR, estimate(errors, seed=work.seed), 0, self.paper.get(what, {}).get(label))
+                Row(label, what, label, ERROR, estimate(errors), 0, self.paper.get(what, {}).get(label))
                 for what, errors in found.items()
             ]
             samples[label] = Sample(ONE_SHOT[label], [], {}, found, about, {})

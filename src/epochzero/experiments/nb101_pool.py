@@ -93,21 +93,19 @@ class NB101Pool(Searches):
         needs = {contest.label: contest.needs for contest in self.contests}
         rows: list[Row] = []
         for label, outcomes in searched.items():
-            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]), work.seed)
+            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]))
         missing = left_out(arena, self.contests)
         if work.settings.evaluations:
             searched[EVERY] = self._among_every_cell(arena, work)
-            rows += self._selected(arena, EVERY, searched[EVERY], arena.accuracies.table.archs, work.seed)
+            rows += self._selected(arena, EVERY, searched[EVERY], arena.accuracies.table.archs)
         else:
             missing.append(f"{EVERY}: left out of this small form.")
         values = {label: accuracies(arena, outcomes)["C10"] for label, outcomes in searched.items()}
         return found_in(arena, rows, values, missing)
 
-    def _selected(
-        self, arena: Arena, label: str, outcomes: Sequence[Outcome], pool: Sequence[str], seed: int
-    ) -> list[Row]:
+    def _selected(self, arena: Arena, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]) -> list[Row]:
         """Accuracy, deviation and regret of the winners, and the seconds of a search."""
-        rows = self._rows(label, accuracies(arena, outcomes), seed)
+        rows = self._rows(label, accuracies(arena, outcomes))
         held = [accuracy for accuracy in accuracies(arena, outcomes)["C10"] if accuracy is not None]
         best = max(filter(None, (arena.accuracy(arch, "C10") for arch in pool)))
         figures = {
@@ -116,7 +114,7 @@ class NB101Pool(Searches):
         }
         about = {REGRET: f"C10, best of {len(pool):,}: {best:.2f}", SECONDS: "one search"}
         return rows + [
-            Row("nb101", label, about[name], name, estimate(found, seed=seed), len(outcomes) - len(found))
+            Row("nb101", label, about[name], name, estimate(found), len(outcomes) - len(found))
             for name, found in figures.items()
             if found
         ]

@@ -35,7 +35,6 @@ from epochzero.run.sources import TableSource
 from epochzero.run.task import Task
 from epochzero.searches.base import Floats
 from epochzero.searches.dominance import first_front, hypervolume
-from epochzero.stats import Estimate
 from epochzero.store import Store
 
 HARDWARE = File(
@@ -119,7 +118,7 @@ class LatencyFront(Recipe):
                 searched = _plane(arena, latency, goal)
                 everything = f"the whole table, {wanted}"
                 values[everything] = [truth.share(searched.front)]
-                rows.append(_row(device, everything, "all", TRUE, values[everything], work.seed))
+                rows.append(_row(device, everything, "all", TRUE, values[everything]))
                 curves: dict[str, list[list[list[str]]]] = {method: [] for method in METHODS}
                 for method, name in METHODS.items():
                     for seed in seeds:
@@ -132,7 +131,7 @@ class LatencyFront(Recipe):
                         less = [a - b for a, b in zip(shares[FIRST], shares[SECOND], strict=True)]
                         for label, figures in (*shares.items(), (f"{FIRST} less {SECOND}", less)):
                             x = f"{label}, {wanted}"
-                            rows.append(_row(device, x, f"{step} evaluations", statistic, figures, work.seed))
+                            rows.append(_row(device, x, f"{step} evaluations", statistic, figures))
                             values[x] = figures
             about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}, latencies of {latency.name}"
             samples[device] = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
@@ -176,9 +175,8 @@ def _fronts(arena: Arena, latency: Latency, method: str, goal: str, seed: int) -
     return found + [[member.text for member in last.members]] * (len(STEPS) - len(found))
 
 
-def _row(device: str, x: str, y: str, statistic: str, shares: list[float], seed: int) -> Row:
-    one = Estimate(shares[0], shares[0], shares[0], 1)
-    return Row(device, x, y, statistic, estimate(shares, seed=seed) if len(shares) > 1 else one, 0)
+def _row(device: str, x: str, y: str, statistic: str, shares: list[float]) -> Row:
+    return Row(device, x, y, statistic, estimate(shares), 0)
 
 
 experiments.register(LatencyFront.name, LatencyFront(), origin=__name__)

@@ -3,20 +3,22 @@
 A recipe names its contests. Scores come from the pool, a table of proxy scores of all networks (docs/data has one of
 NAS-Bench-201), feedback and test accuracies from the benchmark's table, so nothing is run, and the seconds are those of
 the searches alone. Each contest is searched with as many seeds as `networks` says, each of which selects one network;
-the figures are mean and standard deviation of the test accuracies of those networks, their intervals bootstrapped over
-the searches. A winner that the table does not hold is counted and left out. The seeds move the search alone: all share
-one table of scores.
+the figures are mean and standard deviation of the test accuracies of those networks, with intervals over the searches
+by Student's t and chi-square. A winner that the table does not hold is counted and left out. The seeds move the
+search alone: all share one table of scores.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.special import chdtri, stdtrit
 
 from epochzero.combine.objective import is_looked_up, parse_objective
 from epochzero.data import Batch
@@ -42,7 +44,8 @@ OWN = Path(__file__).parents[3] / "docs" / "data"
 FEEDBACK = "table:cifar10_val_12ep"
 """validation accuracy on CIFAR-10 after 12 epochs"""
 ACCURACY, DEVIATION, SECONDS = "test accuracy %", "deviation", "seconds"
-RESAMPLES = 2000
+TAIL = 0.025
+"""chance on either side of an interval"""
 T = TypeVar("T")
 Printed = Mapping[str, Sequence[tuple[float, float | None]]]
 """a paper's figures: by label, for each of C10, C100 and IN16, accuracy and deviation"""
@@ -188,8 +191,8 @@ class Searches(Recipe):
         arena, outcomes = self.contested(work, self.contests, Arena.search)
         rows: list[Row] = []
         for label, searched in outcomes.items():
-            rows += self._rows(label, accuracies(arena, searched), work.seed)
-            seconds = estimate([outcome.seconds for outcome in searched], seed=work.seed)
+            rows += self._rows(label, accuracies(arena, searched))
+            seconds = estimate([outcome.seconds for outcome in searched])
             rows.append(Row(self.benchmark.space, label, "one search", SECONDS, seconds, 0))
         values = {label: accuracies(arena, searched)["C10"] for label, searched in outcomes.items()}
         more = [f"{label} is not measured here." for label in self.waiting]
@@ -214,13 +217,13 @@ class Searches(Recipe):
         work.progress(total, total)
         return arena, found
 
-    def _rows(self, label: str, found: Mapping[str, Sequence[float | None]], seed: int) -> list[Row]:
+    def _rows(self, label: str, found: Mapping[str, Sequence[float | None]]) -> list[Row]:
         printed = {(figure.x, figure.y, figure.statistic): figure.value for figure in self.quoted}
         rows = []
         for column, selected in found.items():
             known = [value for value in selected if value is not None]
             for statistic in (ACCURACY, DEVIATION):
-                figure = estimate(known, statistic, seed) if len(known) > 1 else None
+                figure = estimate(known, statistic) if len(known) > 1 else None
                 why = "" if figure is not None else "the table holds fewer than two of the winners"
                 paper = printed.get((label, column, statistic))
                 unheld = len(selected) - len(known)
@@ -242,14 +245,18 @@ def found_in(
     return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, arena.about), {})}, missing)
 
 
-def estimate(values: Sequence[float], statistic: str = ACCURACY, seed: int = 0) -> Estimate:
-    """Mean or standard deviation over searches, with a 95 % percentile interval."""
-    numbers = np.array(values, np.float64)
-    drawn = numbers[np.random.default_rng(seed).integers(len(numbers), size=(RESAMPLES, len(numbers)))]
-    found, resampled = (
-        (numbers.std(ddof=1), drawn.std(axis=1, ddof=1))
-        if statistic == DEVIATION
-        else (numbers.mean(), drawn.mean(axis=1))
-    )
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Estimate(float(found), float(low), float(high), len(numbers))
+def estimate(values: Sequence[float], statistic: str = ACCURACY) -> Estimate:
+    """Mean or standard deviation over searches, with the 95 % interval that normal values have.
+
+    Student's t for the mean, chi-square for the deviation: a bootstrap of three to ten values is far too narrow. One
+    value alone has no interval: both of its ends are the value.
+    """
+    n, mean = len(values), float(np.mean(values))
+    if n == 1:
+        return Estimate(mean, mean, mean, 1)
+    deviation = float(np.std(values, ddof=1))
+    if statistic == DEVIATION:
+        low, high = (deviation * math.sqrt((n - 1) / chdtri(n - 1, tail)) for tail in (TAIL, 1 - TAIL))
+        return Estimate(deviation, low, high, n)
+    half = float(stdtrit(n - 1, 1 - TAIL)) * deviation / math.sqrt(n)
+    return Estimate(mean, mean - half, mean + half, n)

@@ -133,7 +133,7 @@ class FoundRecommenders(Recipe):
                     label = f"{name} {column}"
                     samples[label] = Sample("nasrec_small", [], {}, values, dict.fromkeys(values, about), {})
                     rows += [
-                        Row(label, x, label, "as named", estimate(own, seed=work.seed), 0, printed.get((x, label)))
+                        Row(label, x, label, "as named", estimate(own), 0, printed.get((x, label)))
                         for x, own in values.items()
                     ]
         work.progress(1, 1)

@@ -54,7 +54,7 @@ class ThesisFigure73(Searches):
         rows = []
         for label, curves in found.items():
             for step in (step for step in STEPS if step <= work.settings.evaluations):
-                figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves], seed=work.seed)
+                figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves])
                 rows.append(Row("nb201", label, f"{step} evaluations", STATISTIC, figure, 0))
         values = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
         return found_in(arena, rows, values, left_out(arena, contests))

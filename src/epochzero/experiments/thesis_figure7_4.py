@@ -67,7 +67,7 @@ def in_bins(
     curves: dict[str, list[float | None]] = {mean: [], "bin": [], ERROR: [], CORRELATION: []}
     for one in np.unique(bin_of).tolist():
         inside = bin_of == one
-        average = estimate(error[inside].tolist(), seed=work.seed)
+        average = estimate(error[inside].tolist())
         try:
             order, why = spearman(kappa[inside], -error[inside], seed=work.seed), ""
         except DegenerateError as reason:

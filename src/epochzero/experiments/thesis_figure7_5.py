@@ -62,7 +62,7 @@ class ThesisFigure75(Searches):
         ]
         for label, curves in found.items():
             for step, values in enumerate(zip(*curves, strict=True), start=1):
-                figure = estimate(values, seed=work.seed)
+                figure = estimate(values)
                 rows.append(Row("nb201", label, f"step {step}", "spearman", figure, 0))
         ends = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
         return found_in(arena, rows, ends, left_out(arena, self.contests))

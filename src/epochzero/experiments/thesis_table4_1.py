@@ -113,7 +113,7 @@ class ThesisTable41(Recipe):
                 work.progress(2 * done + way, 2 * len(chosen))
                 column = COLUMNS[way]
                 errors = [_error(work, images, f"{name} {way}", cell, repeat) for repeat in range(settings.repeats)]
-                found = estimate(errors, seed=work.seed)
+                found = estimate(errors)
                 rows.append(Row("cells", name, column, ERROR, found, 0, PAPER[ERROR][name][column]))
                 values[name] += errors
         work.progress(2 * len(chosen), 2 * len(chosen))

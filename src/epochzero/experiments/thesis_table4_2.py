@@ -66,7 +66,7 @@ class ThesisTable42(Recipe):
             figures = {what: [count(topologies(arch)["normal"])] for what, count in OF_CELL.items()}
             figures |= {what: [count(variants) for variants in drawn] for what, count in OF_VARIANTS.items()}
             rows += [
-                Row("darts", name, what, "as named", estimate(found, seed=work.seed), 0, PAPER[name].get(what))
+                Row("darts", name, what, "as named", estimate(found), 0, PAPER[name].get(what))
                 for what, found in figures.items()
             ]
             values[name] = [topology.width for variants in drawn for topology in variants]

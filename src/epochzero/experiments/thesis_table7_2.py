@@ -95,7 +95,7 @@ class ThesisTable72(Recipe):
             for place, name in enumerate(chosen):
                 scores = [of_task[place][proxy.text] for of_task in found]
                 shown = [_shown(what, score.value, settings.batch_size) for score in scores if score.ok]
-                rows += _rows(what, name, shown, len(scores) - len(shown), work.seed)
+                rows += _rows(what, name, shown, len(scores) - len(shown))
                 values[name], unscored[name] = list(shown), reasons(scores)
             about = f"{tasks[0].batch.about} Each repeat draws others."
             samples[what] = Sample(space.name, list(chosen), {}, values, dict.fromkeys(values, about), unscored)
@@ -104,7 +104,7 @@ class ThesisTable72(Recipe):
             ("width", {name: shape.width for name, shape in shapes.items()}),
             ("depth", {name: float(shape.depth) for name, shape in shapes.items()}),
         ):
-            rows += [_row(what, name, what, [count], 0, work.seed) for name, count in counts.items()]
+            rows += [_row(what, name, what, [count], 0) for name, count in counts.items()]
             counted = {name: [count] for name, count in counts.items()}
             about = "No data: counted on the normal cell."
             samples[what] = Sample(space.name, list(chosen), {}, counted, dict.fromkeys(counted, about), {})
@@ -115,17 +115,17 @@ def _shown(what: str, value: float, samples: int) -> float:
     return m_trace(value, samples) if what == "M_trace" else value
 
 
-def _rows(what: str, name: str, values: Sequence[float], unscored: int, seed: int) -> list[Row]:
-    spread = [_row(what, name, f"{what} deviation", values, unscored, seed)] if len(values) > 1 else []
-    return [_row(what, name, what, values, unscored, seed), *spread]
+def _rows(what: str, name: str, values: Sequence[float], unscored: int) -> list[Row]:
+    spread = [_row(what, name, f"{what} deviation", values, unscored)] if len(values) > 1 else []
+    return [_row(what, name, what, values, unscored), *spread]
 
 
-def _row(sample: str, name: str, what: str, values: Sequence[float], unscored: int, seed: int) -> Row:
+def _row(sample: str, name: str, what: str, values: Sequence[float], unscored: int) -> Row:
     paper = PAPER[name][what]
     if not values:
         return Row(sample, name, what, "as named", None, unscored, paper, "no draw of weights has a value")
     statistic = DEVIATION if what.endswith("deviation") else "mean"
-    return Row(sample, name, what, "as named", estimate(values, statistic, seed), unscored, paper)
+    return Row(sample, name, what, "as named", estimate(values, statistic), unscored, paper)
 
 
 experiments.register(ThesisTable72.name, ThesisTable72(), origin=__name__)
