@@ -166,8 +166,8 @@ class Searches(Recipe):
     benchmark: Benchmark = ON_NB201
     contests: ClassVar[Sequence[Contest]]
     paper: ClassVar[Printed] = {}
-    waiting: ClassVar[Sequence[str]] = ()
-    """labels of the paper's that are measured elsewhere"""
+    waiting: ClassVar[Mapping[str, str]] = {}
+    """labels of the paper's that are measured elsewhere, and how"""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -195,7 +195,7 @@ class Searches(Recipe):
             seconds = estimate([outcome.seconds for outcome in searched])
             rows.append(Row(self.benchmark.space, label, "one search", SECONDS, seconds, 0))
         values = {label: accuracies(arena, searched)["C10"] for label, searched in outcomes.items()}
-        more = [f"{label} is not measured here." for label in self.waiting]
+        more = [f"{label} is not measured here but by {how}." for label, how in self.waiting.items()]
         return found_in(arena, rows, values, [*left_out(arena, self.contests), *more])
 
     def arena(self, folder: Path) -> Arena:

@@ -4,13 +4,14 @@ NASWOT takes the best of N random networks (here without repeats). TE-NAS prunes
 networks that are drawn from what is left, not on the supernet (`epochzero.searches.te_nas`); its kappa is that of the
 summed logits, and "labels" goes by that of the labelled loss, for pools that have no other. KNAS takes the 20 of 1,000
 networks with the largest kernel, `nasi_trace` by another name, and the best of them by validation accuracy after 12
-epochs. Scores are of one CIFAR-10 batch and one seed of weights. NASI, which works inside a supernet, is not run here.
+epochs. Scores are of one CIFAR-10 batch and one seed of weights. NASI works inside a supernet: `nasi_grid` measures it.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 6).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero.experiments.searching import FEEDBACK, Contest, Printed, Searches
@@ -43,7 +44,11 @@ class ThesisTable61(Searches):
         "NASI (T)": ((93.08, 0.24), (69.51, 0.59), (40.87, 0.85)),
         "NASI (4T)": ((93.55, 0.10), (71.20, 0.14), (44.84, 1.41)),
     }
-    waiting = ("NASI (T)", "NASI (4T)")
+    waiting: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("NASI (T)", "NASI (4T)"),
+        "`python -m epochzero.experiments.nasi_grid record --data cifar10.npz --seed S --steps T --out S.json` for each "
+        "seed, then `... nasi_grid report *.json --table nb201.csv.gz`",
+    )
 
 
 experiments.register(ThesisTable61.name, ThesisTable61(), origin=__name__)
