@@ -69,7 +69,7 @@ def circumstances(result: Result) -> list[str]:
     facts = [
         f"Source: {result.source}.",
         f"Networks of {', '.join(dict.fromkeys(sample.space for sample in result.samples.values()))}; {settings}; "
-        f"seed {result.seed}; intervals: 95 %, bootstrap over what n counts"
+        f"seed {result.seed}; intervals: 95 %, over what n counts"
         f"{' and repeats' if result.settings['repeats'] > 1 else ''}.",
     ]
     for name, sample in result.samples.items():
