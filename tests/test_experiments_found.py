@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 import epochzero as ez
-from epochzero.errors import DataError
+from epochzero.errors import DataError, UserError
 from epochzero.experiments.base import Result
 from epochzero.experiments.found import SAMPLE, FoundNetworks, Hunt, Hunts
 from epochzero.experiments.planned import grid
@@ -74,10 +75,24 @@ def test_rows_are_means_over_searches_that_were_run_apart(result: Result, folder
         assert found is not None and found.n == 3
         assert found.value == pytest.approx(sum(one.plan.params for one in apart) / 3e6)
         error = rows[label, "C10 error %"].found
-        assert error is not None and 0 <= error.low <= error.value <= error.high <= 100
+        assert error is not None and error.low <= error.value <= error.high and 0 <= error.value <= 100
     assert rows["largest", "params M"].paper == 0.5 and rows["small", "params M"].paper is None
     assert result.left_out == ["GPU days: not measured, for that takes a clock."]
     assert len(result.samples[SAMPLE].archs) == 6
+
+
+def test_the_values_that_are_drawn_are_named(result: Result) -> None:
+    sample = result.samples[SAMPLE]
+    found = next(row.found for row in result.rows if (row.x, row.y) == ("largest", "params M"))
+    assert found is not None and np.mean([value or 0 for value in sample.values["largest"]]) == pytest.approx(
+        found.value
+    )
+    assert sample.data["largest"].endswith("Values behind the picture: params M.")
+
+
+def test_images_that_no_search_would_see_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"dextr-table8 searches with pink noise and trains nothing: leave --data out"):
+        experiments["dextr-table8"].run(folder=folder, data=folder / "cifar10.npz")
 
 
 def test_a_run_with_a_store_repeats_itself(folder: Path, tmp_path: Path, result: Result) -> None:

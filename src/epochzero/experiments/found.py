@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from epochzero import api
 from epochzero.data.batch import digest
+from epochzero.errors import UserError
 from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
 from epochzero.experiments.files import CIFAR10, File, missing
 from epochzero.experiments.planned import Figures
@@ -96,6 +97,7 @@ class FoundNetworks(Recipe):
         work.begin(source=Path(source).name)
         rows: list[Row] = []
         values: dict[str, list[float | None]] = {}
+        drawn: dict[str, str] = {}
         texts: list[str] = []
         seeds = range(work.seed, work.seed + settings.networks)
         for place, (label, hunt) in enumerate(self.hunts.items()):
@@ -109,20 +111,36 @@ class FoundNetworks(Recipe):
             for column, found in of_column.items():
                 paper = self.paper[label].get(column)
                 rows.append(Row(SAMPLE, label, column, "mean", estimate(found), 0, paper))
-                values.setdefault(label, list(found))
+            drawn[label] = next(iter(of_column))
+            values[label] = list(of_column[drawn[label]])
         work.progress(len(self.hunts) * len(seeds), len(self.hunts) * len(seeds))
         data = "pink noise" if source == "pink" else Path(source).name
         about = f"{data}." if images is None else f"{data}; {len(images.y)} images of it to train on."
         space = ", ".join(dict.fromkeys(hunt.space for hunt in self.hunts.values()))
         lacking = dict.fromkeys(c for of in self.paper.values() for c in of if c not in (*self.columns, *self.tested))
         left_out = [f"{', '.join(lacking)}: not measured, for that takes {self.unmeasured}."] if lacking else []
-        return Found(rows, {SAMPLE: Sample(space, texts, {}, values, dict.fromkeys(values, about), {})}, left_out)
+        return Found(
+            rows,
+            {
+                SAMPLE: Sample(
+                    space,
+                    texts,
+                    {},
+                    values,
+                    {label: f"{about} Values behind the picture: {column}." for label, column in drawn.items()},
+                    {},
+                )
+            },
+            left_out,
+        )
 
     def _source(self, work: Work) -> str | Path:
+        if not self.needs:
+            if work.data not in (None, "pink"):
+                raise UserError(f"{self.name} searches with pink noise and trains nothing: leave --data out.")
+            return "pink"
         if work.data is not None:
             return work.data
-        if not self.needs:
-            return "pink"
         file = CIFAR10.find(work.folder)
         if file is None:
             raise missing(self.name, [CIFAR10], work.folder)
