@@ -155,7 +155,7 @@ def _score_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
 
 def as_markdown(outcome: BenchOutcome) -> str:
     """The proxies in order on each column, and how that was measured."""
-    heads = ("place", "proxy", "n", "Spearman [95 %]", "behind the first [95 %]", "told from the first")
+    heads = ("place", "proxy", "n", "Spearman [95 %]", "less the first [95 %]", "told from the first")
     lines = ["# Ranked comparison", ""]
     for found in outcome.cases:
         for target, places in found.figures.ranking.items():

@@ -30,7 +30,7 @@ def show(outcome: BenchOutcome, more: bool) -> None:
     compared = any(len(found.merits) > 1 for found in outcome.cases)
     repeats = max(len(found.case.tasks) for found in outcome.cases)
     if compared:
-        out.print(f"{LEVEL} not told from the first of its column on these networks", style="dim")
+        out.print(f"{LEVEL} first of its column, or not told from it on these networks", style="dim")
     if repeats > 1:
         out.print(f"± standard deviation over {repeats} repeats; the figure is their mean", style="dim")
 

@@ -86,7 +86,7 @@ def ranking(outcome: BenchOutcome) -> Any:
     for axes, (found, target) in zip(places, panels, strict=True):
         _bars(axes, found.figures.ranking[target])
         axes.set_title(f"{found.case.name}\n{target}", fontsize=8)
-        axes.set_xlabel("Spearman, 95 % interval; dark: not told from the first", fontsize=7)
+        axes.set_xlabel("Spearman, 95 % interval; dark: first, or not told from it", fontsize=7)
     return figure
 
 

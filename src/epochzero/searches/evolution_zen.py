@@ -1,9 +1,9 @@
 """ZenNAS' evolution, as ZiCo uses it: any of the best networks so far is mutated.
 
 The pool holds the best `population` networks; 512, and 480,000 iterations in the published search on CIFAR (100,000 on
-ImageNet). The first few children come from one network, which is drawn here and written by hand in the published codes.
-Then the parent is drawn uniformly from the pool, and changed at one or two places. A network without a score is
-the worst of all.
+ImageNet). While the pool holds ten networks or fewer, children come from one network, which is drawn here and written by
+hand in the published codes. Then the parent is drawn uniformly from the pool, and changed at one or two places. A
+network without a score is the worst of all.
 
 The published codes count children beyond the limits as iterations. Here they are drawn anew until one fits, so every
 iteration is a network that is scored; and a few children are born at a time, for the sake of workers and GPUs.
@@ -26,7 +26,7 @@ from epochzero.registry import searches
 from epochzero.searches.base import Floats, Sampler, Unseen, check_batch, lowest
 
 FOUNDERS = 10
-"""networks in the pool before parents are drawn from it"""
+"""networks in the pool up to which children come from the founder; asked for one by one, eleven do"""
 CHILD_TRIES = 50
 MUTATIONS = 2
 

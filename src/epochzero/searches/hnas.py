@@ -28,7 +28,7 @@ Options:
     opens         so many networks of the pool more are looked at in each step; 0: all of them in every step
     probes        how many queries come before the process has a say
     scale         the largest nu (code)
-    low, high     the range of c, if another
+    low, high     the range of c, if another; 0 and 0: that of the form
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
 boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
