@@ -1,8 +1,8 @@
 """ZenNAS' evolution, as ZiCo uses it: any of the best networks so far is mutated.
 
 The pool holds the best `population` networks; 512, and 480,000 iterations in the published search on CIFAR (100,000 on
-ImageNet). While the pool holds ten networks or fewer, children come from one network, which is drawn here and written by
-hand in the published codes. Then the parent is drawn uniformly from the pool, and changed at one or two places. A
+ImageNet). While the pool holds ten networks or fewer, children come from one network, which is drawn here and written
+by hand in the published codes. Then the parent is drawn uniformly from the pool, and changed at one or two places. A
 network without a score is the worst of all.
 
 The published codes count children beyond the limits as iterations. Here they are drawn anew until one fits, so every
