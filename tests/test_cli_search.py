@@ -200,6 +200,17 @@ def test_known_accuracies_of_the_winner_are_shown(tables: tuple[Path, Path]) -> 
     assert "does not hold this network" in " ".join(ran.err.split())
 
 
+def test_a_small_table_is_searched_by_a_pool(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    _, table = tables
+    small = tmp_path / "small.csv"
+    small.write_text("\n".join(table.read_text().splitlines()[:3]))
+    search = ["search", "--proxy", "table:cifar10_test", "--table", small, "--method", "random", "--budget", 8]
+    lost = epochzero(*search, "--winner-scores", "none")
+    assert lost.code == 1 and f"--pool {small} looks at its networks alone." in " ".join(lost.err.split())
+    found = epochzero(*search, "--pool", small, "--winner-scores", "none", "--json").json
+    assert (found["evaluated"], found["best"]["score"]) == (2, 90.0)
+
+
 def test_the_clock_of_a_search_adds_up(searched: tuple[Path, dict[str, Any]]) -> None:
     _, found = searched
     assert list(found["clock"]) == ["building", "scoring", "latency", "overhead"]

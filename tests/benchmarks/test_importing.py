@@ -109,6 +109,8 @@ def test_sources_and_targets_that_cannot_be(tmp_path: Path) -> None:
         assert message in said
     odd = written(tmp_path, "", "odd.txt")
     assert "is of no known kind" in refusal("data", "import", odd, "--space", "nb201", "--out", tmp_path / "a.ezb")
+    sampled = refusal(*asked, tmp_path / "a.ezb", "--sample", 10)
+    assert "--sample is for a surrogate (NAS-Bench-301)" in sampled and "leave it out" in sampled
     assert "Missing option '--space'" in usage("data", "import", path, "--out", tmp_path / "a.ezb")
 
 

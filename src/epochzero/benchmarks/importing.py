@@ -55,6 +55,8 @@ def read_rows(path: Path, space: Any, *, sample: int | None = None, seed: int = 
     """The rows of a source of any kind."""
     if not path.exists():
         raise DataError(f"There is no file or folder {path}.")
+    if sample is not None and not (path.is_dir() and nb301.is_model(path)):
+        raise UserError(f"--sample is for a surrogate (NAS-Bench-301), which {path} is not: leave it out.")
     if path.is_dir():
         return _folder(path, space, sample, seed, trusted)
     readers: dict[tuple[str, ...], Callable[[], Rows]] = {

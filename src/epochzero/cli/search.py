@@ -50,7 +50,7 @@ from epochzero.run.front import Front
 from epochzero.run.latency import timed
 from epochzero.run.network import batch_for
 from epochzero.run.search import Outcome, budget_of, run_search
-from epochzero.run.sources import Feedback, TableSource
+from epochzero.run.sources import UNHELD, Feedback, TableSource
 from epochzero.run.supernets import INTERRUPTED
 from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
@@ -257,8 +257,9 @@ def search(
             outcome, more = _shown(partial(run_search, task, method, evaluations, **by, **kept), evaluations), {}
         if outcome.best is None:
             reason = max(outcome.unscored, key=lambda why: outcome.unscored[why], default="no network was looked at")
+            among = f". --pool {table} looks at its networks alone." if table and not pool and UNHELD in reason else ""
             raise MachineError(
-                f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {reason}"
+                f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {reason}{among}"
             )
         if isinstance(outcome, Front):
             end_front(outcome, most, folder, store, json)

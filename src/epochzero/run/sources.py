@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 REASONS = "reasons"
 """the column of a score table that says why cells are empty: {proxy: [status, why]} as JSON"""
+UNHELD = "does not hold this network"
+"""what a table says of one that it does not know"""
 
 
 class Source(Protocol):
@@ -108,7 +110,7 @@ class TableSource:
         """What the table knows of one architecture."""
         row = self.known(text)
         if row is None:
-            return Score.failed(f"{self.table.source} does not hold this network")
+            return Score.failed(f"{self.table.source} {UNHELD}")
         value = self._numbers(column)[row]
         return Score(value) if math.isfinite(value) else self._why(row, column)
 
