@@ -27,8 +27,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
-from epochzero.engine import Proxy, reductions, score
+from epochzero.engine import Proxy, population, reductions, score
+from epochzero.plan import perform
 from epochzero.plan.ops import conv, fused
+from epochzero.plan.ops.arena import Moments, Place, Window
 from epochzero.registry import spaces
 from epochzero.run.bundles import groups
 from epochzero.run.network import network_of
@@ -52,16 +54,79 @@ class Launches(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return function(*args, **(kwargs or {}))
 
 
-def convolve(x: Tensor, weight: Tensor, size: tuple[int, int], maps: int, *window: int) -> Tensor:
-    """`window` ends with whether it is the transpose."""
-    taps = weight.flatten(2).movedim(2, 0).contiguous()  # the kernel reads them tap by tap, too
-    return torch.ones(len(x), maps * taps.shape[2] if window[3] else taps.shape[1], *size)
+def taps(weight: Tensor) -> Tensor:
+    """The kernels read them tap by tap."""
+    return weight.flatten(2).movedim(2, 0).contiguous()
 
 
+def beside(
+    x: Tensor, weight: Tensor, size: tuple[int, int], maps: int, _: object, transposed: bool, *on: object
+) -> Tensor:
+    each = taps(weight)
+    return torch.ones(len(x), maps * each.shape[2] if transposed else each.shape[1], *size)
+
+
+def convolve(out: Tensor, _: object, slots: Tensor, weight: Tensor, *more: Any) -> Moments:
+    taps(weight)
+    out.fill_(1.0)
+    return Moments(torch.ones(len(out), 2, 2, out.shape[-1]), 64)
+
+
+def convolve_back(out: Tensor, _: Tensor, weight: Tensor, *more: object) -> None:
+    taps(weight)
+    out.fill_(1.0)
+
+
+def correlate(place: Place, _: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
+    shape = len(gradient), gradient.shape[-1], place.arena.shape[-1], window[0], window[0]
+    return torch.ones(2, *shape).sum(0)
+
+
+def settle(coefficients: Tensor, *more: object) -> None:
+    coefficients.fill_(1.0)
+
+
+def norm_back(out: Tensor, *more: object) -> tuple[Tensor, Tensor]:
+    for _ in range(2):
+        totals = torch.ones(len(out), 2, out.shape[-1])
+    out.fill_(1.0)
+    return totals[:, 0], totals[:, 1]
+
+
+def convolve_along(out: Tensor, _: object, slots: Tensor, weights: tuple[Tensor, Tensor], *more: object) -> None:
+    for weight in weights:
+        taps(weight)
+    out.fill_(1.0)
+
+
+def norm_back_along(out: tuple[Tensor, Tensor], arena: Tensor, *more: object) -> None:
+    torch.ones(len(out[0]), 7, arena.shape[-1]).fill_(1.0)
+    out[0].fill_(1.0)
+    out[1].fill_(1.0)
+
+
+def fill(out: Tensor, *more: object) -> None:
+    out.fill_(1.0)
+
+
+ROUTINES = SimpleNamespace(
+    combine=fill,
+    convolve=convolve,
+    convolve_back=convolve_back,
+    correlate=correlate,
+    settle=settle,
+    norm_back=norm_back,
+    pool=fill,
+    moments=lambda place, slots: Moments(torch.ones(len(slots), 2, 2, place.arena.shape[-1]), 64),
+    convolve_along=convolve_along,
+    convolve_back_along=lambda out, _, weights, *more: convolve_along(out, _, out, weights),
+    correlate_along=lambda pair, slots, relu, gradients, window: correlate(pair[0], slots, relu, gradients[0], window),
+    norm_back_along=norm_back_along,
+)
 KERNELS = {
     "conv": SimpleNamespace(
-        convolve=lambda *given: convolve(*given[:8]),
-        correlate=lambda x, gradient, shape, *window: torch.ones(2, *shape).sum(0),
+        convolve_beside=beside,
+        correlate_beside=lambda x, gradient, shape, maps, window: torch.ones(2, *shape).sum(0),
     ),
     "maps": SimpleNamespace(
         SOURCES=8,
@@ -70,7 +135,10 @@ KERNELS = {
     ),
     "reductions": SimpleNamespace(
         products=lambda a, b: a.new_ones(a.shape[:3]),
-        on_together=lambda x: x.new_ones(2, x.shape[1], len(x), len(x)).sum(0),
+        agreements=lambda x: x.new_ones(2, x.shape[1], len(x), len(x)).sum(0),
+        mark=lambda shown, *more: shown.fill_(1),
+        products_apart=lambda a, slots, b, _: a.arena.new_ones(a.arena.shape[1], len(slots), a.arena.shape[-1]),
+        agreements_apart=lambda a, slots: a.arena.new_ones(2, len(slots), *a.arena.shape[1:2] * 2).sum(0),
     ),
 }
 
@@ -84,6 +152,10 @@ def as_on_a_gpu() -> Iterator[None]:
             (fused, "gathers", lambda x: True),
             (fused, "_conv", lambda: KERNELS["conv"]),
             (fused, "_maps", lambda: KERNELS["maps"]),
+            (population, "runs_here", lambda x: True),
+            (perform, "kernels", lambda arena: ROUTINES),
+            (reductions, "kernels", lambda arena: ROUTINES),
+            (reductions, "runs_here", lambda x: True),
             (reductions, "_kernels", lambda: KERNELS["reductions"]),
             (conv, "slow_in_groups", lambda x: x.dtype == torch.float64),
             (nb201, "WIDTHS", (2, 2, 2)),

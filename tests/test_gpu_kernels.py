@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from random import Random
 
@@ -16,14 +17,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine.reductions import on_together, products
+from epochzero import data
+from epochzero.engine import parse, score_population
+from epochzero.engine.passes import Need
+from epochzero.engine.reductions import agreements, mark, products, variances
+from epochzero.engine.spectrum import eigenvalues
 from epochzero.plan import execute
 from epochzero.plan.init import draw
 from epochzero.plan.merge import merge
-from epochzero.plan.ops import fused
+from epochzero.plan.ops import arena, fused
+from epochzero.plan.ops.arena import Place, Terms
 from epochzero.plan.ops.lockstep import GatherSum
+from epochzero.plan.perform import Spread
 from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
+from epochzero.run.network import network_of
 from epochzero.types import Origin
 
 HERE = torch.cuda.is_available() and find_spec("triton") is not None
@@ -54,6 +62,10 @@ def directions(like: Tensor, seed: int) -> Tensor:
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).cuda()
+
+
+def numbers(*values: int) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32).cuda()
 
 
 @unittest.skipUnless(HERE, "there is no GPU with Triton here")
@@ -122,8 +134,113 @@ class KernelsOnAGPU(unittest.TestCase):
         for images, maps, channels, side in ((64, 3, 16, 32), (5, 2, 3, 7), (130, 1, 4, 9)):
             a, b = noise(images, maps, channels, side, side), noise(images, maps, channels, side, side, seed=1)
             self.near([products(a, b)], [(a.double() * b.double()).sum((3, 4))], 1e-5, images)
-            on = (a > 0).double().flatten(2).movedim(1, 0)
-            self.assertTrue(torch.equal(on_together(a).double(), on @ on.mT))
+            signs = torch.where(a > 0, 1.0, -1.0).double().flatten(2).movedim(1, 0)
+            agreed = (signs @ signs.mT + signs.shape[2]) / 2
+            self.assertTrue(torch.equal(agreements(a).double(), agreed))
+            lying = Spread(Place(a.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
+            self.assertTrue(torch.equal(agreements(lying).double(), agreed))
+            other = Spread(Place(b.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
+            self.near([products(lying, other)], [(a.double() * b.double()).sum((3, 4))], 1e-5, images)
+            self.near([variances(lying)], [a.double().var((0, 3, 4))], 1e-5, images)
+
+    def test_patterns_are_marked(self) -> None:
+        arena = noise(4, 6, 9, 9, 5)
+        owners, slots = numbers(1, 0, 1), numbers(3, 0, 2)
+        found, right = (torch.zeros(2, 2**6, dtype=torch.uint8, device="cuda") for _ in range(2))
+        mark(found, owners, Spread(Place(arena), slots))
+        mark(right, owners, arena[slots].permute(1, 0, 4, 2, 3))
+        self.assertTrue(torch.equal(found, right))
+
+    def test_eigenvalues_of_matrices_that_libraries_take_one_by_one(self) -> None:
+        for size in (33, 64):
+            x = noise(5, 200, size).double() * torch.logspace(0, -6, size, dtype=torch.float64, device="cuda")
+            matrices = torch.cat([x.mT @ x, torch.zeros(1, size, size, dtype=torch.float64, device="cuda")])
+            self.near([eigenvalues(matrices)], [torch.linalg.eigvalsh(matrices)], 1e-12, size)
+
+    def test_operations_on_maps_of_an_arena(self) -> None:
+        """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""
+        kernels, plain, maps, outside = arena.kernels(noise(1)), arena.PLAIN, 4, 2
+        slots, which, own = numbers(2, -1, 0, -2), numbers(1, 0, 3, 2), numbers(3, 1, 0, 2)
+        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3]):
+            window = (kernel, *rest)
+            size = F.conv2d(noise(1, 1, height, width), noise(1, 1, kernel, kernel), None, *rest).shape[2:]
+            given = [noise(n, images, height, width, inputs, seed=n) for n in (3, outside)]
+            moving = [noise(n, images, height, width, inputs, seed=9 + n) for n in (3, outside)]
+            weights = [noise(maps * outputs, inputs, kernel, kernel, seed=s) for s in (1, 2)]
+            gradients = [noise(maps, images, *size, outputs, seed=s) for s in (3, 4)]
+            affine = [noise(maps * outputs, seed=s) for s in (5, 6)]
+            for relu in (False, True):
+                runs = []
+                for kind, ops in ((torch.float32, kernels), (torch.float64, kernels), (torch.float64, plain)):
+                    x, v = (Place(*(one.to(kind) for one in two)) for two in (given, moving))
+                    w, g = [one.to(kind) for one in weights], [one.to(kind) for one in gradients]
+                    scale, shift = (one.to(kind) for one in affine)
+                    out, along, back, back_along = (torch.empty_like(g[0]) for _ in range(4))
+                    sent, sent_along = (x.arena.new_empty(maps, *x.arena.shape[1:]) for _ in range(2))
+                    moments = ops.convolve(out, x, slots, w[0], which, window, relu, True)
+                    coefficients, statistics = (out.new_empty(maps, 2, outputs) for _ in range(2))
+                    pixels = out[0].numel() // outputs
+                    ops.settle(coefficients, statistics, moments, pixels, scale, shift, which, 1e-5)
+                    ops.convolve_along(along, (x, v), slots, w, which, window, relu)
+                    ops.convolve_back(sent, g[0], w[0], which, window, x if relu else None, slots)
+                    ops.convolve_back_along(sent_along, g, w, which, window, x if relu else None, slots)
+                    arrived = Place(g[0]), Place(g[1])
+                    of = ops.norm_back(back, out, own, arrived[0], which, statistics, own, scale, which)
+                    ops.norm_back_along(
+                        (back, back_along), out, own, along, arrived, which, statistics, own, scale, which
+                    )
+                    of += (
+                        ops.correlate(x, slots, relu, g[0], window),
+                        ops.correlate_along((x, v), slots, relu, g, window),
+                    )
+                    runs.append([out, coefficients, statistics, along, sent, sent_along, back, back_along, *of])
+                self.near(runs[0], runs[2], 1e-4, (window, inputs, outputs, relu))
+                self.near(runs[1], runs[2], 1e-11, (window, inputs, outputs, relu, "double"))
+
+    def test_sums_and_means_of_maps_of_an_arena(self) -> None:
+        kernels, plain = arena.kernels(noise(1)), arena.PLAIN
+        x = Place(noise(4, 2, 6, 6, 5), noise(2, 2, 6, 6, 5, seed=1))
+        terms = Terms(numbers(0, 2, 2, 5), numbers(0, -1, 3, 2, -2), numbers(-1, 0, 1, -1, 1))
+        for coefficients in (None, noise(2, 2, 5, seed=2)):
+            ours, right = torch.empty(3, 2, 6, 6, 5, device="cuda"), torch.empty(3, 2, 6, 6, 5, device="cuda")
+            kernels.combine(ours, x, terms, coefficients)
+            plain.combine(right, x, terms, coefficients)
+            self.near([ours], [right], 1e-6, coefficients is None)
+        for window in ((3, 1, 1, 1), (2, 2, 0, 1), (3, 2, 1, 1)):
+            small = F.avg_pool2d(noise(1, 1, 6, 6), *window[:3]).shape[2:]
+            for transposed, given, size in ((False, x, small), (True, Place(noise(3, 2, *small, 5)), (6, 6))):
+                ours, right = (torch.empty(3, 2, *size, 5, device="cuda") for _ in range(2))
+                slots = numbers(2, 0, 1)
+                kernels.pool(ours, given, slots, window, transposed)
+                plain.pool(right, given, slots, window, transposed)
+                self.near([ours], [right], 1e-6, (window, transposed))
+
+    def test_populations_score_as_their_members_do_alone(self) -> None:
+        """In double precision, by routines and by tapes."""
+        space, rng = spaces["nb201"], Random(5)
+        batch = data.load("pink", input_shape=(3, 8, 8), num_classes=10, size=16)
+        networks = [network_of(space, space.sample(rng), batch, device="cuda") for _ in range(5)]
+        for text in (
+            "snip",
+            "fisher",
+            "jacov",
+            "naswot",
+            "grasp",
+            "synflow",
+            "zen",
+            "az_trainability",
+            "ntk_cond",
+            "dextr",
+        ):
+            exact = replace(
+                parse(text), needs_of=[Need(replace(n.run, dtype="float64"), n.reads) for n in parse(text).needs]
+            )
+            together, alone = (score_population(networks, [exact], batch, 0, how) for how in ("always", "never"))
+            for one, other in zip(together, alone, strict=True):
+                ours, right = one.scores[text], other.scores[text]
+                self.assertEqual((ours.status, ours.why), (right.status, right.why), text)
+                if right.ok:
+                    self.assertLess(abs(ours.value - right.value), 1e-6 * max(1.0, abs(right.value)), text)
 
     def test_the_tape_gives_autograds_gradients(self) -> None:
         space, rng = spaces["nb201"], Random(3)

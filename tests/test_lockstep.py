@@ -16,8 +16,9 @@ from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.engine import score as scoring
 from epochzero.engine.failure import PassFailedError
-from epochzero.engine.lockstep import Population, run_together
+from epochzero.engine.lockstep import run_together
 from epochzero.engine.passes import Need, Pass, Summed
+from epochzero.engine.population import Population
 from epochzero.engine.run import run_pass
 from epochzero.engine.watch import Item
 from epochzero.errors import MachineError

@@ -35,7 +35,8 @@ def pass_weights(network: Network, run: Pass, seed: int) -> dict[str, Tensor]:
 def in_form(weights: Mapping[str, Tensor], run: Pass) -> dict[str, Tensor]:
     """In the pass's precision, and made absolute if asked."""
     dtype = getattr(torch, run.dtype)
-    found = {name: w.detach().to(dtype) if w.is_floating_point() else w for name, w in weights.items()}
+    found = {name: w if w.dtype == dtype or not w.is_floating_point() else w.to(dtype) for name, w in weights.items()}
+    found = {name: w.detach() if w.requires_grad else w for name, w in found.items()}
     return {name: w.abs() for name, w in found.items()} if run.weights == "absolute" else found
 
 

@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.kernels import ROWS_BYTES, rows_of
-from epochzero.plan.tape import Tape
+from epochzero.plan.relay import Recorded
 from epochzero.plan.upload import upload
 
 if TYPE_CHECKING:
-    from epochzero.engine.lockstep import Population
+    from epochzero.engine.population import Population
 
 
 def tangent_kernels(
-    kind: str, y: Tensor | None, tape: Tape, packed: Mapping[str, Tensor], names: list[str], population: Population
+    kind: str, y: Tensor | None, tape: Recorded, packed: Mapping[str, Tensor], names: list[str], population: Population
 ) -> Tensor:
     """The tangent kernel of each network: the backward pass of a row serves all of them."""
     with torch.enable_grad():
@@ -40,7 +40,7 @@ def tangent_kernels(
     return kernels
 
 
-def _rows_back(tape: Tape, starts: list[Tensor], names: list[str]) -> Iterator[dict[str, Tensor]]:
+def _rows_back(tape: Recorded, starts: list[Tensor], names: list[str]) -> Iterator[dict[str, Tensor]]:
     """The gradients of one row after the other; those of a row may be written over by the next."""
     if not starts[0].is_cuda:
         yield from (tape.gradients(start, names) for start in starts)

@@ -131,23 +131,41 @@ Watch = Callable[[Layer], None]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def together(many: Callable[..., Any]) -> Callable[[F], F]:
+def together(
+    many: Callable[..., Any] | None = None, spread: bool = False, onto: Callable[..., Any] | None = None
+) -> Callable[[F], F]:
     """Marks a stream's function with one that does the same for many networks at once, where `vmap` would be slow.
 
-    It takes tensors [B, M, ...], those of M networks side by side, and gives a tensor [M, ...].
+    `many` takes tensors [B, M, ...], those of M networks side by side, and gives a tensor [M, ...]. For values that are
+    added up (`Summed`), `onto(total, networks, owners, maps)` adds those of the maps to their owners' rows of the
+    total, which is None at first, and gives the total [networks, ...]; or None for maps that have no value. With
+    `spread`, they also take maps where they lie (`epochzero.plan.perform.Spread`), and hand them to
+    `epochzero.engine.reductions`.
     """
 
     def mark(function: F) -> F:
-        function.of_many = many  # type: ignore[attr-defined]
+        function.of_many, function.onto, function.takes_spread = many, onto, spread  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
+def adds_onto(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """What `together` says of adding up."""
+    return getattr(_inner(function), "onto", None) if isinstance(function, Summed) else None
+
+
 def of_many(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
     """What `together` says of a stream's function."""
-    inner = function.function if isinstance(function, Summed) else function
-    return getattr(inner, "of_many", None)
+    return getattr(_inner(function), "of_many", None)
+
+
+def takes_spread(function: Callable[..., Any] | None) -> bool:
+    return getattr(_inner(function), "takes_spread", False)
+
+
+def _inner(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    return function.function if isinstance(function, Summed) else function
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ class Replay:
         self._apart = False
         self._graph: torch.cuda.CUDAGraph | None = None
         self._weights: dict[str, Tensor] = {}
+        """where the recorded kernels read those that are others each time"""
+        self._last: Mapping[str, Tensor] = {}
         self._x = torch.empty(0)
         self._found: dict[Item, list[Piece]] = {}
 
@@ -38,7 +40,7 @@ class Replay:
         """What is found. A function that `vmap` does not take may ask the GPU for values: nothing is recorded then."""
         self._times += 1
         if self._graph is None and (self._times <= PLAIN or self._apart or not x.is_cuda):
-            watcher = forward(weights, x)
+            self._last, watcher = weights, forward(weights, x)
             self._apart = watcher.apart
             return watcher.pieces()
         if self._graph is None:
@@ -50,11 +52,12 @@ class Replay:
         return {item: [_copied(piece) for piece in pieces] for item, pieces in self._found.items()}
 
     def _record(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> None:
-        self._weights, self._x = {name: weight.clone() for name, weight in weights.items()}, x.clone()
+        others = {name: weight for name, weight in weights.items() if weight is not self._last[name]}
+        self._weights, self._x = {name: weight.clone() for name, weight in others.items()}, x.clone()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._found = forward(self._weights, self._x).pieces()
-        self._graph = graph
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self._found = forward({**weights, **self._weights}, self._x).pieces()
+        self._graph, self._last = graph, {}
 
 
 def _copied(piece: Piece) -> Piece:

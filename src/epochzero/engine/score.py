@@ -15,13 +15,15 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blaming, out_of_memory
-from epochzero.engine.lockstep import Population, can_run, run_together
+from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
+from epochzero.engine.population import Population
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
 from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
+from epochzero.plan.routine import has_routine
 from epochzero.types import Score
 
 Traces = dict[Pass, dict[Item, object] | Crowd]
@@ -39,12 +41,23 @@ class Scored:
     seconds: float
 
 
-POPULATION = 256
+POPULATION = 512
 """networks that run side by side at most"""
-KEPT = 0.8
-"""of the numbers that a network's nodes give, those that a backward pass needs, roughly"""
-KEPT_TWICE = 1.6
-"""the same where the backward pass is to be differentiated too"""
+
+
+class Kept(NamedTuple):
+    """Of the numbers that a network's nodes give, those that lie in memory at a time, roughly."""
+
+    forward: float
+    once: float
+    """where gradients are taken"""
+    twice: float
+    """where their derivatives are, too"""
+
+
+KEPT = Kept(0.8, 0.8, 1.6)
+KEPT_BY_ROUTINE = Kept(0.1, 0.33, 0.7)
+"""of networks that run by routines: their blocks are let go of where nothing goes back through them"""
 WEIGHTS_KEPT = 6
 """numbers for each weight: drawn, in the pass's form, its gradient, and what a proxy makes of them"""
 ROOM = 0.75
@@ -105,8 +118,12 @@ def _needed(network: Network, needs: Sequence[Need], batch: Batch) -> float:
     if not isinstance(network, PlanNetwork):
         return 1.0
 
+    by_routine = network.device.type == "cuda" and has_routine(network.plan)
+
     def of(need: Need) -> float:
-        kept = KEPT_TWICE if "hessian_gradients" in need.reads else KEPT
+        shares = KEPT_BY_ROUTINE if by_routine and "layers" not in need.reads else KEPT
+        graph = NEED_GRAPH & need.reads.keys() - {"block_gradients"}
+        kept = shares.twice if "hessian_gradients" in graph else shares.once if graph else shares.forward
         numbers = kept * network.plan.activations * need.run.samples(batch.size) + WEIGHTS_KEPT * network.params
         return numbers * int(getattr(torch, need.run.dtype).itemsize)
 

@@ -1,7 +1,8 @@
-r"""The smallest and the largest eigenvalue of a symmetric positive semi-definite matrix.
+r"""Eigenvalues of symmetric matrices; the two ends of the spectrum of positive semi-definite ones.
 
 On a GPU, libraries find the eigenvalues of thousands of matrices one matrix after the other once they are larger than
-32 x 32. Squaring is quick there, and finds the two ends:
+32 x 32. All of them come from kernels of our own then (`triton_spectrum`), the two ends from squaring, which is quick
+there:
 
     B^(2^k) / tr B^(2^k)  ->  the projection onto the largest eigenvalue of B,   lambda = tr(A B^(2^k)) / tr B^(2^k)
 
@@ -12,12 +13,34 @@ then it does no harm. Both ends are as exact as double precision makes those of 
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from epochzero.plan.ops.arena import runs_here
+
 SQUARINGS = 50
+AT_A_TIME = 3
+"""squarings until the trace is 1 again: the largest eigenvalue is at least 1/n then, and does not vanish in between"""
 SMALL = 32
 """up to this size, libraries batch eigenvalues on a GPU"""
+LARGE = 64
+"""up to this size, we do"""
+
+
+def eigenvalues(matrices: Tensor) -> Tensor:
+    """[M, N] of matrices [M, N, N], in ascending order."""
+    if runs_here(matrices) and matrices.dtype == torch.float64 and SMALL < matrices.shape[-1] <= LARGE:
+        return _kernels().eigenvalues(matrices)  # type: ignore[no-any-return]
+    return torch.linalg.eigvalsh(matrices)  # type: ignore[no-any-return]
+
+
+@cache
+def _kernels() -> Any:
+    return import_module("epochzero.engine.triton_spectrum")
 
 
 def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,9 +62,10 @@ def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rayleigh(matrix: Tensor, power: Tensor) -> Tensor:
     """tr(A P) / tr(P) for a high power P of another matrix with the same eigenvectors."""
-    for _ in range(SQUARINGS):
-        size = _trace(power)
-        power = torch.where(size > 0, power / torch.where(size > 0, size, 1), 0)
+    for squaring in range(SQUARINGS):
+        if squaring % AT_A_TIME == 0:
+            size = _trace(power)
+            power = torch.where(size > 0, power / torch.where(size > 0, size, 1), 0)
         power = power @ power
     size = _trace(power)
     return torch.where(size > 0, (matrix * power).sum((-2, -1), keepdim=True) / torch.where(size > 0, size, 1), 0)

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from epochzero.plan.ops.arena import Place
+from epochzero.plan.ops.triton_arena import address, beginning, launch
+
 PLACES = 1024
 """numbers that one block of `products` holds of each tensor"""
 SAMPLES = 64
-"""rows and columns of one block of `on_together`"""
+"""rows and columns of one block of `agreements`"""
 UNITS = 64
 """that it takes at a time"""
 SHARE = 4096
@@ -41,17 +46,71 @@ def products(a: Tensor, b: Tensor) -> Tensor:
     rows, each = out.numel(), a[0, 0, 0].numel()
     wide = min(PLACES, triton.next_power_of_2(each))
     tall = PLACES // wide
-    _products[(triton.cdiv(rows, tall),)](out, a, b, rows, each, tall, wide, num_warps=4)
+    launch(_products, (triton.cdiv(rows, tall),), out, a, b, rows, each, tall, wide, num_warps=4)
     return out
 
 
-@triton.jit(do_not_specialize=["maps"])
-def _on_together(
+@triton.jit(do_not_specialize=["gap_a", "step_a", "gap_b", "step_b"])
+def _products_apart(
+    out: tl.tensor,
+    a: tl.tensor,
+    b: tl.tensor,
+    slots_a: tl.tensor,
+    gap_a: tl.int64,
+    step_a: tl.int64,
+    slots_b: tl.tensor,
+    gap_b: tl.int64,
+    step_b: tl.int64,
+    maps: tl.tensor,
+    images: tl.tensor,
+    N: tl.constexpr,
+    C: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BN: tl.constexpr,
+    BC: tl.constexpr,
+) -> None:
+    """Of one image of one map [N, C], the sums over N."""
+    image, m = tl.program_id(0), tl.program_id(1)
+    size = images * (N * C)
+    a += beginning(slots_a, m, gap_a, step_a, size, ALIGNED) + image.to(tl.int64) * (N * C)
+    b += beginning(slots_b, m, gap_b, step_b, size, ALIGNED) + image.to(tl.int64) * (N * C)
+    c = tl.arange(0, BC)
+    total = tl.zeros([BN, BC], out.dtype.element_ty)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        at = n[:, None] * C + c[None, :]
+        known = (n < N)[:, None] & (c < C)[None, :]
+        total += tl.load(a + at, mask=known, other=0.0) * tl.load(b + at, mask=known, other=0.0)
+    tl.store(out + (image * maps + m) * C + c, tl.sum(total, 0), mask=c < C)
+
+
+def products_apart(first: Place, first_slots: Tensor, second: Place, second_slots: Tensor) -> Tensor:
+    """[B, M, C] of maps [B, H, W, C] that lie at these places."""
+    _, images, height, width, channels = first.arena.shape
+    maps, wide = len(first_slots), max(16, triton.next_power_of_2(channels))
+    out = first.arena.new_empty((images, maps, channels))
+    (gap_a, step_a, aligned_a), (gap_b, step_b, aligned_b) = address(first), address(second)
+    launch(
+        _products_apart, (images, maps), out, first.arena, second.arena, first_slots, gap_a, step_a, second_slots,
+        gap_b, step_b, maps, images, height * width, channels, min(aligned_a, aligned_b), PLACES * 2 // wide, wide,
+        num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit(do_not_specialize=["maps", "gap", "step"])
+def _agreements(
     out: tl.tensor,
     x: tl.tensor,
+    slots: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
     maps: tl.tensor,
     samples: tl.tensor,
     A: tl.constexpr,
+    TABLE: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    SINGLE: tl.constexpr,
     SHARE: tl.constexpr,
     BS: tl.constexpr,
     BA: tl.constexpr,
@@ -62,21 +121,86 @@ def _on_together(
     i = tl.program_id(2) // across * BS + tl.arange(0, BS)
     j = tl.program_id(2) % across * BS + tl.arange(0, BS)
     total = tl.zeros([BS, BS], tl.float32)
+    between = A
+    if TABLE:
+        x += beginning(slots, m, gap, step, samples * A, ALIGNED)
+    else:
+        x += m.to(tl.int64) * A
+        between *= maps
     for start in range(share * SHARE, min((share + 1) * SHARE, A), BA):
         n = start + tl.arange(0, BA)
-        rows = x + (i.to(tl.int64) * maps + m)[:, None] * A + n[None, :]
-        columns = x + (j.to(tl.int64) * maps + m)[:, None] * A + n[None, :]
-        one = tl.load(rows, mask=(i < samples)[:, None] & (n < A)[None, :], other=0.0) > 0
-        other = tl.load(columns, mask=(j < samples)[:, None] & (n < A)[None, :], other=0.0) > 0
-        total = tl.dot(one.to(tl.bfloat16), tl.trans(other.to(tl.bfloat16)), total)
+        rows = x + i.to(tl.int64)[:, None] * between + n[None, :]
+        one = tl.load(rows, mask=(i < samples)[:, None] & (n < A)[None, :], other=0.0)
+        real = (n < A)[None, :]
+        one = tl.where(real, tl.where(one > 0, 1.0, -1.0), 0.0).to(tl.float16)
+        other = one
+        if not SINGLE:
+            columns = x + j.to(tl.int64)[:, None] * between + n[None, :]
+            other = tl.load(columns, mask=(j < samples)[:, None] & (n < A)[None, :], other=0.0)
+            other = tl.where(real, tl.where(other > 0, 1.0, -1.0), 0.0).to(tl.float16)
+        total = tl.dot(one, tl.trans(other), total)
+    total = (total + (min((share + 1) * SHARE, A) - share * SHARE)) / 2
     to = out + ((share * maps + m).to(tl.int64) * samples + i)[:, None] * samples + j[None, :]
     tl.store(to, total, mask=(i < samples)[:, None] & (j < samples)[None, :])
 
 
-def on_together(x: Tensor) -> Tensor:
+def agreements(x: Tensor) -> Tensor:
     """[M, B, B] of maps [B, M, A]."""
     samples, maps, units = x.shape
+    return _counted(x, x, (0, 0, 0), maps, samples, units, False)
+
+
+def agreements_apart(place: Place, slots: Tensor) -> Tensor:
+    """[M, B, B] of maps [B, H, W, C] that lie at these places."""
+    _, samples, *size = place.arena.shape
+    return _counted(place.arena, slots, address(place), len(slots), samples, math.prod(size), True)
+
+
+def _counted(
+    x: Tensor, slots: Tensor, where: tuple[int, int, int], maps: int, samples: int, units: int, table: bool
+) -> Tensor:
     shares, across = triton.cdiv(units, SHARE), triton.cdiv(samples, SAMPLES)
     partial = torch.empty((shares, maps, samples, samples), device=x.device)
-    _on_together[(shares, maps, across * across)](partial, x, maps, samples, units, SHARE, SAMPLES, UNITS, num_warps=4)
+    gap, step, aligned = where
+    launch(
+        _agreements, (shares, maps, across * across), partial, x, slots, gap, step, maps, samples, units, table,
+        aligned, across == 1, SHARE, SAMPLES, UNITS, num_warps=4,
+    )  # fmt: skip
     return partial.sum(0) if shares > 1 else partial[0]
+
+
+@triton.jit(do_not_specialize=["gap", "step"])
+def _mark(
+    shown: tl.tensor,
+    x: tl.tensor,
+    owners: tl.tensor,
+    slots: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    patterns: tl.tensor,
+    A: tl.constexpr,
+    SAMPLES: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """BLOCK units of one map: which of the samples switch each of them on."""
+    m = tl.program_id(1)
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x += beginning(slots, m, gap, step, SAMPLES * A, ALIGNED)
+    pattern = tl.zeros([BLOCK], tl.int32)
+    for i in tl.static_range(SAMPLES):
+        on = tl.load(x + i * A + n, mask=n < A, other=0.0) > 0
+        pattern |= on.to(tl.int32) << i
+    to = shown + tl.load(owners + m).to(tl.int64) * patterns + pattern
+    tl.store(to, tl.full([BLOCK], 1, shown.dtype.element_ty), mask=n < A)
+
+
+def mark(shown: Tensor, owners: Tensor, place: Place, slots: Tensor) -> None:
+    """Writes 1 at the patterns [P, 2^B] of the owner of each of the maps that lie at these places."""
+    _, samples, *size = place.arena.shape
+    units = math.prod(size)
+    gap, step, aligned = address(place)
+    launch(
+        _mark, (triton.cdiv(units, PLACES), len(slots)), shown, place.arena, owners, slots, gap, step, shown.shape[1],
+        units, samples, aligned, PLACES, num_warps=4,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -148,7 +148,12 @@ def has_positions(shape: Sequence[int]) -> bool:
 
 def random_signs(at: Tensor, seed: int, pair: int) -> Tensor:
     """1 or -1 for each number of the feature map after the so many-th pair of blocks."""
-    return torch.randint(2, at.shape, generator=generator(seed, "az", pair)).to(at) * 2 - 1
+    return _signs(at.shape, seed, pair, at.dtype, at.device)
+
+
+@lru_cache(maxsize=64)
+def _signs(shape: torch.Size, seed: int, pair: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.randint(2, shape, generator=generator(seed, "az", pair)).to(device, dtype) * 2 - 1
 
 
 def sent_back(signs: Tensor, after: Tensor, before: Tensor, retain_graph: bool) -> Tensor:

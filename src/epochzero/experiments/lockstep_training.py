@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from epochzero.data.batch import Part
 from epochzero.engine import Pass, PlanNetwork
-from epochzero.engine.lockstep import Population
+from epochzero.engine.population import Population
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.plan.ops.wiring import Zero

@@ -36,7 +36,7 @@ from epochzero.data import Batch
 from epochzero.data.batch import Part
 from epochzero.engine import PlanNetwork, Proxy, Scored, score_population
 from epochzero.engine.failure import out_of_memory
-from epochzero.engine.lockstep import Population
+from epochzero.engine.population import Population
 from epochzero.engine.proxy import parse
 from epochzero.engine.score import population_size
 from epochzero.errors import DataError, MachineError, UserError

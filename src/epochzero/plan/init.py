@@ -105,16 +105,19 @@ def draw(params: Mapping[str, Param], origin: Origin, device: torch.device = CPU
     return {name: _drawn(origin, name, param, device) for name, param in params.items()}
 
 
-def draw_many(names: Sequence[str], joined: Param, origin: Origin, device: torch.device = CPU) -> Tensor:
-    """Drawn parameters of several networks, which may have names in common, joined along the first axis."""
-    check(origin)
-    own = replace(joined, shape=(joined.shape[0] // len(names), *joined.shape[1:]))
-    places = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    each = [_drawn(origin, name, own, device) for name in places]
-    if len(each) == len(names):
-        return torch.cat(each)
-    index = upload(np.array([places[name] for name in names]), device)
-    return torch.stack(each).index_select(0, index).flatten(0, 1)
+class Drawing:
+    """Parameters of several networks, which may have names in common, joined along the first axis."""
+
+    def __init__(self, names: Sequence[str], joined: Param, device: torch.device = CPU) -> None:
+        self.own = replace(joined, shape=(joined.shape[0] // len(names), *joined.shape[1:]))
+        places = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        self.names, self.device = list(places), device
+        repeated = len(places) < len(names)
+        self.index = upload(np.array([places[name] for name in names]), device) if repeated else None
+
+    def drawn(self, origin: Origin) -> Tensor:
+        each = [_drawn(origin, name, self.own, self.device) for name in self.names]
+        return torch.cat(each) if self.index is None else torch.stack(each).index_select(0, self.index).flatten(0, 1)
 
 
 def constants(params: Mapping[str, Param], device: torch.device = CPU) -> dict[str, Tensor]:

@@ -12,55 +12,18 @@ whole node's output: nothing is gathered for them. A cut edge is one map of zero
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from epochzero.plan.merged import Members, Merged, Packs, resized
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.lockstep import Apart, Gather, GatherSum
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
 from epochzero.plan.plan import Builder, Inlined, Node, Plan
 from epochzero.types import Shape
-
-Numbers = NDArray[np.int64]
-
-
-class Members(NamedTuple):
-    """The layers that a merged node runs, one entry each."""
-
-    networks: Numbers
-    orders: Numbers
-    """sorts the layers of a network as the network has them"""
-    slots: Numbers
-    """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
-    weight_shape: Shape
-    """of the weight of each, for conv and linear layers"""
-
-
-Packs = dict[str, tuple[tuple[int, str], ...]]
-"""for each parameter of a merged plan, the (network, name) of those that it joins along the first axis"""
-
-
-@dataclass(frozen=True)
-class Merged:
-    """A plan that runs several networks; its last node holds their outputs side by side."""
-
-    plan: Plan
-    packs: Packs
-    find_members: Callable[[], dict[str, Members]]
-    maps: dict[str, int]
-    """for each node of the plan, how many networks' maps its output holds"""
-    blocks: tuple[str, ...] | None
-    """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
-
-    @cached_property
-    def members(self) -> dict[str, Members]:
-        """For each node of the plan that is a layer, whose it is; found when layers are first watched."""
-        return self.find_members()
 
 
 def mergeable(plan: Plan) -> bool:
@@ -78,6 +41,7 @@ def merge(plans: Sequence[Plan]) -> Merged:
     net = Builder()
     packs: Packs = {}
     maps: dict[str, int] = {}
+    known: dict[tuple[Plan, ...], Merged] = {}
     inlined: list[tuple[int, str, Merged]] = []
     place: list[int] = []
     for at, pieces in enumerate(zip(*(plan.pieces for plan in plans), strict=True)):
@@ -87,7 +51,11 @@ def merge(plans: Sequence[Plan]) -> Merged:
             place.append(net.input((len(plans) * shape[0], *shape[1:]), name=pieces[0].name))
             continue
         given = tuple(outlines[0][source].shape for source in sources)
-        block = _merged_nodes(tuple(_block(piece, given) for piece in pieces))
+        alike = tuple([_block(piece, given) for piece in pieces])
+        if alike not in known:
+            repeated = (resized(alike, other, merged) for other, merged in known.items())
+            known[alike] = next((found for found in repeated if found is not None), None) or _merged_nodes(alike)
+        block = known[alike]
         name = pieces[0].name
         inside = f"{name}." if isinstance(pieces[0], Inlined) else ""
         place.append(net.inline(block.plan, *(place[source] for source in sources), name=name))
@@ -104,7 +72,8 @@ def merge(plans: Sequence[Plan]) -> Merged:
         }
 
     blocks = tuple(piece.name for piece in plans[0].pieces if isinstance(piece, Inlined))
-    return Merged(net.plan(), packs, members, maps, blocks)
+    named = tuple([(name, block) for _, name, block in inlined])
+    return Merged(net.plan(), len(plans), packs, members, maps, blocks, named)
 
 
 class _Piece(NamedTuple):
@@ -158,8 +127,6 @@ class _Step(NamedTuple):
     """of its inputs"""
     turn: int
     """nodes of a later turn wait until none of an earlier one is ready"""
-    weight_shape: Shape
-    """for conv and linear layers"""
     users: tuple[int, ...]
     """the nodes that read it"""
 
@@ -178,15 +145,12 @@ def _steps(plan: Plan) -> tuple[_Step, ...]:
     found = []
     for i, node in enumerate(plan.nodes):
         shapes = tuple([plan.nodes[source].shape for source in node.inputs])
-        turn = _turn(node.op)
-        weight_shape = next(iter(node.op.params(*shapes).values())).shape if turn == HEAVY else ()
-        found.append(_Step(i, node, shapes, turn, weight_shape, tuple(users[i])))
+        found.append(_Step(i, node, shapes, _turn(node.op), tuple(users[i])))
     return tuple(found)
 
 
 LONGEST = 1 << 32
 """no block has as many nodes"""
-HEAVY = 2
 
 
 def _turn(op: Op) -> int:
@@ -195,7 +159,7 @@ def _turn(op: Op) -> int:
         return 0
     if isinstance(op, (Add, Concat, Narrow)):
         return 3
-    return HEAVY if op.kind in ("conv", "linear") else 1
+    return 2 if op.kind in ("conv", "linear") else 1
 
 
 @lru_cache(maxsize=256)
@@ -214,7 +178,7 @@ class _Merging:
         self.net = Builder()
         self.packs: Packs = {}
         self.members: dict[int, list[tuple[int, int, int]]] = {}
-        self.weight_shapes: dict[int, Shape] = {}
+        self.made_of: list[Op | None] = []
         self.places: list[dict[int, _Place]] = [{} for _ in plans]
         self.maps: dict[int, tuple[int, Shape]] = {}
         """for each merged node, how many maps of which shape it holds"""
@@ -226,8 +190,9 @@ class _Merging:
     def merged(self) -> Merged:
         for k, i in enumerate(self.plans[0].inputs):
             shape = self.plans[0].nodes[i].shape
-            index = self.net.input((len(self.plans) * shape[0], *shape[1:]), name=f"input{k}")
+            index = self.net.input((len(self.plans) * shape[0], *shape[1:]), name=f"n{k}")
             self.maps[index] = len(self.plans), shape
+            self.made_of.append(None)
             for network, plan in enumerate(self.plans):
                 self._found(_Waiting(network, self.steps[network][plan.inputs[k]]), index, network)
         while self.ready:
@@ -239,15 +204,16 @@ class _Merging:
         ends = [self.places[network][len(plan.nodes) - 1] for network, plan in enumerate(self.plans)]
         output = self._together(ends)
         if output != max(self.maps):
-            self._add(Identity(), [output], *self.maps[output])
+            self._add(Identity(), [output], *self.maps[output], of=Identity())
         maps = {f"n{index}": count for index, (count, _) in self.maps.items()}
-        return Merged(self.net.plan(), self.packs, self._members, maps, None)
+        made_of = tuple(self.made_of)
+        return Merged(self.net.plan(), len(self.plans), self.packs, self._members, maps, made_of=made_of)
 
     def _members(self) -> dict[str, Members]:
         found = {}
         for index, members in self.members.items():
             networks, orders, slots = np.array(members, np.int64).T
-            found[f"n{index}"] = Members(networks, orders, slots, self.weight_shapes[index])
+            found[f"n{index}"] = Members(networks, orders, slots)
         return found
 
     def _groups(self, now: list[_Waiting]) -> Iterator[tuple[Op, tuple[Shape, ...], list[_Waiting]]]:
@@ -310,7 +276,7 @@ class _Merging:
         given = [self._inputs(one) for one in group]
         inputs = [self._together([places[k] for places in given]) for k in range(len(shapes))]
         joint = op if count == 1 else op.side_by_side(count, *shapes)
-        index = self._add(joint or Apart(op, count), inputs, count, shape)
+        index = self._add(joint or Apart(op, count), inputs, count, shape, of=op)
         name = f"n{index}"
         for k, attribute in enumerate(op.params(*shapes)):
             parts = [(one.network, one.step.node.params[k]) for one in group]
@@ -326,22 +292,22 @@ class _Merging:
         self.places[network][step.at] = _Place(index, slot)
         if step.node.op.kind:
             self.members.setdefault(index, []).append((network, step.at, slot))
-            self.weight_shapes[index] = step.weight_shape
         missing, steps = self.missing[network], self.steps[network]
         for user in step.users:
             missing[user] -= 1
             if not missing[user]:
                 self.ready.append(_Waiting(network, steps[user]))
 
-    def _add(self, op: Op, inputs: Sequence[int], count: int, shape: Shape) -> int:
+    def _add(self, op: Op, inputs: Sequence[int], count: int, shape: Shape, of: Op | None = None) -> int:
         index = self.net.add(op, *inputs, name=f"n{len(self.maps)}")
         assert index == len(self.maps)
         self.maps[index] = count, shape
+        self.made_of.append(of)
         return index
 
     def _once(self, key: tuple[object, ...], op: Op, source: int, count: int, shape: Shape) -> int:
         if key not in self.made:
-            self.made[key] = self._add(op, [source], count, shape)
+            self.made[key] = self._add(op, [source], count, shape, of=op)
         return self.made[key]
 
     def _together(self, places: list[_Place]) -> int:

@@ -33,24 +33,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, each_layer, need, proxy
-from epochzero.engine.spectrum import extreme_eigenvalues
+from epochzero.engine import Pass, Trace, each_layer, need, proxy, together
+from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.errors import DegenerateError
 
 AT_START = Pass(inputs="noise", init="kaiming")
 EPS = 1e-8
 
 
+def evenness(output: Tensor) -> Tensor | None:
+    """The same of many networks [B, M, ...]."""
+    if output.dim() < 4:
+        return None
+    channels = output.movedim(2, -1) if output.dim() > 4 else output  # [B, M, H, W, C]
+    x = channels.transpose(0, 1).flatten(1, -2).double()  # [M, N, C]
+    x = x - x.mean(1, keepdim=True)
+    spectrum = eigenvalues(x.mT @ x / x.shape[1]).clamp(min=0)  # [M, C]
+    share = spectrum / spectrum.sum(1, keepdim=True)
+    return -(share * (share + EPS).log()).sum(1)  # [M]
+
+
+@together(evenness)
 def entropy(output: Tensor) -> Tensor | None:
     """The entropy of one block's channel covariance; nothing for a vector."""
-    if output.dim() < 3:
-        return None
-    channels = output.flatten(2).transpose(1, 2) if output.dim() > 3 else output  # [B, H*W, C]
-    x = channels.reshape(-1, channels.shape[-1]).double()  # [N, C]
-    x = x - x.mean(0)
-    spectrum: Tensor = torch.linalg.eigvalsh(x.mT @ x / len(x)).clamp(min=0)  # [C]
-    share = spectrum / spectrum.sum()
-    return -(share * (share + EPS).log()).sum()
+    found = evenness(output.unsqueeze(1))
+    return None if found is None else found[0]
 
 
 def entropies(trace: Trace) -> Tensor:

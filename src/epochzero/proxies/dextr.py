@@ -152,12 +152,20 @@ def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, var
     return torch.stack(values).mean()  # [repeats] -> []
 
 
+def channel_grams(outputs: Tensor) -> Tensor | None:
+    """The same of many networks [B, M, ...]."""
+    x = outputs[0]
+    if x.dim() < 3 or 1 in (x := x.flatten(2).double()).shape[1:]:
+        return None
+    positions = x.new_full((len(x), 1, x.shape[1]), x.shape[2])
+    return torch.cat([x @ x.mT, positions], 1)  # [M, C + 1, C]
+
+
+@together(channel_grams)
 def channel_gram(output: Tensor) -> Tensor | None:
     """X X^T for one sample's output X [C, H*W], and a row with H*W; or nothing for one channel or one position."""
-    x = output[0]
-    if x.dim() < 2 or 1 in (x := x.flatten(1).double()).shape:
-        return None
-    return torch.cat([x @ x.mT, x.new_full((1, len(x)), x.shape[1])])  # [C + 1, C]
+    found = channel_grams(output.unsqueeze(1))
+    return None if found is None else found[0]  # [C + 1, C]
 
 
 @cache

@@ -19,22 +19,23 @@ import math
 from torch import Tensor
 
 from epochzero.engine import Layer, Pass, Trace, each_layer, need, proxy, together
-from epochzero.engine.reductions import products
+from epochzero.engine.reductions import Maps, products
 from epochzero.errors import DegenerateError
 
 
-def informations(layer: Layer, gradient: Tensor) -> Tensor:
+def informations(layer: Layer, gradient: Maps) -> Tensor:
     """The same of many networks [B, M, ...]."""
-    output = layer.output  # [B, M, C, H, W] of a conv, [B, M, ..., C] of a linear layer
+    output: Maps = layer.output  # [B, M, C, H, W] of a conv, [B, M, ..., C] of a linear layer
     if layer.kind == "conv":
         per_channel = products(output, gradient)  # [B, M, C]
     else:
+        assert isinstance(output, Tensor) and isinstance(gradient, Tensor)
         per_channel = (output * gradient).flatten(2, -2).sum(2) if output.dim() > 3 else output * gradient  # [B, M, C]
     weight_per_channel = math.prod(layer.weight_shape) / per_channel.shape[2]
     return per_channel.square().mean(0).sum(1) / 2 * weight_per_channel  # [M]
 
 
-@together(informations)
+@together(informations, spread=True)
 def information(layer: Layer, gradient: Tensor) -> Tensor:
     """The layer's share of the score."""
     one = layer._replace(output=layer.output.detach().unsqueeze(1))

@@ -28,21 +28,28 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy, together
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
 from epochzero.proxies.dextr import of_some_channels
 
 
+def correlations(outputs: Tensor) -> Tensor | None:
+    """The same of many networks [B, M, ...]."""
+    x = outputs[0]
+    if x.dim() < 3 or 1 in (x := x.flatten(2).double()).shape[1:]:
+        return None
+    x = x - x.mean(2, keepdim=True)  # [M, C, H*W]
+    length = x.norm(dim=2, keepdim=True)  # [M, C, 1]
+    x = torch.where(length == 0, 0, x / length)
+    return x @ x.mT  # [M, C, C]
+
+
+@together(correlations)
 def correlation(output: Tensor) -> Tensor | None:
     """Correlations between the channels of one sample's output, or nothing where there is one channel or position."""
-    x = output[0]
-    if x.dim() < 2 or 1 in (x := x.flatten(1).double()).shape:
-        return None
-    x = x - x.mean(1, keepdim=True)  # [C, H*W]
-    length = x.norm(dim=1, keepdim=True)  # [C, 1]
-    x = torch.where(length == 0, 0, x / length)
-    return x @ x.mT  # [C, C]
+    found = correlations(output.unsqueeze(1))
+    return None if found is None else found[0]  # [C, C]
 
 
 def least_eigenvalue(matrix: Tensor) -> Tensor:
@@ -62,10 +69,17 @@ def least_within(gram: Tensor, positions: Tensor) -> Tensor:
     return least
 
 
+def correlations_and_positions(outputs: Tensor) -> Tensor | None:
+    """The same of many networks."""
+    found = correlations(outputs)
+    return None if found is None else torch.cat([found, torch.zeros_like(found[:, :1])], 1)  # [M, C + 1, C]
+
+
+@together(correlations_and_positions)
 def correlation_and_positions(output: Tensor) -> Tensor | None:
     """The same in the form of which some channels can be drawn."""
-    found = correlation(output)
-    return None if found is None else torch.cat([found, torch.zeros_like(found[:1])])  # [C + 1, C]
+    found = correlations_and_positions(output.unsqueeze(1))
+    return None if found is None else found[0]  # [C + 1, C]
 
 
 def needs_opt(channels: int) -> Sequence[Need]:

@@ -19,22 +19,20 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy, together
-from epochzero.engine.reductions import on_together
+from epochzero.engine.reductions import Maps, agreements
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
 
 
-def agreements(before: Tensor) -> Tensor:
+def counts(before: Maps) -> Tensor:
     """The same of many networks [B, M, ...]."""
-    both = on_together(before).double()  # [M, B, B]
-    fired = both.diagonal(dim1=1, dim2=2)  # [M, B]
-    return 2 * both + (before[0, 0].numel() - fired[:, :, None] - fired[:, None, :])  # [M, B, B]
+    return agreements(before).double()  # [M, B, B]
 
 
-@together(agreements)
+@together(counts, spread=True)
 def agreement(before: Tensor) -> Tensor:
     """On how many of a layer's ReLUs each pair of inputs agrees."""
-    return agreements(before.unsqueeze(1))[0]  # [B, B]
+    return counts(before.unsqueeze(1))[0]  # [B, B]
 
 
 def agreed(trace: Trace) -> Tensor:

@@ -29,13 +29,26 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Summed, Trace, need, of_network, proxy
+from epochzero.engine import Need, Pass, Summed, Trace, need, of_network, proxy, together
+from epochzero.engine.reductions import Maps, mark
 from epochzero.errors import DegenerateError, UserError
 
 FEW = 16
 """up to so many samples, all patterns that there could be are listed; with more, those that occur"""
 
 
+def marked(total: Tensor | None, networks: int, owners: Tensor, before: Maps) -> Tensor | None:
+    """The same of many networks: 1 for each pattern that some layer shows."""
+    if isinstance(before, Tensor) and before.dim() < 5:
+        return total
+    samples = len(before) if isinstance(before, Tensor) else before.place.arena.shape[1]
+    if total is None:
+        total = torch.zeros((networks, 2**samples), dtype=torch.uint8, device=owners.device)
+    mark(total, owners, before)
+    return total
+
+
+@together(onto=marked, spread=True)
 def patterns(before: Tensor) -> Tensor | None:
     """Which patterns of so many bits one layer shows: 1 or 0 for each, or a list of them; nothing for a vector."""
     if before.dim() < 4:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy, reductions, together
 from epochzero.errors import DegenerateError, UserError
 
 NUDGE = 0.01
@@ -58,9 +58,10 @@ def kept(features: Tensor) -> Tensor:
     return features
 
 
+@together(reductions.variances, spread=True)
 def variances(seen: Tensor) -> Tensor:
     """[C] what a batch norm sees the variance of each channel to be."""
-    return seen.var([0, *range(2, seen.dim())])
+    return reductions.variances(seen.unsqueeze(1))[0]
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:

@@ -9,11 +9,13 @@ import platform
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from epochzero import __version__
 from epochzero.errors import MachineError, UserError
+from epochzero.run import compile_ahead
 from epochzero.store import JSON
 from epochzero.types import Shape
 
@@ -82,12 +84,16 @@ def set_precision(tf32: bool) -> None:
     torch.backends.cuda.matmul.allow_tf32 = tf32
 
 
-def prepare_worker(tf32: bool, workers: int) -> None:
-    """Before the first score in one of several processes: precision, and its share of the GPU's memory."""
+def prepare_worker(tf32: bool, workers: int, folder: str | None = None) -> None:
+    """Before the first score in one of several processes: precision, and its share of the GPU's memory and kernels.
+
+    `folder` is where workers tell each other which kernels they compile.
+    """
     set_precision(tf32)
     spare_the_collector()
     if torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(WORKERS_ROOM / workers)
+    compile_ahead.folder = None if folder is None else Path(folder)
 
 
 def machine(device: str) -> dict[str, JSON]:

@@ -17,6 +17,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero.combine.objective import parse_objective
@@ -81,8 +82,9 @@ def hunt(asked: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as open_:
         crew: Executor = LOCAL
         if asked.workers > 1:
+            folder = open_.enter_context(TemporaryDirectory())
             crew = open_.enter_context(
-                Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers))
+                Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers, folder))
             )
         store = open_.enter_context(Store.open(asked.store))
         task = Task(space, objective.proxies, batch, Origin(asked.init, asked.seed), asked.device, crew, among)

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero.engine import score_population
@@ -269,7 +270,10 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
     if asked.workers == 1:
         work.fill(table, asked.population or chunk, partial(score_here, task), 1)
     else:
-        with Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers)) as crew:
+        with (
+            TemporaryDirectory() as folder,
+            Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers, folder)) as crew,
+        ):
             work.fill(table, asked.population or min(chunk, LARGEST), partial(crew.score, task), asked.workers)
     seconds = time.perf_counter() - begun
     added = len(table.rows) - before

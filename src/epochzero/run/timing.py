@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -90,8 +91,11 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
     if job.way == "processes":
         task = Task(space, named, job.batch, origin, job.device)
-        prepare = partial(prepare_worker, job.tf32, job.workers)
-        with Processes(job.workers, prepare=prepare) as crew, ThreadPoolExecutor(job.workers) as feeders:
+        with (
+            TemporaryDirectory() as folder,
+            Processes(job.workers, prepare=partial(prepare_worker, job.tf32, job.workers, folder)) as crew,
+            ThreadPoolExecutor(job.workers) as feeders,
+        ):
 
             def spread(archs: Sequence[Any]) -> Scores:
                 chunks = [archs[first : first + job.chunk] for first in range(0, len(archs), job.chunk)]

@@ -30,7 +30,7 @@ from epochzero.plan.ops.base import Gradients
 
 def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Batch norm in training, nothing tracked; may be differentiated twice."""
-    _check(x)
+    check(x.numel() // x.shape[1], x.shape)
     y: Tensor = _Forward.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
     return y
 
@@ -39,7 +39,7 @@ def recorded_batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Callable[..., tuple[Gradients, Gradients]]]:
     """The same with its way back (see `epochzero.plan.ops.base.Back`)."""
-    _check(x)
+    check(x.numel() // x.shape[1], x.shape)
     y, mean, rstd = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
 
     def back(
@@ -55,9 +55,10 @@ def recorded_batch_norm(
     return y, back
 
 
-def _check(x: Tensor) -> None:
-    if x.numel() == x.shape[1]:
-        raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(x.shape)}")
+def check(values: int, shape: Sequence[int]) -> None:
+    """ValueError unless a norm has several values for each channel."""
+    if values == 1:
+        raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(shape)}")
 
 
 class _Forward(Function):

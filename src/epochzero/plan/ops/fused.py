@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from epochzero.plan.ops.arena import Window
 from epochzero.plan.ops.base import Back, Gradients
 from epochzero.plan.upload import upload
 
@@ -54,6 +55,11 @@ def _installed() -> bool:
 @cache
 def _conv() -> Any:
     return import_module("epochzero.plan.ops.triton_conv")
+
+
+@cache
+def _correlation() -> Any:
+    return import_module("epochzero.plan.ops.triton_correlate")
 
 
 @cache
@@ -101,17 +107,19 @@ def grouped_conv_weight_gradient(
 
 def recorded_conv(x: Tensor, weight: Tensor, geometry: Geometry) -> tuple[Tensor, Back]:
     """`grouped_conv` with its way back."""
-    stride, padding, dilation, groups = geometry
-    window = (groups, stride, padding, dilation)
+    *_, groups = geometry
+    window = _window(weight, geometry)
 
     def back(
         gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
     ) -> tuple[Gradients, Gradients]:
-        kernels, of_x, of_weight = _conv(), None, None
+        of_x = of_weight = None
         if inputs[0]:
-            of_x = kernels.convolve(gradient, weight, x.shape[2:], *window, True, x if rectified else None)
+            of_x = _conv().convolve_beside(
+                gradient, weight, x.shape[2:], groups, window, True, x if rectified else None
+            )
         if params[0]:
-            of_weight = kernels.correlate(x, gradient, weight.shape, *window)
+            of_weight = _correlation().correlate_beside(x, gradient, weight.shape, groups, window)
         return [of_x], [of_weight]
 
     return _convolved(x, weight, geometry), back
@@ -121,8 +129,14 @@ def _convolved(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     stride, padding, dilation, groups = geometry
     reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
     height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
-    out: Tensor = _conv().convolve(x, weight, (height, width), groups, stride, padding, dilation, False)
+    window = _window(weight, geometry)
+    out: Tensor = _conv().convolve_beside(x, weight, (height, width), groups, window, False, None)
     return out
+
+
+def _window(weight: Tensor, geometry: Geometry) -> Window:
+    stride, padding, dilation, _ = geometry
+    return weight.shape[3], stride, padding, dilation
 
 
 class _Conv(Function):
@@ -145,8 +159,8 @@ class _InputGradient(Function):
     def forward(ctx: Any, gradient: Tensor, weight: Tensor, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
         ctx.save_for_backward(gradient, weight)
         ctx.geometry = geometry
-        stride, padding, dilation, groups = geometry
-        out: Tensor = _conv().convolve(gradient, weight, shape[2:], groups, stride, padding, dilation, True)
+        window = _window(weight, geometry)
+        out: Tensor = _conv().convolve_beside(gradient, weight, shape[2:], geometry[3], window, True, None)
         return out
 
     @staticmethod
@@ -164,7 +178,8 @@ class _WeightGradient(Function):
         ctx.save_for_backward(x, gradient)
         ctx.geometry = geometry
         stride, padding, dilation, groups = geometry
-        out: Tensor = _conv().correlate(x, gradient, shape, groups, stride, padding, dilation)
+        window = (shape[3], stride, padding, dilation)
+        out: Tensor = _correlation().correlate_beside(x, gradient, shape, groups, window)
         return out
 
     @staticmethod

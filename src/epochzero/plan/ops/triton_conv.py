@@ -1,12 +1,19 @@
-"""GPU kernels for many networks side by side: grouped convolution and its two gradients.
+"""GPU kernels for many networks side by side: convolution and its transpose.
 
-Every tensor is float32 and contiguous, [B, M * C, H, W]: M maps of C channels, one map for each network. Sums are taken
-in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend on its company.
+A map is one network's [B, C, H, W]. The maps of M networks lie in one of two ways:
+
+    one after the other, each [B, H, W, C]      where the map of a network begins, a table says (`triton_arena`)
+    side by side, [B, M * C, H, W]              as torch has them
+
+Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend on its
+company. Tensor cores multiply numbers of 11 bits; three of their products come close to single precision:
+
+    a b  =  a_high b_high + a_high b_low + a_low b_high        a_high: a without its last 13 bits, a_low = a - a_high
 """
 
 # Triton knows neither stubs nor unpacking, and its compile-time arguments are capitals by custom.
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
-# ruff: noqa: N803, RUF005
+# ruff: noqa: N803, PLR0912, PLR0915
 
 from __future__ import annotations
 
@@ -15,33 +22,128 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PRECISION = "tf32x3"
-"""How a matrix product rounds: "tf32x3" (three tensor core products, close to float32), "ieee" or "tf32"; "tf32" for
-"tf32x3" where torch's own convolutions may round that way."""
+from epochzero.plan.ops.arena import Moments, Pair, Place, TwoTensors, Window
+from epochzero.plan.ops.triton_arena import WIDE, address, beginning, launch
+from epochzero.plan.ops.triton_windows import (
+    Read,
+    Sizes,
+    block,
+    by_taps,
+    forward,
+    high,
+    lows_of,
+    precision,
+    size,
+    some,
+    tap_of,
+)
 
-# By the wider of a map's input and output channels: blocks of input channels, output channels and pixels, whether
-# pixels are the rows of the product, warps and stages.
+# By the window and the wider of a map's input and output channels: blocks of input channels, output channels and
+# pixels, warps, stages, and how many numbers are read at a time. Measured on an H200 with 64 maps of 64 images.
 CONVOLVE = {
-    16: (16, 16, 128, False, 2, 3),
-    32: (16, 32, 64, False, 2, 3),
-    64: (16, 64, 128, True, 4, 3),
-}
-# The same of the weight gradient: block of pixels, rows of the window at once, warps, stages, shares of the pixels.
-CORRELATE = {
-    16: (16, 1, 1, 3, 16),
-    32: (16, 1, 2, 3, 8),
-    64: (16, 1, 4, 3, 4),
+    (3, 16): (16, 16, 128, 2, 3, 4),
+    (3, 32): (16, 32, 256, 4, 3, 4),
+    (3, 64): (16, 64, 64, 2, 3, 4),
+    (1, 16): (16, 16, 256, 4, 2, 4),
+    (1, 32): (32, 32, 128, 4, 2, 4),
+    (1, 64): (64, 64, 128, 4, 2, 4),
 }
 
 
-@triton.jit(do_not_specialize=["maps"])
+@triton.jit
+def _times(
+    total: tl.tensor,
+    piece: tl.tensor,
+    factor: tl.tensor,
+    lows: tl.tensor,
+    there: tl.tensor,
+    WHOLE: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> tl.tensor:
+    """`total` and the product of a piece with weights, whose low parts lie `lows` further on."""
+    factors = tl.load(factor) if WHOLE else tl.load(factor, mask=there, other=0.0)
+    if PRECISION == "tf32x3":
+        top = high(piece)
+        total = tl.dot(piece - top, factors, total, input_precision="tf32")
+        factor += lows
+        low_factors = tl.load(factor) if WHOLE else tl.load(factor, mask=there, other=0.0)
+        total = tl.dot(top, low_factors, total, input_precision="tf32")
+        total = tl.dot(top, factors, total, input_precision="tf32")
+    else:
+        total = tl.dot(piece, factors, total, input_precision=PRECISION, out_dtype=total.dtype)
+    return total
+
+
+@triton.jit
+def _product(
+    total: tl.tensor,
+    x: tl.tensor,
+    weight: tl.tensor,
+    x_along: tl.tensor,
+    weight_along: tl.tensor,
+    lows: tl.tensor,
+    tap: tl.tensor,
+    c: tl.tensor,
+    o: tl.tensor,
+    image: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    known: tl.tensor,
+    CI: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    CO: tl.constexpr,
+    K: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
+    DILATION: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    RELU: tl.constexpr,
+    ALONG: tl.constexpr,
+    LAST: tl.constexpr,
+    BI: tl.constexpr,
+    BO: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> tl.tensor:
+    """`total` and what one tap and BI input channels add to it."""
+    at, inside = tap_of(row, column, tap, H, W, K, STRIDE, PADDING, DILATION, TRANSPOSED)
+    inside &= known
+    there = inside[:, None] if CI % BI == 0 else inside[:, None] & (c < CI)[None, :]
+    pixel: tl.constexpr = CI if LAST else 1
+    channel: tl.constexpr = 1 if LAST else H * W
+    at = (image + at * pixel)[:, None] + (c * channel)[None, :]
+    piece = tl.load(x + at, mask=there, other=0.0)
+    factor = (tap * CI + c[:, None]) * CO + o[None, :]
+    real = (c < CI)[:, None] & (o < CO)[None, :]
+    whole: tl.constexpr = CI % BI == 0 and CO % BO == 0
+    if ALONG:
+        moved = tl.load(x_along + at, mask=there, other=0.0)
+        if RELU:
+            moved = tl.where(piece > 0, moved, 0.0)
+        total = _times(total, moved, weight + factor, lows, real, whole, PRECISION)
+    if RELU:
+        piece = tl.maximum(piece, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return _times(total, piece, (weight_along if ALONG else weight) + factor, lows, real, whole, PRECISION)
+
+
+@triton.jit(do_not_specialize=["gap", "step", "gap_along", "step_along", "maps", "images"])
 def _convolve(
     out: tl.tensor,
     x: tl.tensor,
     weight: tl.tensor,
     on: tl.tensor,
+    moments: tl.tensor,
+    x_along: tl.tensor,
+    weight_along: tl.tensor,
+    slots: tl.tensor,
+    which: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    gap_along: tl.int64,
+    step_along: tl.int64,
+    lows: tl.int64,
     maps: tl.tensor,
-    pixels: tl.tensor,
+    images: tl.tensor,
     CI: tl.constexpr,
     H: tl.constexpr,
     W: tl.constexpr,
@@ -53,197 +155,190 @@ def _convolve(
     PADDING: tl.constexpr,
     DILATION: tl.constexpr,
     TRANSPOSED: tl.constexpr,
+    RELU: tl.constexpr,
     MASKED: tl.constexpr,
+    MOMENTS: tl.constexpr,
+    ALONG: tl.constexpr,
+    LAST: tl.constexpr,
+    ALIGNED: tl.constexpr,
     BI: tl.constexpr,
     BO: tl.constexpr,
     BP: tl.constexpr,
-    FLIP: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
     """One map, BO of its output channels, BP output pixels: a product over input channels for each tap.
 
-    With MASKED, 0 where `on`, of the output's shape, is not positive.
+    RELU: of max(x, 0). MASKED: 0 where `on`, of the output's shape, is not positive. MOMENTS: the mean of each channel
+    of the tile, and its sum of squares around that, too. ALONG: of the velocities of `x` with the weights, and of `x`
+    with the velocities of the weights. With LAST, the slots tell where the maps of `x` begin or, if it is the
+    transpose, those of `on`, and `which` weights are theirs.
     """
-    start, m = tl.program_id(0) * BP, tl.program_id(1)
+    tile, m = tl.program_id(0), tl.program_id(1)
+    start = tile * BP
     n = start + tl.arange(0, BP)
+    known = n < images * (HO * WO)
     first = start // (HO * WO)
     image, place = n // (HO * WO) - first, n % (HO * WO)
     row, column = place // WO, place % WO
     o = tl.program_id(2) * BO + tl.arange(0, BO)
-    x += (first.to(tl.int64) * maps + m) * (CI * H * W)
-    base = (first.to(tl.int64) * maps + m) * (CO * HO * WO)
-    out += base
-    weight += m.to(tl.int64) * (K * K * CO * CI)
+    from_x = m.to(tl.int64) * (CI * H * W)
+    from_out = m.to(tl.int64) * (CO * HO * WO)
+    between_x = CI * H * W  # from one image to the next
+    between_out = CO * HO * WO
+    if LAST:
+        from_x *= images
+        from_out *= images
+    else:
+        between_x *= maps
+        between_out *= maps
+    from_on = from_out
+    if LAST and TRANSPOSED:
+        if MASKED:
+            from_on = beginning(slots, m, gap, step, images * (CO * HO * WO), ALIGNED)
+    elif LAST:
+        from_x = beginning(slots, m, gap, step, images * (CI * H * W), ALIGNED)
+    own = tl.load(which + m).to(tl.int64) if LAST else m.to(tl.int64)
+    weight += own * (K * K * CO * CI)
+    if ALONG:
+        from_along = from_x
+        if not TRANSPOSED:
+            from_along = beginning(slots, m, gap_along, step_along, images * (CI * H * W), ALIGNED)
+        x_along += from_along + first.to(tl.int64) * between_x
+        weight_along += own * (K * K * CO * CI)
+    x += from_x + first.to(tl.int64) * between_x
+    far = image * between_x
     blocks: tl.constexpr = (CI + BI - 1) // BI
-    total = tl.zeros([BP, BO] if FLIP else [BO, BP], tl.float32)
-    for step in range(K * K * blocks):
-        tap = step // blocks
-        c = step % blocks * BI + tl.arange(0, BI)
-        if K == 1 and STRIDE == 1 and PADDING == 0:
-            inside = n < pixels
-            at = image * (maps * CI * H * W) + place
-        elif TRANSPOSED:
-            y = row + PADDING - tap // K * DILATION
-            z = column + PADDING - tap % K * DILATION
-            inside = (n < pixels) & (y >= 0) & (y < H * STRIDE) & (z >= 0) & (z < W * STRIDE)
-            if STRIDE > 1:
-                inside &= (y % STRIDE == 0) & (z % STRIDE == 0)
-                y //= STRIDE
-                z //= STRIDE
-            at = image * (maps * CI * H * W) + y * W + z
-        else:
-            y = row * STRIDE - PADDING + tap // K * DILATION
-            z = column * STRIDE - PADDING + tap % K * DILATION
-            inside = (n < pixels) & (y >= 0) & (y < H) & (z >= 0) & (z < W)
-            at = image * (maps * CI * H * W) + y * W + z
-        known = inside[None, :] if CI % BI == 0 else inside[None, :] & (c < CI)[:, None]
-        piece = tl.load(x + (c * (H * W))[:, None] + at[None, :], mask=known, other=0.0)
-        factor = weight + tap * (CO * CI) + o[:, None] * CI + c[None, :]
-        if CI % BI == 0 and CO % BO == 0:
-            factors = tl.load(factor)
-        else:
-            factors = tl.load(factor, mask=(o < CO)[:, None] & (c < CI)[None, :], other=0.0)
-        if FLIP:
-            total = tl.dot(tl.trans(piece), tl.trans(factors), total, input_precision=PRECISION)
-        else:
-            total = tl.dot(factors, piece, total, input_precision=PRECISION)
-    if FLIP:
-        total = tl.trans(total)
-    at = (o * (HO * WO))[:, None] + (image * (maps * CO * HO * WO) + place)[None, :]
-    written = (o < CO)[:, None] & (n < pixels)[None, :]
+    total = tl.zeros([BP, BO], out.dtype.element_ty)
+    if K == 1:
+        for part in tl.static_range(blocks):
+            c = part * BI + tl.arange(0, BI)
+            total = _product(
+                total, x, weight, x_along, weight_along, lows, 0, c, o, far, row, column, known, CI, H, W, CO, K,
+                STRIDE, PADDING, DILATION, TRANSPOSED, RELU, ALONG, LAST, BI, BO, PRECISION,
+            )  # fmt: skip
+    else:
+        for part in range(K * K * blocks):
+            c = part % blocks * BI + tl.arange(0, BI)
+            total = _product(
+                total, x, weight, x_along, weight_along, lows, part // blocks, c, o, far, row, column, known, CI, H, W,
+                CO, K, STRIDE, PADDING, DILATION, TRANSPOSED, RELU, ALONG, LAST, BI, BO, PRECISION,
+            )  # fmt: skip
+    far = first.to(tl.int64) * between_out
+    pixel: tl.constexpr = CO if LAST else 1
+    channel: tl.constexpr = 1 if LAST else HO * WO
+    at = (image * between_out + place * pixel)[:, None] + (o * channel)[None, :]
+    written = known[:, None] & (o < CO)[None, :]
     if MASKED:
-        total = tl.where(tl.load(on + base + at, mask=written, other=0.0) > 0, total, 0.0)
-    tl.store(out + at, total, mask=written)
+        total = tl.where(tl.load(on + from_on + far + at, mask=written, other=0.0) > 0, total, 0.0)
+    tl.store(out + from_out + far + at, total, mask=written)
+    if MOMENTS:
+        count = tl.minimum(images * (HO * WO) - start, BP)
+        mean = tl.sum(tl.where(known[:, None], total, 0.0), 0) / count
+        away = tl.where(known[:, None], total - mean[None, :], 0.0)
+        to = moments + (m * tl.num_programs(0) + tile).to(tl.int64) * (2 * CO) + o
+        tl.store(to, mean, mask=o < CO)
+        tl.store(to + CO, tl.sum(away * away, 0), mask=o < CO)
 
 
-@triton.jit(do_not_specialize=["maps"])
-def _correlate(
-    partial: tl.tensor,
-    x: tl.tensor,
-    gradient: tl.tensor,
-    maps: tl.tensor,
-    pixels: tl.tensor,
-    share: tl.tensor,
-    CI: tl.constexpr,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    CO: tl.constexpr,
-    HO: tl.constexpr,
-    WO: tl.constexpr,
-    K: tl.constexpr,
-    STRIDE: tl.constexpr,
-    PADDING: tl.constexpr,
-    DILATION: tl.constexpr,
-    ROWS: tl.constexpr,
-    BI: tl.constexpr,
-    BO: tl.constexpr,
-    BP: tl.constexpr,
-    PRECISION: tl.constexpr,
-) -> None:
-    """One map, ROWS rows of the window, one share of the output pixels: a product over pixels for each tap."""
-    m, split = tl.program_id(1), tl.program_id(2)
-    bands: tl.constexpr = K // ROWS
-    band = tl.program_id(0) % bands
-    block = tl.program_id(0) // bands
-    across: tl.constexpr = (CI + BI - 1) // BI
-    c = block % across * BI + tl.arange(0, BI)
-    o = block // across * BO + tl.arange(0, BO)
-    totals = ()
-    for _ in tl.static_range(ROWS * K):
-        totals = totals + (tl.zeros([BO, BI], tl.float32),)
-    for start in range(split * share, min((split + 1) * share, pixels), BP):
-        n = start + tl.arange(0, BP)
-        first = start // (HO * WO)
-        image = n // (HO * WO) - first
-        place = n % (HO * WO)
-        row = place // WO * STRIDE - PADDING
-        column = place % WO * STRIDE - PADDING
-        base = first.to(tl.int64) * maps + m
-        to = gradient + base * (CO * HO * WO) + (o * (HO * WO))[:, None]
-        known = (n < pixels)[None, :] if CO % BO == 0 else (n < pixels)[None, :] & (o < CO)[:, None]
-        g = tl.load(to + (image * (maps * CO * HO * WO) + place)[None, :], mask=known, other=0.0)
-        added = ()
-        for tap in tl.static_range(ROWS * K):
-            if K == 1 and STRIDE == 1 and PADDING == 0:
-                inside = n < pixels
-                at = image * (maps * CI * H * W) + place
-            else:
-                y = row + (band * ROWS + tap // K) * DILATION
-                z = column + tap % K * DILATION
-                inside = (n < pixels) & (y >= 0) & (y < H) & (z >= 0) & (z < W)
-                at = image * (maps * CI * H * W) + y * W + z
-            known = inside[None, :] if CI % BI == 0 else inside[None, :] & (c < CI)[:, None]
-            source = x + base * (CI * H * W) + (c * (H * W))[:, None] + at[None, :]
-            piece = tl.load(source, mask=known, other=0.0)
-            added = added + (tl.dot(g, tl.trans(piece), totals[tap], input_precision=PRECISION),)
-        totals = added
-    base = (split * maps + m).to(tl.int64) * (CO * CI * K * K)
-    to = partial + base + o[:, None] * (CI * K * K) + c[None, :] * (K * K) + band * (ROWS * K)
-    for tap in tl.static_range(ROWS * K):
-        tl.store(to + tap, totals[tap], mask=(o < CO)[:, None] & (c < CI)[None, :])
-
-
-def _precision() -> str:
-    return "tf32" if torch.backends.cudnn.allow_tf32 and PRECISION == "tf32x3" else PRECISION
-
-
-def _block(channels: int) -> int:
-    return 16 if channels <= 16 else 32 if channels <= 32 else 64
+def _launch(
+    out: Tensor,
+    read: Read,
+    weights: tuple[Tensor, Tensor | None],
+    on: Tensor | None,
+    slots: Tensor,
+    which: Tensor,
+    sizes: Sizes,
+    window: Window,
+    transposed: bool,
+    relu: bool = False,
+    moments: bool = False,
+    last: bool = True,
+) -> Moments | None:
+    x, weight = read.x, weights[0]
+    taps, taps_along = (None if w is None else by_taps(w, sizes.inputs, sizes.outputs, transposed) for w in weights)
+    wide_in, wide_out = block(sizes.inputs), block(sizes.outputs)
+    most_in, most_out, tile, warps, stages, at_once = CONVOLVE[size(window), max(wide_in, wide_out)]
+    if read.along is not None or x.dtype == torch.float64:  # two products, or numbers twice as long, need more room
+        warps *= 2
+    wide_in, wide_out = min(wide_in, most_in), min(wide_out, most_out)
+    tiles = triton.cdiv(sizes.images * sizes.out_height * sizes.out_width, tile)
+    partial = x.new_empty((sizes.maps, tiles, 2, sizes.outputs)) if moments else None
+    grid = (tiles, sizes.maps, triton.cdiv(sizes.outputs, wide_out))
+    launch(
+        _convolve, grid, out, x, taps, some(on, x), some(partial, x), some(read.along, x), some(taps_along, x), slots,
+        which, read.gap, read.step, read.gap_along, read.step_along, lows_of(weight), *sizes, *window, transposed, relu,
+        on is not None, moments, read.along is not None, last, min(read.aligned, at_once), wide_in, wide_out, tile,
+        precision(x), num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    return None if partial is None else Moments(partial, tile)
 
 
 def convolve(
-    x: Tensor,
-    weight: Tensor,
-    size: tuple[int, int],
-    maps: int,
-    stride: int,
-    padding: int,
-    dilation: int,
-    transposed: bool,
-    on: Tensor | None = None,
+    out: Tensor, place: Place, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
+) -> Moments | None:
+    """See `epochzero.plan.ops.arena`."""
+    sizes = forward(out, place)
+    return _launch(
+        out, Read.at(place), (weight, None), None, slots, which, sizes, window, False, relu=relu, moments=moments
+    )
+
+
+def convolve_along(
+    out: Tensor, pair: Pair, slots: Tensor, weights: TwoTensors, which: Tensor, window: Window, relu: bool
+) -> None:
+    """See `epochzero.plan.ops.arena`."""
+    _launch(out, Read.at(*pair), weights, None, slots, which, forward(out, pair[0]), window, False, relu=relu)
+
+
+def convolve_back(
+    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Place | None, slots: Tensor
+) -> None:
+    """See `epochzero.plan.ops.arena`."""
+    _back(out, (gradient, None), (weight, None), which, window, on, slots)
+
+
+def convolve_back_along(
+    out: Tensor,
+    gradients: TwoTensors,
+    weights: TwoTensors,
+    which: Tensor,
+    window: Window,
+    on: Place | None,
+    slots: Tensor,
+) -> None:
+    """See `epochzero.plan.ops.arena`."""
+    _back(out, gradients, weights, which, window, on, slots)
+
+
+def _back(
+    out: Tensor,
+    gradients: tuple[Tensor, Tensor | None],
+    weights: tuple[Tensor, Tensor | None],
+    which: Tensor,
+    window: Window,
+    on: Place | None,
+    slots: Tensor,
+) -> None:
+    maps, images, *size, inputs = out.shape
+    _, _, height, width, outputs = gradients[0].shape
+    gap, step, aligned = (0, 0, WIDE) if on is None else address(on)
+    read = Read(gradients[0], gap, step, gradients[1], aligned=aligned)
+    sizes = Sizes(maps, images, outputs, height, width, inputs, *size)
+    _launch(out, read, weights, None if on is None else on.arena, slots, which, sizes, window, True)
+
+
+def convolve_beside(
+    x: Tensor, weight: Tensor, size: tuple[int, int], maps: int, window: Window, transposed: bool, on: Tensor | None
 ) -> Tensor:
-    """The convolution of every map of `x` with its weights [M * Co, Ci, k, k] to `size`, or its transpose.
+    """The convolution of every map of x [B, M * Ci, H, W] with its weights [M * Co, Ci, k, k], or its transpose.
 
     0 where `on`, if it is given, is not positive.
     """
-    x = x.contiguous()  # [B, M * Ci, H, W]
+    x = x.contiguous()
     images, channels, height, width = x.shape
-    kernel = weight.shape[3]
-    each = weight.reshape(maps, -1, weight.shape[1], kernel * kernel)  # [M, Co, Ci, k * k]
-    taps = each.permute((0, 3, 2, 1) if transposed else (0, 3, 1, 2)).contiguous()  # [M, k * k, out, in]
-    inputs, outputs = channels // maps, taps.shape[2]
-    out = torch.empty((images, maps * outputs, *size), dtype=x.dtype, device=x.device)
-    pixels = images * size[0] * size[1]
-    wide_in, wide_out = _block(inputs), _block(outputs)
-    most_in, most_out, tile, flip, warps, stages = CONVOLVE[max(wide_in, wide_out)]
-    wide_in, wide_out = min(wide_in, most_in), min(wide_out, most_out)
-    grid = (-(-pixels // tile), maps, -(-outputs // wide_out))
-    _convolve[grid](
-        out, x, taps, x if on is None else on.contiguous(), maps, pixels, inputs, height, width, outputs, *size, kernel,
-        stride, padding, dilation, transposed, on is not None, wide_in, wide_out, tile, flip, _precision(),
-        num_warps=warps, num_stages=stages,
-    )  # fmt: skip
+    outputs = weight.shape[1] if transposed else weight.shape[0] // maps
+    out = x.new_empty((images, maps * outputs, *size))
+    sizes = Sizes(maps, images, channels // maps, height, width, outputs, *size)
+    mask = None if on is None else on.contiguous()
+    _launch(out, Read(x), (weight, None), mask, x, x, sizes, window, transposed, last=False)
     return out
-
-
-def correlate(
-    x: Tensor, gradient: Tensor, shape: torch.Size, maps: int, stride: int, padding: int, dilation: int
-) -> Tensor:
-    """The gradient of the weights [M * Co, Ci, k, k] of the convolution of `x`, from the gradient of its output."""
-    x, gradient = x.contiguous(), gradient.contiguous()  # [B, M * Ci, H, W], [B, M * Co, Ho, Wo]
-    images, _, height, width = x.shape
-    outputs, inputs, kernel = shape[0] // maps, shape[1], shape[3]
-    pixels = images * gradient.shape[2] * gradient.shape[3]
-    wide_in, wide_out = _block(inputs), _block(outputs)
-    tile, rows, warps, stages, splits = CORRELATE[max(wide_in, wide_out)]
-    rows = rows if kernel % rows == 0 else 1
-    share = -(-pixels // (splits * tile)) * tile
-    splits = -(-pixels // share)
-    partial = torch.empty((splits, *shape), dtype=x.dtype, device=x.device)
-    grid = (kernel // rows * -(-inputs // wide_in) * -(-outputs // wide_out), maps, splits)
-    _correlate[grid](
-        partial, x, gradient, maps, pixels, share, inputs, height, width, outputs, gradient.shape[2], gradient.shape[3],
-        kernel, stride, padding, dilation, rows, wide_in, wide_out, tile, _precision(), num_warps=warps,
-        num_stages=stages,
-    )  # fmt: skip
-    return partial.sum(0) if splits > 1 else partial[0]

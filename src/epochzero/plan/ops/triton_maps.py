@@ -1,7 +1,8 @@
-"""GPU kernels for many networks side by side: average pooling and gathering sums.
+"""GPU kernels for many networks side by side: average pooling and sums of maps.
 
-Every tensor is float32 and contiguous, [B, M * C, H, W]: M maps of C channels, one map for each network. Sums are taken
-in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend on its company.
+Maps lie one after the other, each [B, H, W, C] (`combine`, `pool`), or side by side, [B, M * C, H, W] (`gather`,
+`box`). Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend
+on its company.
 """
 
 # Triton knows neither stubs nor unpacking, and its compile-time arguments are capitals by custom.
@@ -15,17 +16,25 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from epochzero.plan.ops.arena import Place, Terms, Window
+from epochzero.plan.ops.triton_arena import address, beginning, launch
+
 BOX_BLOCK = 1024
 GATHER_BLOCK = 1024
+COMBINE_BLOCK = 1024
 SOURCES = 8
 """How many tensors one launch of `gather` reads."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["gap", "step", "planes"])
 def _box(
     out: tl.tensor,
     x: tl.tensor,
-    total: tl.tensor,
+    slots: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    planes: tl.tensor,
+    C: tl.constexpr,
     H: tl.constexpr,
     W: tl.constexpr,
     HO: tl.constexpr,
@@ -34,23 +43,34 @@ def _box(
     STRIDE: tl.constexpr,
     PADDING: tl.constexpr,
     TRANSPOSED: tl.constexpr,
-    BLOCK: tl.constexpr,
+    TABLE: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BP: tl.constexpr,
+    BC: tl.constexpr,
 ) -> None:
-    """Means over windows of the large map [H, W], one for each place of the small one [HO, WO]; or the transpose."""
-    start = tl.program_id(0).to(tl.int64) * BLOCK
+    """Means over windows of planes [H, W, C], one for each place of [HO, WO, C]; or the transpose.
+
+    With TABLE, the slots tell where the planes of one map after the other begin.
+    """
+    start = tl.program_id(0).to(tl.int64) * BP
     here: tl.constexpr = H * W if TRANSPOSED else HO * WO
     there: tl.constexpr = HO * WO if TRANSPOSED else H * W
     wide: tl.constexpr = W if TRANSPOSED else WO
+    if TABLE:
+        m = tl.program_id(1)
+        x += beginning(slots, m, gap, step, planes * (there * C), ALIGNED)
+        out += m.to(tl.int64) * planes * (here * C)
     first = start // here
-    n = (start - first * here).to(tl.int32) + tl.arange(0, BLOCK)
-    row = n % here // wide
-    column = n % here % wide
-    written = n < total - first * here
-    x += first * there
+    n = (start - first * here).to(tl.int32) + tl.arange(0, BP)
+    c = tl.arange(0, BC)
+    row, column = n % here // wide, n % here % wide
+    written = n < (planes - first) * here
+    real = (c < C)[None, :]
+    x += first * (there * C)
     at = n // here * there
-    mean = tl.zeros([BLOCK], tl.float32)
+    mean = tl.zeros([BP, BC], out.dtype.element_ty)
     for i in tl.static_range(K):
-        line = tl.zeros([BLOCK], tl.float32)
+        line = tl.zeros([BP, BC], out.dtype.element_ty)
         if TRANSPOSED:
             u = row + PADDING - i
             y = u // STRIDE
@@ -63,15 +83,18 @@ def _box(
                 v = column + PADDING - j
                 z = v // STRIDE
                 inside = inner & (v >= 0) & (v % STRIDE == 0) & (z < WO)
-                share = 1.0 / _covered(z, W, K, STRIDE, PADDING)
-                line += share * tl.load(x + at + y * WO + z, mask=inside, other=0.0)
+                place = (at + y * WO + z)[:, None] * C + c[None, :]
+                value = tl.load(x + place, mask=inside[:, None] & real, other=0.0)
+                line += value / _covered(z, W, K, STRIDE, PADDING)[:, None]
             else:
                 z = column * STRIDE - PADDING + j
-                line += tl.load(x + at + y * W + z, mask=inner & (z >= 0) & (z < W), other=0.0)
-        mean += line / _covered(y, H, K, STRIDE, PADDING) if TRANSPOSED else line
+                inside = inner & (z >= 0) & (z < W)
+                place = (at + y * W + z)[:, None] * C + c[None, :]
+                line += tl.load(x + place, mask=inside[:, None] & real, other=0.0)
+        mean += line / _covered(y, H, K, STRIDE, PADDING)[:, None] if TRANSPOSED else line
     if not TRANSPOSED:
-        mean /= _covered(row, H, K, STRIDE, PADDING) * _covered(column, W, K, STRIDE, PADDING)
-    tl.store(out + first * here + n, mean, mask=written)
+        mean /= (_covered(row, H, K, STRIDE, PADDING) * _covered(column, W, K, STRIDE, PADDING))[:, None]
+    tl.store(out + first * (here * C) + n[:, None] * C + c[None, :], mean, mask=written[:, None] & real)
 
 
 @triton.jit
@@ -147,6 +170,67 @@ def _gather(
     tl.store(to, total, mask=written if not ADD else written & (begin < end))
 
 
+@triton.jit(do_not_specialize=["gap", "step"])
+def _combine(
+    out: tl.tensor,
+    x: tl.tensor,
+    starts: tl.tensor,
+    slots: tl.tensor,
+    rows: tl.tensor,
+    coefficients: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    size: tl.tensor,
+    C: tl.constexpr,
+    SCALED: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """One output map, BLOCK of its numbers: the sum of its terms; those with a row are scaled and shifted first."""
+    m = tl.program_id(1)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    channel = at % C
+    written = at < size
+    total = tl.zeros([BLOCK], out.dtype.element_ty)
+    for k in range(tl.load(starts + m), tl.load(starts + m + 1)):
+        term = tl.load(x + beginning(slots, k, gap, step, size, ALIGNED) + at, mask=written, other=0.0)
+        if SCALED:
+            row = tl.load(rows + k).to(tl.int64)
+            if row >= 0:
+                to = coefficients + row * (2 * C) + channel
+                term = term * tl.load(to) + tl.load(to + C)
+        total += term
+    begin = m.to(tl.int64) * size
+    tl.store(out + (tl.multiple_of(begin, ALIGNED) if ALIGNED else begin) + at, total, mask=written)
+
+
+def combine(out: Tensor, place: Place, terms: Terms, coefficients: Tensor | None) -> None:
+    """See `epochzero.plan.ops.arena`."""
+    maps, size = len(out), out[0].numel()
+    gap, step, aligned = address(place)
+    launch(
+        _combine, (triton.cdiv(size, COMBINE_BLOCK), maps), out, place.arena, terms.starts, terms.slots, terms.rows,
+        out if coefficients is None else coefficients, gap, step, size, out.shape[-1], coefficients is not None,
+        aligned, COMBINE_BLOCK, num_warps=4,
+    )  # fmt: skip
+
+
+def pool(out: Tensor, place: Place, slots: Tensor, window: Window, transposed: bool) -> None:
+    """See `epochzero.plan.ops.arena`."""
+    maps, images, *size, channels = out.shape
+    kernel, stride, padding, _ = window
+    inner = list(place.arena.shape[2:4])
+    large, small = (size, inner) if transposed else (inner, size)
+    wide = triton.next_power_of_2(channels)
+    tile = max(1, BOX_BLOCK // wide)
+    grid = (triton.cdiv(images * size[0] * size[1], tile), maps)
+    gap, step, aligned = address(place)
+    launch(
+        _box, grid, out, place.arena, slots, gap, step, images, channels, *large, *small, kernel, stride, padding,
+        transposed, True, aligned, tile, wide, num_warps=4,
+    )  # fmt: skip
+
+
 def box(
     x: Tensor,
     large: tuple[int, int],
@@ -159,9 +243,12 @@ def box(
     """Means over windows, padding not counted, from maps of size `large` to `small`; or the transpose."""
     x = x.contiguous()
     out = torch.empty((*x.shape[:2], *(large if transposed else small)), dtype=x.dtype, device=x.device)
-    total = out.numel()
-    grid = (-(-total // BOX_BLOCK),)
-    _box[grid](out, x, total, *large, *small, kernel, stride, padding, transposed, BOX_BLOCK, num_warps=4)
+    planes = x.shape[0] * x.shape[1]
+    grid = (triton.cdiv(out.numel(), BOX_BLOCK),)
+    launch(
+        _box, grid, out, x, x, 0, 0, planes, 1, *large, *small, kernel, stride, padding, transposed, False, 0,
+        BOX_BLOCK, 1, num_warps=4,
+    )  # fmt: skip
     return out
 
 
@@ -187,7 +274,7 @@ def gather(
     pointers += pointers[:1] * (SOURCES - len(pointers))
     counts = sizes + sizes[:1] * (SOURCES - len(sizes))
     grid = (maps * -(-images * inner // GATHER_BLOCK),)
-    _gather[grid](
-        out, out if on is None else on, *terms, *pointers, *counts, maps, images, inner, add, on is not None,
-        GATHER_BLOCK, num_warps=4,
+    launch(
+        _gather, grid, out, out if on is None else on, *terms, *pointers, *counts, maps, images, inner, add,
+        on is not None, GATHER_BLOCK, num_warps=4,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from epochzero.engine import parse
 from epochzero.engine.failure import out_of_memory
 from epochzero.errors import MachineError, UnknownNameError, UserError
 from epochzero.registry import proxies, spaces
+from epochzero.run.compile_ahead import compile_share
 from epochzero.run.executors.base import Prepare, Scored
 from epochzero.run.task import Task
 from epochzero.types import Origin
@@ -99,6 +100,7 @@ def answer(key: Key, recipe: Callable[[], Recipe], texts: Sequence[str]) -> Answ
     try:
         if key not in _tasks:
             _tasks[key] = recipe().task()
+            compile_share(_tasks[key])
         task = _tasks[key]
         return task.score([task.space.parse(text) for text in texts])
     except (UserError, MachineError) as error:

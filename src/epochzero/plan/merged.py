@@ -1,0 +1,119 @@
+"""What many networks that run side by side are as one plan; `epochzero.plan.merge` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.lockstep import Apart, GatherSum
+from epochzero.plan.ops.wiring import Input, Zero
+from epochzero.plan.plan import Builder, Node, Plan
+from epochzero.types import Shape
+
+Numbers = NDArray[np.int64]
+
+
+class Members(NamedTuple):
+    """The layers that a merged node runs, one entry each."""
+
+    networks: Numbers
+    orders: Numbers
+    """sorts the layers of a network as the network has them"""
+    slots: Numbers
+    """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
+
+
+Packs = dict[str, tuple[tuple[int, str], ...]]
+"""for each parameter of a merged plan, the (network, name) of those that it joins along the first axis"""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A plan that runs several networks; its last node holds their outputs side by side."""
+
+    plan: Plan
+    size: int
+    """how many networks"""
+    packs: Packs
+    find_members: Callable[[], dict[str, Members]]
+    maps: dict[str, int]
+    """for each node of the plan, how many networks' maps its output holds"""
+    blocks: tuple[str, ...] | None = None
+    """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
+    parts: tuple[tuple[str, Merged], ...] = ()
+    """what it was put together from: the names and networks' parts, each ending with all networks side by side"""
+    made_of: tuple[Op | None, ...] = ()
+    """for each node of a part the op of one network that it runs; None for those that bring maps together"""
+    routines: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """of a part, what `epochzero.plan.relay` works out once"""
+
+    @cached_property
+    def members(self) -> dict[str, Members]:
+        """For each node of the plan that is a layer, whose it is; found when layers are first watched."""
+        return self.find_members()
+
+
+def resized(plans: tuple[Plan, ...], others: tuple[Plan, ...], merged: Merged) -> Merged | None:
+    """The plans merged as others were that differ from them in sizes alone, node by node; None where they do not.
+
+    A cell that comes again with more channels is merged by the same steps, and keeps the same tables.
+    """
+    sizes = _sizes(plans, others)
+    if sizes is None:
+        return None
+    net = Builder()
+    for node, own in zip(merged.plan.nodes, merged.made_of, strict=True):
+        op = _resized(node, own, merged.maps[node.name], sizes, [net.shape(source) for source in node.inputs])
+        if op is None:
+            return None
+        net.add(op, *node.inputs, name=node.name)
+    return replace(merged, plan=net.plan(), find_members=lambda: merged.members)
+
+
+class _Sizes(NamedTuple):
+    """What the ops and shapes of some networks are in others."""
+
+    ops: dict[Op, Op]
+    shapes: dict[Shape, Shape]
+
+
+def _sizes(plans: tuple[Plan, ...], others: tuple[Plan, ...]) -> _Sizes | None:
+    """From the others to the plans; None where two would become one, or where more than sizes differ."""
+    pairs: dict[int, tuple[Op, Op]] = {}
+    shapes: dict[Shape, Shape] = {}
+    for plan, other in zip(plans, others, strict=True):
+        if len(plan.nodes) != len(other.nodes):
+            return None
+        for (op, inputs, name, shape, params), was in zip(plan.nodes, other.nodes, strict=True):
+            if inputs != was.inputs or name != was.name or params != was.params:
+                return None
+            if shapes.setdefault(was.shape, shape) != shape or pairs.setdefault(id(was.op), (was.op, op))[1] != op:
+                return None
+    ops: dict[Op, Op] = {}
+    alike = all(type(old) is type(new) and ops.setdefault(old, new) == new for old, new in pairs.values())
+    apart = len(set(ops.values())) == len(ops) and len(set(shapes.values())) == len(shapes)
+    return _Sizes(ops, shapes) if alike and apart else None
+
+
+def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[Shape]) -> Op | None:
+    """The op of a merged node in other sizes; None where it cannot be had."""
+    match node.op:
+        case Input():
+            channels, *rest = sizes.shapes[(node.shape[0] // count, *node.shape[1:])]
+            return Input((count * channels, *rest))
+        case GatherSum():
+            return node.op
+        case Zero():
+            return Zero(sizes.shapes[node.shape][0], node.op.stride)
+    if own is None:
+        return None
+    new = sizes.ops[own]
+    if isinstance(node.op, Apart):
+        return Apart(new, count)
+    return new if node.op == own else new.side_by_side(count, *((shape[0] // count, *shape[1:]) for shape in given))

@@ -1,0 +1,57 @@
+"""What our GPU kernels share: where a network's map begins, in an arena or outside of it; and how they are launched."""
+
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from epochzero.plan.ops import compiling
+from epochzero.plan.ops.arena import Place
+
+WIDE = 16
+"""numbers: where maps begin at multiples of so many, several are read at a time"""
+
+
+@triton.jit
+def beginning(
+    slots: tl.tensor, m: tl.tensor, gap: tl.tensor, step: tl.tensor, size: tl.tensor, ALIGNED: tl.constexpr
+) -> tl.tensor:
+    """Of the m-th map, counted from the arena: `gap` on to what is outside, where maps are `step` apart."""
+    slot = tl.load(slots + m).to(tl.int64)
+    at = tl.where(slot < 0, gap - (slot + 1) * step, slot * size)
+    return tl.multiple_of(at, ALIGNED) if ALIGNED else at
+
+
+def address(place: Place) -> tuple[int, int, int]:
+    """The gap, the step, and the `WIDE` that all maps begin at multiples of, or 0."""
+    arena, outside = place
+    size = math.prod(arena.shape[1:])
+    if outside is None:
+        return 0, 0, 0 if size % WIDE else WIDE
+    gap = (outside.data_ptr() - arena.data_ptr()) // arena.element_size()
+    return gap, size if len(outside) > 1 else 0, 0 if size % WIDE or gap % WIDE else WIDE
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: int) -> None:
+    """Run it; or only compile it, if it is this process's turn (`epochzero.plan.ops.compiling`)."""
+    claims = compiling.claims
+    if claims is None:
+        kernel[grid](*given, **options)
+    elif claims.take((kernel.__name__, *map(_kind, kernel.params, given), *options.items())):
+        kernel.warmup(*given, grid=grid, **options)
+
+
+def _kind(param: Any, given: Any) -> object:
+    """What the compiler tells an argument apart by."""
+    if param.is_constexpr:
+        return given
+    if isinstance(given, Tensor):
+        return given.dtype, given.data_ptr() % 16 == 0
+    return None if param.do_not_specialize else (type(given), given == 1, given % 16 == 0)

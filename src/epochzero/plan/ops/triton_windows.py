@@ -1,0 +1,157 @@
+"""What GPU kernels of convolutions and of their gradients share: windows, weights, precision, and what they read."""
+
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from epochzero.plan.ops.arena import Place, Window
+from epochzero.plan.ops.triton_arena import WIDE, address, launch
+
+SPLIT = 1024
+"""weights that one block splits"""
+
+
+@triton.jit
+def high(a: tl.tensor) -> tl.tensor:
+    """The numbers without their last 13 bits."""
+    return (a.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def tap_of(
+    row: tl.tensor,
+    column: tl.tensor,
+    tap: tl.tensor,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    K: tl.constexpr,
+    STRIDE: tl.constexpr,
+    PADDING: tl.constexpr,
+    DILATION: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+) -> tl.tensor:
+    """The pixel of the input that a place of the output sees through one tap of the window, and whether it is there."""
+    if K == 1 and STRIDE == 1 and PADDING == 0:
+        return row * W + column, row >= 0
+    if TRANSPOSED:
+        y = row + PADDING - tap // K * DILATION
+        z = column + PADDING - tap % K * DILATION
+        inside = (y >= 0) & (y < H * STRIDE) & (z >= 0) & (z < W * STRIDE)
+        if STRIDE > 1:
+            inside &= (y % STRIDE == 0) & (z % STRIDE == 0)
+            y //= STRIDE
+            z //= STRIDE
+        return y * W + z, inside
+    y = row * STRIDE - PADDING + tap // K * DILATION
+    z = column * STRIDE - PADDING + tap % K * DILATION
+    return y * W + z, (y >= 0) & (y < H) & (z >= 0) & (z < W)
+
+
+@triton.jit(do_not_specialize=["total", "lows", "inputs", "outputs", "taps"])
+def _split(
+    out: tl.tensor,
+    weight: tl.tensor,
+    total: tl.tensor,
+    lows: tl.tensor,
+    inputs: tl.tensor,
+    outputs: tl.tensor,
+    taps: tl.tensor,
+    TRANSPOSED: tl.constexpr,
+    LOWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+) -> None:
+    """Weights [M, out, in, taps], of the transpose [M, in, out, taps], by taps: [M, taps, in, out]; low parts last."""
+    n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    o, c, tap = n % outputs, n // outputs % inputs, n // (outputs * inputs) % taps
+    own = n // (outputs * inputs * taps) * (outputs * inputs)
+    own += (c * outputs + o) if TRANSPOSED else (o * inputs + c)
+    value = tl.load(weight + own * taps + tap, mask=n < total, other=0.0)
+    if LOWS:
+        tl.store(out + lows + n, value - high(value), mask=n < total)
+        value = high(value)
+    tl.store(out + n, value, mask=n < total)
+
+
+def precision(x: Tensor) -> str:
+    """How products round: as three of tensor cores, or as one where torch's may; double precision is not rounded."""
+    return "ieee" if x.dtype == torch.float64 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
+
+
+def block(channels: int) -> int:
+    return 16 if channels <= 16 else 32 if channels <= 32 else 64
+
+
+def size(window: Window) -> int:
+    """Which of the measured windows is most like it."""
+    return 1 if window[0] == 1 else 3
+
+
+def lows_of(weight: Tensor) -> int:
+    """Where the low parts of weights begin: at a multiple of 16 numbers."""
+    return -(-weight.numel() // WIDE) * WIDE
+
+
+def by_taps(weight: Tensor, inputs: int, outputs: int, transposed: bool) -> Tensor:
+    """As `_split` has them, of weights [M * Co, Ci, k, k]: of the transpose, inputs are the Co."""
+    taps, total = weight.shape[2] * weight.shape[3], weight.numel()
+    split = precision(weight) == "tf32x3"
+    out = weight.new_empty(2 * lows_of(weight) if split else total)
+    grid = (triton.cdiv(total, SPLIT),)
+    launch(
+        _split, grid, out, weight.contiguous(), total, lows_of(weight), inputs, outputs, taps, transposed, split, SPLIT,
+        num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+class Sizes(NamedTuple):
+    """Of a convolution of many maps."""
+
+    maps: int
+    images: int
+    inputs: int
+    height: int
+    width: int
+    outputs: int
+    out_height: int
+    out_width: int
+
+
+class Read(NamedTuple):
+    """What a kernel reads: a tensor and, if there are slots, where in it; the same of velocities, if there are any."""
+
+    x: Tensor
+    gap: int = 0
+    step: int = 0
+    along: Tensor | None = None
+    gap_along: int = 0
+    step_along: int = 0
+    aligned: int = WIDE
+
+    @staticmethod
+    def at(place: Place, velocities: Place | None = None) -> Read:
+        gap, step, aligned = address(place)
+        if velocities is None:
+            return Read(place.arena, gap, step, aligned=aligned)
+        gap_along, step_along, also = address(velocities)
+        return Read(place.arena, gap, step, velocities.arena, gap_along, step_along, min(aligned, also))
+
+
+def forward(out: Tensor, place: Place) -> Sizes:
+    """From maps of a place to these."""
+    maps, images, *size, outputs = out.shape
+    _, _, height, width, inputs = place.arena.shape
+    return Sizes(maps, images, inputs, height, width, outputs, *size)
+
+
+def some(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """A kernel takes some tensor, also where it reads none."""
+    return other if tensor is None else tensor

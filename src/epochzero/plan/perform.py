@@ -1,0 +1,260 @@
+"""A routine at work: the arena that it fills, and the way back through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from epochzero.plan.merged import Merged
+from epochzero.plan.ops.arena import Place, Terms, kernels
+from epochzero.plan.ops.batch_statistics import check
+from epochzero.plan.plan import Node
+from epochzero.plan.steps import BackConvolution, Convolution, Routine, Sum
+
+
+class Spread(NamedTuple):
+    """Maps of an arena: one for each of some networks."""
+
+    place: Place
+    slots: Tensor
+    """[M]"""
+    relu: bool = False
+    """of max(x, 0)"""
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    @property
+    def maps(self) -> Tensor:
+        """[M, B, H, W, C]: a copy."""
+        arena = self.place.arena
+        out = arena.new_empty((len(self), *arena.shape[1:]))
+        ones = torch.arange(len(self) + 1, dtype=torch.int32, device=arena.device)
+        none = torch.full_like(self.slots, -1)
+        kernels(arena).combine(out, self.place, Terms(ones, self.slots, none), None)
+        return out.relu_() if self.relu else out
+
+    @property
+    def dense(self) -> Tensor:
+        """The same as [B, M, C, H, W]."""
+        return self.maps.permute(1, 0, 4, 2, 3)
+
+
+class Watcher(Protocol):
+    """What sees the values of a run."""
+
+    @property
+    def streams(self) -> set[str]:
+        """What it wants to see."""
+
+    @property
+    def feature_nodes(self) -> Collection[str]:
+        """The nodes whose outputs it wants as networks' last feature maps."""
+
+    def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        """A node of a tape has run."""
+
+    def arrived(self, node: Node, gradient: Tensor) -> None:
+        """The gradient of its output."""
+
+    def spread(self, stream: str, node: Node, which: Any, *maps: Spread) -> None:
+        """What a node of a routine was given, or that, its output and the gradient of it, for `which` of its maps."""
+
+    def ended(self, node: Node, maps: Tensor, back: Callable[[Tensor], Tensor]) -> None:
+        """What the block gives that ends with a node, [P, B, H, W, C], and how a gradient of that goes back."""
+
+
+def beside(maps: Tensor, networks: int) -> Tensor:
+    """[P, B, H, W, C] as torch has it: [B, P * C, H, W]; a single map comes so many times."""
+    return maps.expand(networks, *maps.shape[1:]).permute(1, 0, 4, 2, 3).flatten(1, 2)
+
+
+def apart(joint: Tensor, networks: int) -> Tensor:
+    """And back."""
+    each: Tensor = joint.unflatten(1, (networks, -1))  # type: ignore[no-untyped-call]
+    return each.permute(1, 0, 3, 4, 2).contiguous()
+
+
+class Performance:
+    """A block that runs by its routine, for all networks at once."""
+
+    def __init__(self, name: str, block: Merged, known: Routine, weights: Mapping[str, Tensor], given: Tensor) -> None:
+        self.name, self.block, self.routine = name, block, known
+        self.nodes = block.plan.nodes
+        self.weights = weights
+        self.given = given
+        self.kernels = kernels(given)
+        self.tables = known.tables(given.device)
+        self.sizes = [self._size(node) for node in known.shapes]
+        self.arenas = [given.new_empty((count, *size)) for count, size in zip(known.slots, self.sizes, strict=True)]
+        sizes = [(rows, 2, size[-1]) for rows, size in zip(known.rows, self.sizes, strict=True)]
+        self.coefficients, self.statistics = ([given.new_empty(size) for size in sizes] for _ in range(2))
+        for step, table in zip(known.steps, self.tables.steps, strict=True):
+            if isinstance(step, Sum):
+                self._sum(step, table, self.arenas[step.shape][step.first :], self.place(step.shape))
+            elif isinstance(step, Convolution):
+                self._convolve(step, table)
+            else:
+                out = self.arenas[step.shape][step.first : step.first + len(step.sources)]
+                self.kernels.pool(out, self.place(step.given), table[0], self.window(step.node), False)
+        end = known.output
+        self.output = given.new_empty((len(end.terms.counts), *self.sizes[end.shape]))
+        self._sum(end, self.tables.output, self.output, self.place(end.shape))
+
+    def _size(self, node: int) -> tuple[int, int, int, int]:
+        """[B, H, W, C] of a map that a node gives."""
+        channels, height, width = self.nodes[node].shape
+        return self.given.shape[1], height, width, channels // self.block.maps[self.nodes[node].name]
+
+    def place(self, shape: int) -> Place:
+        return Place(self.arenas[shape], self.given if shape == 0 else None)
+
+    def _sum(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+        scaled = (step.terms.rows >= 0).any()
+        coefficients = self.coefficients[step.shape] if scaled else None
+        self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), coefficients)
+
+    def window(self, node: int) -> tuple[int, int, int, int]:
+        op: Any = self.nodes[node].op
+        return op.kernel, op.stride, op.padding, getattr(op, "dilation", 1)
+
+    def weight(self, node: int, which: int = 0) -> Tensor:
+        return self.weights[f"{self.name}.{self.nodes[node].params[which]}"]
+
+    def affine(self, node: int) -> tuple[Tensor | None, Tensor | None]:
+        op: Any = self.nodes[node].op
+        return (self.weight(node), self.weight(node, 1)) if op.affine else (None, None)
+
+    def _convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
+        sources, which, _, _ = table
+        count = len(step.which)
+        out = self.arenas[step.shape][step.first : step.first + count]
+        normed = step.norm is not None
+        moments = self.kernels.convolve(
+            out,
+            self.place(step.given),
+            sources,
+            self.weight(step.node),
+            which,
+            self.window(step.node),
+            step.relu,
+            normed,
+        )
+        if step.norm is not None:
+            _, images, height, width, channels = out.shape
+            check(images * height * width, (images, channels, height, width))
+            own = slice(step.row, step.row + count)
+            self.kernels.settle(
+                self.coefficients[step.shape][own],
+                self.statistics[step.shape][own],
+                moments,
+                images * height * width,
+                *self.affine(step.norm),
+                which,
+                self.nodes[step.norm].op.eps,  # type: ignore[attr-defined]
+            )
+
+    def show(self, watch: Watcher) -> None:
+        """What is read of the run."""
+        if "relus" in watch.streams:
+            for node, (slots, which) in self.tables.relus.items():
+                watch.spread("relus", self._named(node), which, Spread(self.place(self._shape(node)), slots))
+        if "norms" in watch.streams:
+            for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
+                if isinstance(step, Convolution) and step.norm is not None:
+                    given = Spread(Place(self.arenas[step.shape]), table[2])
+                    watch.spread("norms", self._named(step.norm), step.which, given)
+        if watch.streams & {"blocks", "block_gradients"}:
+            watch.ended(self._named(len(self.nodes) - 1), self.output, self._sent_back)
+
+    def _sent_back(self, gradient: Tensor) -> Tensor:
+        """The gradient of what was given, from that of the output."""
+        arrived = self.back(gradient, (), True, None, {})
+        assert arrived is not None
+        return arrived
+
+    def _shape(self, node: int) -> int:
+        return self.sizes.index(self._size(node))
+
+    def _named(self, node: int) -> Node:
+        own = self.nodes[node]
+        return own._replace(name=f"{self.name}.{own.name}", params=tuple(f"{self.name}.{p}" for p in own.params))
+
+    def back_arenas(self) -> list[Tensor]:
+        """Room for gradients of maps of each shape."""
+        sizes = zip(self.routine.back_slots, self.sizes, strict=True)
+        return [self.given.new_empty((count, *size)) for count, size in sizes]
+
+    def back(
+        self, gradient: Tensor, wanted: Collection[str], of_input: bool, watch: Watcher | None, found: dict[str, Tensor]
+    ) -> Tensor | None:
+        known = self.routine
+        if gradient.dim() == 4:
+            gradient = apart(gradient, len(self.output))
+        arenas = [gradient.new_empty((count, *size)) for count, size in zip(known.back_slots, self.sizes, strict=True)]
+        places = [Place(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
+        for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
+            if isinstance(step, Sum):
+                self._sum(step, table, arenas[step.shape][step.first :], places[step.shape])
+            elif isinstance(step, BackConvolution):
+                self._back(step, table, arenas, places, wanted, of_input, watch, found)
+            else:
+                out = arenas[step.step.given][step.first : step.first + len(step.gradients)]
+                self.kernels.pool(out, places[step.step.shape], table[0], self.window(step.step.node), True)
+        if not of_input:
+            return None
+        arrived = gradient.new_empty((len(known.of_input.terms.counts), *self.sizes[0]))
+        self._sum(known.of_input, self.tables.of_input, arrived, places[0])
+        return arrived
+
+    def _back(
+        self,
+        back: BackConvolution,
+        table: tuple[Tensor, ...],
+        arenas: list[Tensor],
+        places: list[Place],
+        wanted: Collection[str],
+        of_input: bool,
+        watch: Watcher | None,
+        found: dict[str, Tensor],
+    ) -> None:
+        step, count = back.step, len(back.alive)
+        gradients, own, rows, which, sources, starts, none = table
+        place = places[step.shape]
+        arrived = place.arena.new_empty((count, *self.sizes[step.shape]))
+        if step.norm is None:
+            self.kernels.combine(arrived, place, Terms(starts, gradients, none), None)
+        else:
+            weight, _ = self.affine(step.norm)
+            arena, statistics = self.arenas[step.shape], self.statistics[step.shape]
+            affine = self.kernels.norm_back(arrived, arena, own, place, gradients, statistics, rows, weight, which)
+            for param, value in zip(self.names(step.norm)[:2], affine, strict=True):
+                if weight is not None and param in wanted:
+                    found[param] = self.filled(value, step.norm, which, count)
+        if watch is not None:
+            given = Spread(self.place(step.given), sources, step.relu)
+            gave = Spread(Place(self.arenas[step.shape]), own)
+            gradient = Spread(Place(arrived), starts[:-1])
+            watch.spread("layer_gradients", self._named(step.node), step.which[back.alive], given, gave, gradient)
+        window = self.window(step.node)
+        if (name := self.names(step.node)[0]) in wanted:
+            value = self.kernels.correlate(self.place(step.given), sources, step.relu, arrived, window)
+            found[name] = self.filled(value, step.node, which, count)
+        if of_input or (step.sources[back.alive] >= 0).any():
+            out = arenas[step.given][back.first : back.first + count]
+            on = self.place(step.given) if step.relu else None
+            self.kernels.convolve_back(out, arrived, self.weight(step.node), which, window, on, sources)
+
+    def names(self, node: int) -> list[str]:
+        return [f"{self.name}.{param}" for param in self.nodes[node].params]
+
+    def filled(self, value: Tensor, node: int, which: Tensor, count: int) -> Tensor:
+        """[W * ..., ...] of values [M, ...]: with zeros for networks that get none."""
+        maps = self.block.maps[self.nodes[node].name]
+        if count == maps:
+            return value.flatten(0, 1)
+        whole = value.new_zeros((maps, *value.shape[1:]))
+        return whole.index_copy_(0, which.long(), value).flatten(0, 1)

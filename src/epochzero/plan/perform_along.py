@@ -1,0 +1,128 @@
+"""A routine's run with velocities: how every map, and every gradient, changes along a line of the parameters.
+
+Maps are at the same slots as in the run itself. What a batch norm was given moves in an arena of its own, by rows, and
+what it gives in the slot of the convolution before it: so sums need no scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from epochzero.plan.ops.arena import Pair, Place, Terms, TwoTensors
+from epochzero.plan.perform import Performance
+from epochzero.plan.steps import BackConvolution, Convolution, Sum
+
+
+class Along:
+    """The velocities of a performance."""
+
+    def __init__(self, run: Performance, given: Tensor | None, along: Mapping[str, Tensor]) -> None:
+        """Of what it was given (None: it does not move) and of parameters; others do not move."""
+        self.run, self.along = run, along
+        self.given = torch.zeros_like(run.given) if given is None else given
+        self.kernels, known = run.kernels, run.routine
+        self.arenas = [torch.empty_like(arena) for arena in run.arenas]
+        self.before_norms = [
+            run.given.new_empty((rows, *size)) for rows, size in zip(known.rows, run.sizes, strict=True)
+        ]
+        for step, table in zip(known.steps, run.tables.steps, strict=True):
+            if isinstance(step, Sum):
+                self._sum(step, table, self.arenas[step.shape][step.first :], self.place(step.shape))
+            elif isinstance(step, Convolution):
+                self._convolve(step, table)
+            else:
+                out = self.arenas[step.shape][step.first : step.first + len(step.sources)]
+                self.kernels.pool(out, self.place(step.given), table[0], run.window(step.node), False)
+        end = known.output
+        self.output = torch.empty_like(run.output)
+        self._sum(end, run.tables.output, self.output, self.place(end.shape))
+
+    def place(self, shape: int) -> Place:
+        return Place(self.arenas[shape], self.given if shape == 0 else None)
+
+    def _pair(self, shape: int) -> Pair:
+        return self.run.place(shape), self.place(shape)
+
+    def _sum(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+        self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), None)
+
+    def _weights(self, node: int) -> TwoTensors:
+        weight = self.run.weight(node)
+        velocity = self.along.get(self.run.names(node)[0])
+        return weight, torch.zeros_like(weight) if velocity is None else velocity
+
+    def _convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
+        run, count = self.run, len(step.which)
+        sources, which, own, rows = table
+        slots = slice(step.first, step.first + count)
+        given = self.arenas[step.shape][slots]
+        out = given if step.norm is None else self.before_norms[step.shape][step.row : step.row + count]
+        weights, window = self._weights(step.node), run.window(step.node)
+        self.kernels.convolve_along(out, self._pair(step.given), sources, weights, which, window, step.relu)
+        if step.norm is not None:
+            moved, arena, statistics = Place(self.before_norms[step.shape]), run.arenas[step.shape], run.statistics
+            scale, _ = run.affine(step.norm)
+            self.kernels.norm_back(given, arena, own, moved, rows, statistics[step.shape], rows, scale, which)
+
+    def back(self, gradients: TwoTensors, of_input: bool, found: dict[str, Tensor]) -> TwoTensors | None:
+        """The gradients of what was given, with velocities; those of the parameters that move change by `found`."""
+        run = self.run
+        known = run.routine
+        arenas = [run.back_arenas() for _ in gradients]
+        places = [
+            [Place(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
+            for one, own in zip(arenas, gradients, strict=True)
+        ]
+        for step, table in zip(known.back_steps, run.tables.back_steps, strict=True):
+            for one, place in zip(arenas, places, strict=True):
+                if isinstance(step, Sum):
+                    self._sum(step, table, one[step.shape][step.first :], place[step.shape])
+                elif not isinstance(step, BackConvolution):
+                    out = one[step.step.given][step.first : step.first + len(step.gradients)]
+                    self.kernels.pool(out, place[step.step.shape], table[0], run.window(step.step.node), True)
+            if isinstance(step, BackConvolution):
+                shape = step.step.shape
+                self._back(step, table, arenas, (places[0][shape], places[1][shape]), of_input, found)
+        if not of_input:
+            return None
+        arrived = [gradients[0].new_empty((len(known.of_input.terms.counts), *run.sizes[0])) for _ in gradients]
+        for out, place in zip(arrived, places, strict=True):
+            self._sum(known.of_input, run.tables.of_input, out, place[0])
+        return arrived[0], arrived[1]
+
+    def _back(
+        self,
+        back: BackConvolution,
+        table: tuple[Tensor, ...],
+        arenas: list[list[Tensor]],
+        pair: Pair,
+        of_input: bool,
+        found: dict[str, Tensor],
+    ) -> None:
+        run, step, count = self.run, back.step, len(back.alive)
+        gradients, own, rows, which, sources, starts, none = table
+        first, second = (pair[0].arena.new_empty((count, *run.sizes[step.shape])) for _ in pair)
+        if step.norm is None:
+            for out, place in zip((first, second), pair, strict=True):
+                self.kernels.combine(out, place, Terms(starts, gradients, none), None)
+        else:
+            scale, _ = run.affine(step.norm)
+            arena, moved = run.arenas[step.shape], self.before_norms[step.shape]
+            statistics = run.statistics[step.shape]
+            self.kernels.norm_back_along(
+                (first, second), arena, own, moved, pair, gradients, statistics, rows, scale, which
+            )
+        window, arrived = run.window(step.node), (first, second)
+        if (name := run.names(step.node)[0]) in self.along:
+            value = self.kernels.correlate_along(self._pair(step.given), sources, step.relu, arrived, window)
+            found[name] = run.filled(value, step.node, which, count)
+        if of_input or (step.sources[back.alive] >= 0).any():
+            on = run.place(step.given) if step.relu else None
+            weights = self._weights(step.node)
+            slots = slice(back.first, back.first + count)
+            out, moved = (one[step.given][slots] for one in arenas)
+            self.kernels.convolve_back(out, first, weights[0], which, window, on, sources)
+            self.kernels.convolve_back_along(moved, arrived, weights, which, window, on, sources)

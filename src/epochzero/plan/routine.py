@@ -1,0 +1,360 @@
+"""A block of a merged plan as a routine: which maps of an arena each kernel reads and writes, worked out once.
+
+While a merged plan is a list of nodes, each of which gives its maps side by side, a routine writes down as little as it
+can. What a node gives is known, for each network, as terms that add up to it: maps of the arena, of which some still
+have to be scaled and shifted, as a batch norm left them. Skips, gathers, norms and sums cost nothing until somebody
+needs numbers: a convolution or a pooling, which read maps, or the end of the block. ReLUs are taken by the convolutions
+that read them. Maps that neither the output nor anything watched depends on are left out.
+
+The way back is worked out likewise: the gradient of a map is the sum of what its readers send, and where there is one
+reader alone, that is it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from epochzero.plan.merged import Merged
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.lockstep import GatherSum
+from epochzero.plan.ops.norm import BatchNorm
+from epochzero.plan.ops.pool import AvgPool
+from epochzero.plan.ops.wiring import Add, Identity, Input, Zero
+from epochzero.plan.plan import Inlined, Plan
+from epochzero.plan.steps import (
+    NONE,
+    BackConvolution,
+    BackPooling,
+    BackStep,
+    Convolution,
+    Mask,
+    Numbers,
+    Pooling,
+    Routine,
+    Step,
+    Sum,
+    Value,
+    nothing,
+    side_by_side,
+    single,
+)
+from epochzero.types import Shape
+
+NOTHING = -(2**31)
+"""in place of a slot: no gradient arrives"""
+
+
+class NoRoutineError(Exception):
+    """The block has something that no routine can do."""
+
+
+def routine(block: Merged, norm: bool, watched: Collection[str] = ()) -> Routine:
+    """Of a merged block whose norms act on the batch, or not at all; NoRoutineError where there is none.
+
+    `watched` are the streams that are read, of `relus`, `norms`.
+    """
+    return _Writer(block, norm, watched).routine()
+
+
+class _Writer:
+    def __init__(self, block: Merged, norm: bool, watched: Collection[str]) -> None:
+        self.block, self.norm, self.watched = block, norm, watched
+        self.nodes = block.plan.nodes
+        if len(block.plan.inputs) != 1 or any(not _known(node.op) for node in self.nodes):
+            raise NoRoutineError
+        self.maps = [block.maps[node.name] for node in self.nodes]
+        self.shape_numbers: dict[Shape, int] = {}
+        self.shapes: list[int] = []
+        self.shape = [self._shape(i) for i in range(len(self.nodes))]
+        self.norms = {node.inputs[0]: i for i, node in enumerate(self.nodes) if self._is_norm(node.op)}
+        self.slots = [0] * len(self.shapes)
+        self.rows = [0] * len(self.shapes)
+        self.steps: list[Step] = []
+        self.values: list[Value] = []
+        self.relus: dict[int, tuple[Numbers, Numbers]] = {}
+
+    def _shape(self, i: int) -> int:
+        channels, *size = self.nodes[i].shape
+        shape = (channels // self.maps[i], *size)
+        if len(shape) != 3:
+            raise NoRoutineError
+        if shape not in self.shape_numbers:
+            self.shape_numbers[shape] = len(self.shapes)
+            self.shapes.append(i)
+        return self.shape_numbers[shape]
+
+    def _is_norm(self, op: Op) -> bool:
+        return self.norm and isinstance(op, BatchNorm)
+
+    def routine(self) -> Routine:
+        self._find_needed()
+        for i in range(len(self.nodes)):
+            value = self._value(i)
+            missing = np.flatnonzero(self.read[i] & ~value.written)
+            if len(missing):
+                value = self._write(i, value, missing)
+            self.values.append(value)
+        last = self.values[-1]
+        if last.rectified:
+            raise NoRoutineError
+        output = Sum(self.shape[-1], 0, last)
+        back = _BackWriter(self.steps, output, len(self.shapes), self.maps[0])
+        return Routine(
+            tuple(self.shapes),
+            tuple(self.slots),
+            tuple(self.rows),
+            tuple(self.steps),
+            output,
+            tuple(back.slots),
+            tuple(back.steps),
+            back.of_input,
+            self.relus,
+        )
+
+    def _find_needed(self) -> None:
+        """Which maps of each node something depends on, and which are read as maps."""
+        self.alive = [np.zeros(count, np.bool_) for count in self.maps]
+        self.read = [np.zeros(count, np.bool_) for count in self.maps]
+        self.alive[-1][:] = True
+        for i in range(len(self.nodes) - 1, -1, -1):
+            node, alive, read = self.nodes[i], self.alive[i], self.read[i]
+            if isinstance(node.op, GatherSum):
+                self._trace_back(i, node.op)
+            elif isinstance(node.op, (Conv, AvgPool)):
+                self.alive[node.inputs[0]] |= alive
+                self.read[node.inputs[0]] |= alive
+            elif node.inputs and not isinstance(node.op, Zero):
+                source = node.inputs[0]
+                if isinstance(node.op, ReLU) and "relus" in self.watched:
+                    seen = self._seen(i)
+                    alive, read = alive | seen, read | seen
+                if self._is_norm(node.op) and "norms" in self.watched:
+                    alive = alive | self._seen(i)
+                self.alive[source] |= alive
+                self.read[source] |= read & (not self._is_norm(node.op))
+
+    def _seen(self, i: int) -> Mask:
+        """The maps of a node that are a layer of some network."""
+        seen = np.zeros(self.maps[i], np.bool_)
+        members = self.block.members.get(self.nodes[i].name)
+        if members is not None:
+            seen[members.slots] = True
+        return seen
+
+    def _trace_back(self, i: int, op: GatherSum) -> None:
+        table = op.table
+        alone = np.bincount(table.outs, minlength=table.maps) == 1
+        for which, source in enumerate(self.nodes[i].inputs):
+            own = table.sources == which
+            outs, slots = table.outs[own], table.slots[own]
+            self.alive[source][slots[self.alive[i][outs]]] = True
+            self.read[source][slots[self.read[i][outs] & alone[outs]]] = True
+
+    def _value(self, i: int) -> Value:
+        node = self.nodes[i]
+        given = [self.values[source] for source in node.inputs]
+        match node.op:
+            case Input():
+                found = single(-1 - np.arange(self.maps[i]))
+            case Zero():
+                found = nothing(self.maps[i])
+            case GatherSum():
+                found = self._gathered(i, node.op, given)
+            case ReLU():
+                found = self._rectified(i, given[0])
+            case Conv() | AvgPool() | BatchNorm() if not self.alive[i].any():
+                found = nothing(self.maps[i])
+            case Conv():
+                found = self._convolved(i, given[0])
+            case AvgPool():
+                found = self._pooled(i, given[0])
+            case BatchNorm() if self.norm:
+                found = self._normed(i)
+            case _:
+                found = given[0]
+        return found
+
+    def _rectified(self, i: int, given: Value) -> Value:
+        seen = np.flatnonzero(self._seen(i)) if "relus" in self.watched else np.arange(0)
+        if len(seen):
+            self.relus[i] = seen, given.slots[given.starts[seen]]
+        return given._replace(rectified=True)
+
+    def _gathered(self, i: int, op: GatherSum, given: list[Value]) -> Value:
+        table, alive = op.table, self.alive[i]
+        kept = alive[table.outs]
+        outs, sources, slots = table.outs[kept], table.sources[kept], table.slots[kept]
+        rectified = {given[which].rectified for which in np.unique(sources).tolist()}
+        sums = np.bincount(outs, minlength=table.maps) > 1
+        if len(rectified) > 1 or (rectified == {True} and sums.any()):
+            raise NoRoutineError
+        offsets = np.cumsum([0, *(len(value.counts) for value in given)])
+        parts = side_by_side(given).part(offsets[sources] + slots)
+        counts = np.bincount(outs, weights=parts.counts, minlength=table.maps).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return Value(starts, parts.slots, parts.rows, rectified == {True})
+
+    def _allocated(self, shape: int, count: int) -> int:
+        first = self.slots[shape]
+        self.slots[shape] += count
+        return first
+
+    def _write(self, i: int, value: Value, missing: Numbers) -> Value:
+        """The same value with these maps in the arena."""
+        if value.rectified:
+            raise NoRoutineError
+        shape = self.shape[i]
+        first = self._allocated(shape, len(missing))
+        self.steps.append(Sum(shape, first, value.part(missing)))
+        written = single(first + np.arange(len(missing)))
+        place = np.arange(len(value.counts))
+        place[missing] = len(value.counts) + np.arange(len(missing))
+        return side_by_side([value, written]).part(place)
+
+    def _sources(self, i: int, given: Value) -> tuple[Numbers, Numbers]:
+        """The maps of the node that are needed, and the slots that they read."""
+        which = np.flatnonzero(self.alive[i])
+        return which, given.slots[given.starts[which]]
+
+    def _found(self, i: int, which: Numbers, first: int, row: int | None = None) -> Value:
+        """What lies at these places from a slot on, and nothing at others."""
+        counts = np.zeros(self.maps[i], np.int64)
+        counts[which] = 1
+        slots = first + np.arange(len(which))
+        rows = np.full_like(slots, NONE) if row is None else row + np.arange(len(which))
+        return Value(np.concatenate([[0], np.cumsum(counts)]), slots, rows)
+
+    def _convolved(self, i: int, given: Value) -> Value:
+        which, sources = self._sources(i, given)
+        shape = self.shape[i]
+        norm = self.norms.get(i)
+        row = self.rows[shape]
+        self.rows[shape] += 0 if norm is None else len(which)
+        first = self._allocated(shape, len(which))
+        source = self.nodes[i].inputs[0]
+        self.steps.append(Convolution(i, norm, self.shape[source], shape, first, row, sources, which, given.rectified))
+        return self._found(i, which, first)
+
+    def _normed(self, i: int) -> Value:
+        """Norms follow on convolutions alone, which nothing else reads."""
+        source = self.nodes[i].inputs[0]
+        step = next((s for s in self.steps if isinstance(s, Convolution) and s.node == source), None)
+        if step is None or len(self.block.plan.readers[source]) > 1:
+            raise NoRoutineError
+        return self._found(i, step.which, step.first, step.row)
+
+    def _pooled(self, i: int, given: Value) -> Value:
+        if given.rectified:
+            raise NoRoutineError
+        which, sources = self._sources(i, given)
+        shape = self.shape[i]
+        first = self._allocated(shape, len(which))
+        self.steps.append(Pooling(i, self.shape[self.nodes[i].inputs[0]], shape, first, sources))
+        return self._found(i, which, first)
+
+
+def has_routine(plan: Plan) -> bool:
+    """Whether all blocks of a network but the last would have one, by their ops: a guess that costs little."""
+    *blocks, _ = plan.pieces[1:]
+    return all(isinstance(block, Inlined) and len(block.inputs) == 1 and _all_known(block.block) for block in blocks)
+
+
+@lru_cache(maxsize=8192)
+def _all_known(block: Plan) -> bool:
+    return all(_known(node.op) or isinstance(node.op, Add) for node in block.nodes)
+
+
+def _known(op: Op) -> bool:
+    if isinstance(op, Conv):
+        square = isinstance(op.kernel, int) and isinstance(op.stride, int) and isinstance(op.padding, int)
+        return square and not op.bias
+    if isinstance(op, AvgPool):
+        return not op.count_padding
+    return isinstance(op, (Input, ReLU, Identity, Zero, GatherSum, BatchNorm))
+
+
+class _BackWriter:
+    """Goes back through the steps and notes what is sent to each map: to its values as they are, or to normed ones."""
+
+    def __init__(self, steps: Sequence[Step], output: Sum, shapes: int, networks: int) -> None:
+        self.slots = [0] * shapes
+        self.steps: list[BackStep] = []
+        self.sent: list[list[tuple[Numbers, Numbers, Numbers]]] = [[] for _ in range(shapes)]
+        """for each shape, (slots, rows, slots of the gradients that are sent there)"""
+        self._pass_on(output, -1 - np.arange(len(output.terms.counts)))
+        for step in reversed(steps):
+            if isinstance(step, Sum):
+                count = len(step.terms.counts)
+                self._pass_on(step, self._arrived(step.shape, step.first, count, NONE))
+            elif isinstance(step, Convolution):
+                self._convolution(step)
+            else:
+                self._pooling(step)
+        given = self._collected(0, -1 - np.arange(networks), np.full(networks, NONE))
+        self.of_input = Sum(0, 0, given)
+
+    def _collected(self, shape: int, slots: Numbers, rows: Numbers) -> Value:
+        """What was sent to these maps, as terms."""
+        sent = [one for one in self.sent[shape] if len(one[0])]
+        if not sent or not len(slots):
+            return nothing(len(slots))
+        to, of_row, gradients = (np.concatenate(column) for column in zip(*sent, strict=True))
+        low, wide = min(to.min(), slots.min()), int(max(of_row.max(), rows.max())) + 2
+        keys, own = (to - low) * wide + of_row + 1, (slots - low) * wide + rows + 1
+        order = np.argsort(keys, kind="stable")
+        keys, gradients = keys[order], gradients[order]
+        begin, end = np.searchsorted(keys, own), np.searchsorted(keys, own, "right")
+        counts = end - begin
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        at = np.repeat(begin - starts[:-1], counts) + np.arange(starts[-1])
+        return Value(starts, gradients[at], np.full(len(at), NONE))
+
+    def _arrived(self, shape: int, first: int, count: int, row: int) -> Numbers:
+        """The slots of the gradients of so many maps, of their norms from a row on; no slot is as low as `nothing`."""
+        slots = first + np.arange(count)
+        rows = np.full(count, NONE) if row == NONE else row + np.arange(count)
+        value = self._collected(shape, slots, rows)
+        found = np.full(count, NOTHING)
+        alone, many = value.counts == 1, np.flatnonzero(value.counts > 1)
+        found[alone] = value.slots[value.starts[:-1][alone]]
+        if len(many):
+            at = self._allocated(shape, len(many))
+            self.steps.append(Sum(shape, at, value.part(many)))
+            found[many] = at + np.arange(len(many))
+        return found
+
+    def _allocated(self, shape: int, count: int) -> int:
+        first = self.slots[shape]
+        self.slots[shape] += count
+        return first
+
+    def _pass_on(self, step: Sum, gradients: Numbers) -> None:
+        """The gradient of a sum is that of each of its terms."""
+        own = np.repeat(gradients, step.terms.counts)
+        there = own != NOTHING
+        self.sent[step.shape].append((step.terms.slots[there], step.terms.rows[there], own[there]))
+
+    def _convolution(self, step: Convolution) -> None:
+        row = NONE if step.norm is None else step.row
+        gradients = self._arrived(step.shape, step.first, len(step.which), row)
+        alive = np.flatnonzero(gradients != NOTHING)
+        if len(alive):
+            first = self._allocated(step.given, len(alive))
+            self.steps.append(BackConvolution(step, gradients[alive], alive, first))
+            self._send(step.given, step.sources[alive], first)
+
+    def _pooling(self, step: Pooling) -> None:
+        gradients = self._arrived(step.shape, step.first, len(step.sources), NONE)
+        alive = np.flatnonzero(gradients != NOTHING)
+        if len(alive):
+            first = self._allocated(step.given, len(alive))
+            self.steps.append(BackPooling(step, gradients[alive], first))
+            self._send(step.given, step.sources[alive], first)
+
+    def _send(self, shape: int, to: Numbers, first: int) -> None:
+        self.sent[shape].append((to, np.full_like(to, NONE), first + np.arange(len(to))))

@@ -1,0 +1,215 @@
+"""What a routine is made of: sums, convolutions and poolings of maps of an arena, there and back, and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from epochzero.plan.upload import upload
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+NONE = -1
+"""the row of a map that is neither scaled nor shifted"""
+
+
+class Value(NamedTuple):
+    """What a node gives: the terms of one network's map after the other's."""
+
+    starts: Numbers
+    """[M + 1] where those of each map begin, and the end"""
+    slots: Numbers
+    rows: Numbers
+    rectified: bool = False
+    """the maps are max(x, 0) of these sums"""
+
+    @property
+    def counts(self) -> Numbers:
+        return np.diff(self.starts)
+
+    def part(self, maps: Numbers) -> Value:
+        """Some of its maps, in this order."""
+        counts = self.counts[maps]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        at = np.repeat(self.starts[maps] - starts[:-1], counts) + np.arange(starts[-1])
+        return Value(starts, self.slots[at], self.rows[at], self.rectified)
+
+    @property
+    def written(self) -> Mask:
+        """Which of its maps are in the arena as they are."""
+        there: Mask = self.counts == 1
+        there[there] = self.rows[self.starts[:-1][there]] == NONE
+        return there
+
+
+def single(slots: Numbers, rows: Numbers | None = None) -> Value:
+    """One term for each map."""
+    return Value(np.arange(len(slots) + 1), slots, np.full_like(slots, NONE) if rows is None else rows)
+
+
+def nothing(maps: int) -> Value:
+    """No terms for any of so many maps: zeros."""
+    return Value(np.zeros(maps + 1, np.int64), *(np.zeros(0, np.int64),) * 2)
+
+
+def side_by_side(values: Sequence[Value]) -> Value:
+    """The maps of one value after those of another."""
+    ends = np.cumsum([0, *(len(value.slots) for value in values)])
+    starts = np.concatenate([[0], *(value.starts[1:] + end for value, end in zip(values, ends, strict=False))])
+    slots, rows = (np.concatenate([getattr(value, name) for value in values]) for name in ("slots", "rows"))
+    return Value(starts, slots, rows)
+
+
+class Sum(NamedTuple):
+    """Maps to be written, and what adds up to them."""
+
+    shape: int
+    """of the maps: a number, see `Routine.shapes`"""
+    first: int
+    """the slot of the first map; the others follow"""
+    terms: Value
+
+
+class Convolution(NamedTuple):
+    """Convolutions of maps, and the norms that follow on them."""
+
+    node: int
+    norm: int | None
+    """the node of the norms"""
+    given: int
+    """the shape of what is read"""
+    shape: int
+    first: int
+    row: int
+    """the row of the first map's scale and shift"""
+    sources: Numbers
+    """the slots that are read"""
+    which: Numbers
+    """the networks' places in the node: those of their weights"""
+    relu: bool
+
+
+class Pooling(NamedTuple):
+    """Means over windows of maps."""
+
+    node: int
+    given: int
+    shape: int
+    first: int
+    sources: Numbers
+
+
+class BackConvolution(NamedTuple):
+    """The way back through those of the convolutions that get a gradient."""
+
+    step: Convolution
+    gradients: Numbers
+    """the slots of what arrives"""
+    alive: Numbers
+    """which of the maps that the step wrote"""
+    first: int
+    """the slot of what is sent on"""
+
+
+class BackPooling(NamedTuple):
+    step: Pooling
+    gradients: Numbers
+    first: int
+
+
+Step = Sum | Convolution | Pooling
+BackStep = Sum | BackConvolution | BackPooling
+
+
+class Tables(NamedTuple):
+    """What the kernels of a routine read, on a device: a tuple for each step."""
+
+    steps: list[tuple[Tensor, ...]]
+    output: tuple[Tensor, ...]
+    back_steps: list[tuple[Tensor, ...]]
+    of_input: tuple[Tensor, ...]
+    relus: dict[int, tuple[Tensor, Numbers]]
+    """for each ReLU, the slots of what it is given, and which of its maps they are"""
+
+
+@dataclass(frozen=True, eq=False)
+class Routine:
+    """What a block runs, there and back."""
+
+    shapes: tuple[int, ...]
+    """for each number of a shape, a node whose maps have it; the first is the input"""
+    slots: tuple[int, ...]
+    """how many maps of each shape there are"""
+    rows: tuple[int, ...]
+    """how many of them are scaled and shifted"""
+    steps: tuple[Step, ...]
+    output: Sum
+    back_slots: tuple[int, ...]
+    back_steps: tuple[BackStep, ...]
+    of_input: Sum
+    relus: dict[int, tuple[Numbers, Numbers]]
+    """for each node that is a ReLU, where that is watched, which of its maps are, and the slots that it is given"""
+    _tables: dict[torch.device, Tables] = field(default_factory=dict, init=False, repr=False)
+
+    def tables(self, device: torch.device) -> Tables:
+        """Brought to the device once, in one go."""
+        if device not in self._tables:
+            packing = _Packing()
+            steps = [packing.add(*_columns(step)) for step in self.steps]
+            output = packing.add(*_columns(self.output))
+            back_steps = [packing.add(*_columns(step)) for step in self.back_steps]
+            of_input = packing.add(*_columns(self.of_input))
+            relus = {node: packing.add(slots) for node, (_, slots) in self.relus.items()}
+            taken = packing.on(device)
+            self._tables[device] = Tables(
+                [taken(one) for one in steps],
+                taken(output),
+                [taken(one) for one in back_steps],
+                taken(of_input),
+                {node: (taken(one)[0], self.relus[node][0]) for node, one in relus.items()},
+            )
+        return self._tables[device]
+
+
+def _columns(step: Step | BackStep) -> tuple[Numbers, ...]:
+    """The tables of a step."""
+    if isinstance(step, Sum):
+        return step.terms.starts, step.terms.slots, step.terms.rows
+    if isinstance(step, Convolution):
+        each = np.arange(len(step.which))
+        return step.sources, step.which, step.first + each, step.row + each
+    if isinstance(step, Pooling):
+        return (step.sources,)
+    if isinstance(step, BackPooling):
+        return (step.gradients,)
+    of, alive = step.step, step.alive
+    one_each = np.arange(len(alive) + 1), np.full(len(alive), NONE)
+    return step.gradients, of.first + alive, of.row + alive, of.which[alive], of.sources[alive], *one_each
+
+
+class _Packing:
+    """Many small tables as parts of one."""
+
+    def __init__(self) -> None:
+        self._columns: list[Numbers] = []
+
+    def add(self, *columns: Numbers) -> list[int]:
+        first = len(self._columns)
+        self._columns += columns
+        return list(range(first, len(self._columns)))
+
+    def on(self, device: torch.device) -> Callable[[list[int]], tuple[Tensor, ...]]:
+        """Gives the tensors of the columns with these numbers; each begins at a multiple of 16 bytes."""
+        ends = np.cumsum([0, *(-(-len(column) // 4) * 4 for column in self._columns)])
+        joined = np.zeros(ends[-1], np.int32)
+        for begin, column in zip(ends, self._columns, strict=False):
+            joined[begin : begin + len(column)] = column
+        whole = upload(joined, device)
+        parts = [whole[b : b + len(column)] for b, column in zip(ends.tolist(), self._columns, strict=False)]
+        return lambda numbers: tuple([parts[i] for i in numbers])
