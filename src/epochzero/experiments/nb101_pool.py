@@ -12,7 +12,7 @@ has kappa too, so that it compares with the others by regret alone. No paper pri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -89,19 +89,23 @@ class NB101Pool(Searches):
         return replace(arena, pool=joined(arena.pool, TableSource.read(kernels, space, pool=True)))
 
     def measure(self, work: Work) -> Found:
-        arena, searched = self.contested(work, self.contests, Arena.search)
-        needs = {contest.label: contest.needs for contest in self.contests}
-        rows: list[Row] = []
-        for label, outcomes in searched.items():
-            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]))
+        arena, searched, rows = self._contests(work)
         missing = left_out(arena, self.contests)
         if work.settings.evaluations:
             searched[EVERY] = self._among_every_cell(arena, work)
             rows += self._selected(arena, EVERY, searched[EVERY], arena.accuracies.table.archs)
         else:
             missing.append(f"{EVERY}: left out of this small form.")
-        values = {label: accuracies(arena, outcomes)["C10"] for label, outcomes in searched.items()}
-        return found_in(arena, rows, values, missing)
+        return found_in(arena, rows, of_winners(arena, searched), missing)
+
+    def _contests(self, work: Work) -> tuple[Arena, dict[str, list[Outcome]], list[Row]]:
+        """Where contests were held, what came of them, and what that says."""
+        arena, searched = self.contested(work, self.contests, Arena.search)
+        needs = {contest.label: contest.needs for contest in self.contests}
+        rows: list[Row] = []
+        for label, outcomes in searched.items():
+            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]))
+        return arena, searched, rows
 
     def _selected(self, arena: Arena, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]) -> list[Row]:
         """Accuracy, deviation and regret of the winners, and the seconds of a search."""
@@ -147,6 +151,11 @@ class NB101Pool(Searches):
                 )
             )
         return found
+
+
+def of_winners(arena: Arena, searched: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float | None]]:
+    """The test accuracies of the winners of each contest."""
+    return {label: accuracies(arena, outcomes)["C10"] for label, outcomes in searched.items()}
 
 
 def whole(pool: TableSource, columns: Sequence[str]) -> list[str]:

@@ -281,4 +281,5 @@ def _cell(cell: Cell, width: int, shape: Shape) -> Plan:
     return net.plan()
 
 
-spaces.register("nb101", NB101())
+for _space in (NB101(), NB101(stem=16)):
+    spaces.register(_space.name, _space)
