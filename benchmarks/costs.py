@@ -29,7 +29,7 @@ from epochzero import data
 from epochzero.engine import PlanNetwork, parse, score_network
 from epochzero.registry import proxies, spaces
 
-KERNELS = ("hnas", "knas", "nasi_trace_sum", "ntk_cond", "ntk_trace")
+KERNELS = ("hnas", "nasi_trace_sum", "ntk_cond", "ntk_trace")
 """one backward pass for each row of a kernel: many times the cost of all others"""
 
 

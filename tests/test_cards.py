@@ -136,7 +136,7 @@ def test_second_derivatives_and_samples_by_themselves() -> None:
     twice = {name for name, needs in found.items() if needs.second_derivatives}
     assert twice == {"grasp", "curvature", "dextr", "dextr_opt"}
     apart = {name for name, needs in found.items() if needs.per_sample}
-    assert apart == {"hnas", "knas", "nasi_trace_sum", "ntk_cond", "ntk_trace"}
+    assert apart == {"hnas", "nasi_trace_sum", "ntk_cond", "ntk_trace"}
     assert card(parse("dextr(variant=reference)")).needs.second_derivatives is None, "its passes are its own"
 
 

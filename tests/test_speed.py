@@ -233,7 +233,7 @@ def test_ceilings_are_those_of_a_machine() -> None:
 def test_bundles_hold_what_they_say() -> None:
     quick, most = (set(bundles()[name].split(",")) for name in ("all quick", "all but kernels"))
     assert quick < most < set(proxies)
-    assert set(proxies) - most == {"hnas", "knas", "nasi_trace_sum", "ntk_cond", "ntk_trace"}
+    assert set(proxies) - most == {"hnas", "nasi_trace_sum", "ntk_cond", "ntk_trace"}
     assert set(groups(None)) == {*bundles(), *proxies} - {"all"}
 
 

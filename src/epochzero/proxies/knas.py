@@ -1,6 +1,6 @@
 r"""KNAS: how alike the gradients of different samples are.
 
-    score = mean_ij  g_i . g_j          g_i the loss gradient of sample i over everything trainable
+    score = mean_ij  g_i . g_j = || mean_i g_i ||^2         g_i the loss gradient of sample i over everything trainable
 
 Options:
     variant     paper: the mean of the Gram matrix; reference: what the published code computes, samples one at a time,
@@ -8,7 +8,7 @@ Options:
                 of each coordinate between the first and the second half of the samples, summed and divided by 2500
 
 Beware: the mean of all inner products is the squared norm of the mean gradient, so the paper's form is `nasi_trace` by
-another name, which takes one backward pass where this takes one for each sample.
+another name. It is taken from one backward pass of the batch, where the paper has one for each sample.
 
 Xu, Zhao, Lin, Gao, Sun, Yang. KNAS: green neural architecture search. ICML 2021. arXiv:2111.13293
 """
@@ -20,8 +20,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Need, Pass, Trace, check_samples, label_loss, need, of_network, proxy
+from epochzero.engine import Handle, Need, Pass, Trace, check_samples, label_loss, need, proxy
 from epochzero.errors import DegenerateError, UserError
+from epochzero.proxies.nasi import squared_norm
 
 TENSORS, COORDINATES, SAMPLES = 11, 50, 50
 
@@ -29,15 +30,14 @@ TENSORS, COORDINATES, SAMPLES = 11, 50, 50
 def needs(variant: str) -> Sequence[Need]:
     if variant not in ("paper", "reference"):
         raise UserError(f"knas takes variant=paper or variant=reference, not {variant!r}.")
-    return [need(Pass(), "kernel_loss") if variant == "paper" else need(Pass(), "network", "labels", "loss")]
+    return [need(Pass(), "parameter_gradients") if variant == "paper" else need(Pass(), "network", "labels", "loss")]
 
 
 @proxy(needs=needs, higher_is_better=True)
 def knas(trace: Trace, *, variant: str = "paper") -> Tensor:
     if variant == "reference":
         return split_half(trace.network, trace.labels)
-    found: Tensor = of_network(torch.mean, trace, "kernel_loss")
-    return found
+    return squared_norm(trace)
 
 
 def split_half(network: Handle, labels: Tensor) -> Tensor:
