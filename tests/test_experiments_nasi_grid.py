@@ -134,6 +134,21 @@ def test_the_report_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(lines) == random + 6, "no recording with random labels has 5 steps"
 
 
+def test_sizes_where_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"{seed}.json" for seed in range(2)]
+    for seed, file in enumerate(files):
+        record(file, "--space", "nb1shot1_s2", "--seed", str(seed), steps=2)
+    space = spaces["nb1shot1_s2"]
+    plans = [space.plan(Recording.read(file).chosen(2, "1e9", 1.0, 1000.0)) for file in files]
+    nasi_grid.main(["report", *map(str, files), "--nu", "1e9", "--mu", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "| T | nu | mu | million parameters | million multiply-accumulates | seeds |"
+    wanted = [f"{(a + b) / 2e6:.2f} ± {abs(a - b) / 2**0.5 / 1e6:.2f}" for a, b in (
+        [plan.params for plan in plans], [plan.flops for plan in plans]
+    )]  # fmt: skip
+    assert lines[4] == f"| 2 | 1e9 | 1 | {wanted[0]} | {wanted[1]} | 2 |"
+
+
 def test_the_benchmark_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     benchmark = Path(__file__).parents[2] / "shared" / "data" / "nb201.csv.gz"
     if not benchmark.exists():
@@ -181,7 +196,7 @@ def test_mistakes_of_a_report(tmp_path: Path) -> None:
     assert "is no recording of NASI" in refused(foreign)
     assert "differ in seed, labels and data alone" in refused(one, other)
     assert "same seed, labels and data" in refused(one, one)
-    assert "are of another space" in refused(s2)
+    assert "are of nb1shot1_s2" in refused(s2)
     assert "has 2 steps: record more" in refused(one, "--steps", "3")
     assert "whole numbers from 1 such as 100,400, not '1e2'" in refused(one, "--steps", "1e2")
     assert "'mean', 'adaptive' or a number for 'nu', not 'some'" in refused(one, "--nu", "some")

@@ -8,7 +8,8 @@ T: recorded once, they give the search of any nu, mu and T without another netwo
 the networks that `nu mean` averages. The same command goes on where one was stopped, or further with more --steps.
 
 `record` needs torch and numpy alone. `report` prints test accuracies of the networks of NAS-Bench-201 that are chosen,
-as means and standard deviations over seeds, for each kind of data and labels.
+as means and standard deviations over seeds, for each kind of data and labels; without --table, for any space, how large
+they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -147,11 +148,10 @@ class Recording:
 
 def report(asked: argparse.Namespace) -> str:
     """Tables in Markdown, one for each kind of labels and data."""
-    from epochzero.run.sources import TableSource
-
     recordings = [Recording.read(file) for file in asked.files]
     _check(recordings)
-    space, table = spaces[SPACE], TableSource.read(asked.table, spaces[SPACE])
+    space = spaces[recordings[0].others["space"]]
+    judged: Figures = _sizes(space) if asked.table is None else _accuracies(space, asked.table)
     _, nu0 = paper(space)
     nu0 = nu0 if asked.nu0 == "paper" else number("nu0", asked.nu0)
     mus = [number("mu", text) for text in _listed(asked.mu)]
@@ -161,14 +161,14 @@ def report(asked: argparse.Namespace) -> str:
     lines = []
     for labels, data in sorted({recording.kind for recording in recordings}, reverse=True):
         alike = [recording for recording in recordings if recording.kind == (labels, data)]
-        heads = ("T", "nu", "mu", *(f"{name} %" for name in ACCURACIES), "seeds", "not in the table")
+        heads = ("T", "nu", "mu", *judged.heads)
         lines += [f"Labels {labels}, data {data}:", "", _row(heads), _row(["---"] * len(heads))]
         for steps in budgets:
             long = [recording for recording in alike if recording.steps >= steps]
             for nu in _listed(asked.nu) if long else ():
                 for mu in mus:
-                    cells = [space.text(recording.chosen(steps, nu, mu, nu0)) for recording in long]
-                    lines.append(_row([str(steps), nu, f"{mu:g}", *_figures(table, cells)]))
+                    archs = [recording.chosen(steps, nu, mu, nu0) for recording in long]
+                    lines.append(_row([str(steps), nu, f"{mu:g}", *judged.of(archs)]))
         lines.append("")
     return "\n".join(lines)
 
@@ -177,17 +177,42 @@ def _check(recordings: Sequence[Recording]) -> None:
     """Refuse recordings that no table can hold together."""
     if any(recording.others != recordings[0].others for recording in recordings):
         raise UserError("Recordings of one report differ in seed, labels and data alone: report the others apart.")
-    if recordings[0].others["space"] != SPACE:
-        raise UserError(f"Accuracies are known of {SPACE} here, and these recordings are of another space.")
     if len({(recording.kind, recording.seed) for recording in recordings}) < len(recordings):
         raise UserError("Two of the recordings have the same seed, labels and data: give each once.")
 
 
-def _figures(table: Any, cells: Sequence[str]) -> list[str]:
+class Figures(NamedTuple):
+    """What is said of the architectures that the seeds end with."""
+
+    heads: Sequence[str]
+    of: Callable[[Sequence[Any]], list[str]]
+
+
+def _accuracies(space: Any, file: Path) -> Figures:
     """Mean and deviation of each accuracy, of how many, and how many there are no accuracies of."""
-    held = [cell for cell in cells if table.known(cell) is not None]
-    columns = [[table.value(cell, column).value for cell in held] for column in ACCURACIES.values()]
-    return [*map(_mean, columns), str(len(cells)), str(len(cells) - len(held))]
+    from epochzero.run.sources import TableSource
+
+    if space.name != SPACE:
+        raise UserError(f"Accuracies are known of {SPACE} here, and these recordings are of {space.name}.")
+    table = TableSource.read(file, space)
+
+    def of(archs: Sequence[Any]) -> list[str]:
+        held = [text for text in map(space.text, archs) if table.known(text) is not None]
+        columns = [[table.value(text, column).value for text in held] for column in ACCURACIES.values()]
+        return [*map(_mean, columns), str(len(archs)), str(len(archs) - len(held))]
+
+    return Figures([*(f"{name} %" for name in ACCURACIES), "seeds", "not in the table"], of)
+
+
+def _sizes(space: Any) -> Figures:
+    """Mean and deviation of millions of parameters and of multiply-accumulates, as the space has its networks."""
+
+    def of(archs: Sequence[Any]) -> list[str]:
+        plans = [space.plan(arch) for arch in archs]
+        columns = [[plan.params / 1e6 for plan in plans], [plan.flops / 1e6 for plan in plans]]
+        return [*map(_mean, columns), str(len(archs))]
+
+    return Figures(["million parameters", "million multiply-accumulates", "seeds"], of)
 
 
 def _mean(values: Sequence[float]) -> str:
@@ -230,7 +255,7 @@ def options() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, help="the recording, a JSON file")
     add = verbs.add_parser("report", help="print what other settings choose").add_argument
     add("files", nargs="+", type=Path, help="recordings")
-    add("--table", type=Path, required=True, help="accuracies of NAS-Bench-201")
+    add("--table", type=Path, help="accuracies of NAS-Bench-201; without it sizes are told")
     add("--steps", default="", help="budgets such as 100,400; default: as long as the recordings are")
     add("--nu", default="mean,adaptive,10,100,1000")
     add("--nu0", default="paper", help="of the adaptive bound")
