@@ -103,9 +103,10 @@ def test_the_trace_in_every_form(make: Callable[[], PlanNetwork]) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_in_every_form(metric: str) -> None:
-    """As the experiments ran them: the proxy of that name as it stands."""
+    """As the experiments ran them: the proxy of that name as it stands, but for KNAS, of which the root is taken."""
     network, batch = scale_free_net(), random_batch(size=SIZE)
     m = value(network, precisely(METRICS[metric]), batch)
+    m = math.sqrt(m) if metric == "knas" else m
     _, kappa = kernel(network, batch)
     for settings, expected in (
         ("mu=0.1,nu=2", thesis(m, kappa, 0.1, 2)),
@@ -114,6 +115,14 @@ def test_every_metric_in_every_form(metric: str) -> None:
         ("form=non_realizable,rate=0.1", non_realizable(m, kappa, SIZE, 0.1)),
     ):
         assert_scores(network, f"hnas(metric={metric},{settings})", batch, expected, single=1e-2, double=1e-6)
+
+
+def test_knas_is_the_root_of_the_mean_of_all_products() -> None:
+    """Eq. D.11, one pair of samples at a time, by the gradients of the loss."""
+    network, batch = conv_net(), random_batch(size=SIZE)
+    rows = rows_together(Twin(network), batch, "loss")
+    total = sum((one * other).sum().item() for one in rows for other in rows)
+    assert_scores(network, "hnas(metric=knas,form=realizable)", batch, SIZE / math.sqrt(total))
 
 
 def scale_free_net() -> PlanNetwork:

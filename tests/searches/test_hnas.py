@@ -132,6 +132,7 @@ def test_networks_that_lack_a_score_are_left_out() -> None:
 
 def test_metrics() -> None:
     assert m_of("trace", np.array([9.0])).tolist() == [3.0]
+    assert m_of("knas", np.array([9.0])).tolist() == [3.0], "eq. D.11 has a root over the mean of all products"
     assert m_of("synflow", np.array([9.0])).tolist() == [9.0]
     for metric, proxy in METRICS.items():
         assert HNAS.wants({"metric": metric, "networks": 5}) == ([proxy, "ntk_cond"], 5)

@@ -1,7 +1,8 @@
 """Thesis, Table 7.12: the guarantees with metrics that are not gradients of the loss, on NAS-Bench-201.
 
 The two bounds of Table 7.6, M from KNAS, Fisher, SynFlow (its logarithm, which orders 1/M as SynFlow does
-where it is positive) and NASWOT. KNAS is that of the loss, the thesis' that of the labels' logits.
+where it is positive) and NASWOT. M_KNAS is the root of `knas` (eq. D.11) and that of the loss, the thesis' that of the
+labels' logits.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

@@ -6,8 +6,9 @@ r"""HNAS: one objective for every gradient metric M, from a bound on the general
     form=non_realizable  m/2 (1 - rate M^2/m)^(2t) + kappa/M            corollary 7.2, rate = eta/c, m samples
 
 kappa is the condition number of the tangent kernel (`ntk_cond`). M is by default one of the sums over layers that the
-experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m). GraSP counts by
-its absolute value, as in eq. 7.3: so taken, it is connected to the others as the thesis' Table 7.4 says.
+experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m), and M_KNAS the
+root of `knas` (eq. D.11), whose gradients are those of the loss, as in KNAS itself; the thesis has the labels' logits.
+GraSP counts by its absolute value, as in eq. 7.3: so taken, it is connected to the others as Table 7.4 says.
 
     literal:  grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
 
@@ -116,7 +117,7 @@ def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> S
     return [measured] if form == "realizable" else [measured, kernel]
 
 
-@proxy(needs=needs, higher_is_better=False)
+@proxy(needs=needs, higher_is_better=False, recipe=2)
 def hnas(
     *traces: Trace,
     metric: str = "trace",
@@ -150,4 +151,6 @@ def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
         return LITERAL[metric][1](traces[0]).double()
     found = METRICS[metric]
     value = torch.as_tensor(found.compute(traces[0], **found.resolved)).double()
+    if metric == "knas":
+        return value.sqrt()
     return value.abs() if metric == "grasp" else value

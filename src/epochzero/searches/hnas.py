@@ -15,6 +15,9 @@ The process sees u in [0, 1] and c in [low, high], the powers of ten of mu.
     form=thesis   nu = the quantile u of M^2 in the pool,   mu = 10^c med(kappa/M) / med(M^2)^2       c in [-3, 3]
     form=code     nu = scale u,                             mu = 10^c                                 c in [-4, 0]
 
+M_Trace and M_KNAS are roots, of the kernel's trace and of `nasi_trace`, the mean of all inner products of gradients
+(eqs 7.2 and D.11). Those of KNAS are gradients of the loss here, as in KNAS itself; the thesis has the labels' logits.
+
 The thesis gives no ranges. Ours do not depend on the unit of M, whose tail is long: with nu in equal steps up to the
 99 % quantile of M^2 most queries chose networks of poor accuracy (1,000 networks of NAS-Bench-201). The code's ranges
 are as published, with scale 5000 (NAS-Bench-201). The first `probes` queries are u = 0 ... 1 in equal steps with c in
@@ -57,6 +60,8 @@ METRICS = {
     "naswot": "naswot",
 }
 """M to the proxy that it is made of; KNAS is that of NASI by another name, which takes one backward pass"""
+ROOTED = ("trace", "knas")
+"""metrics that are the root of their proxy"""
 KAPPA = "ntk_cond"
 RANGES = {"thesis": (-3.0, 3.0), "code": (-4.0, 0.0)}
 """of c"""
@@ -159,7 +164,7 @@ def usable(pool: Pool, metric: str) -> tuple[list[Any], Floats, Floats]:
 
 def m_of(metric: str, value: Floats) -> Floats:
     """M from the score that it is made of; M_Trace but for the root of the number of samples, which all share."""
-    if metric == "trace":
+    if metric in ROOTED:
         return np.asarray(np.sqrt(value))
     return np.abs(value) if metric == "grasp" else value
 
