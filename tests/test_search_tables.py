@@ -5,23 +5,25 @@ from __future__ import annotations
 import csv
 import json
 import math
+import time
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import epochzero as ez
 from epochzero import data
 from epochzero.combine.objective import parse_objective, single
-from epochzero.engine import Pass, Proxy, Trace, need
-from epochzero.errors import DataError, UserError
-from epochzero.registry import spaces
+from epochzero.engine import Pass, Proxy, Trace, need, parse
+from epochzero.errors import DataError, DegenerateError, UserError
+from epochzero.registry import proxies, spaces
 from epochzero.run.search import Outcome, budget_of, run_search
 from epochzero.run.sources import Feedback, TableSource
 from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
+from tests.forgetting import plugins_forgotten
 
 SPACE = spaces["nb201"]
 BATCH = data.pink(size=2)
@@ -255,8 +257,6 @@ def test_the_best_few_are_remembered(folder: Path) -> None:
 
 def test_a_time_limit_ends_a_search_that_goes_on_later(tmp_path: Path) -> None:
     def slow(arch: Any) -> float:
-        import time
-
         time.sleep(0.005)
         return accuracy(arch)
 
@@ -286,6 +286,67 @@ def test_a_proxy_that_fails_on_everything_stops_early() -> None:
     assert found.best is None and found.evaluated == 32
     assert found.stopped == "none of the first 32 networks has a score"
     assert "no such luck" in next(iter(found.unscored))
+
+
+BROKEN = Proxy("broken", lambda trace: _raise(RuntimeError("no such luck")), [need(Pass(), "params")], True, {})
+NAMELESS = Proxy("nameless", lambda trace: _raise(DegenerateError("no value")), [need(Pass(), "params")], True, {})
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
+
+
+@pytest.mark.parametrize(("proxy", "seen", "why"), [(BROKEN, 32, "no such luck"), (NAMELESS, 128, "no value")])
+def test_a_pool_is_not_scored_to_its_end_by_a_proxy_that_has_no_scores(proxy: Proxy, seen: int, why: str) -> None:
+    with plugins_forgotten(), Store.open(":memory:") as store:
+        proxies.register(proxy.name, proxy, origin=__name__)
+        with pytest.raises(UserError, match=f"None of the first [0-9]+ networks of the pool.*most often: .*{why}"):
+            run_search(Task(SPACE, [parse("params")], BATCH), "top_k", 5, options={"proxy": proxy.name}, store=store)
+        (pool,) = store.runs()
+        assert seen <= pool.so_far()[0] < seen + 16, "a pool of 1,000"
+        with pytest.raises(UserError, match=f"None of the first 6 networks of the pool has a {proxy.name} score"):
+            run_search(
+                Task(SPACE, [parse("params")], BATCH),
+                "top_k",
+                5,
+                options={"proxy": proxy.name, "networks": 6},
+                store=store,
+            )
+
+
+def slow_size() -> Proxy:
+    def compute(trace: Trace) -> float:
+        time.sleep(0.02)
+        return float(trace.params)
+
+    return Proxy("slow_size", compute, [need(Pass(), "params")], True, {})
+
+
+def test_time_ends_a_pool_and_the_next_sitting_goes_on_with_it(tmp_path: Path) -> None:
+    task = Task(SPACE, [parse("params")], BATCH)
+    options = {"proxy": "slow_size", "networks": 40}
+    with plugins_forgotten(), Store.open(tmp_path / "run.db") as store:
+        proxies.register("slow_size", slow_size(), origin=__name__)
+        part = run_search(task, "top_k", 5, options=options, store=store, time_limit=0.2)
+        pool, search = store.runs()
+        scored = pool.so_far()[0]
+        assert 1 < scored < 40 and part.evaluated == 1 and part.best is not None
+        says = f"the time limit of 0.2 s; the pool took all the time: {scored} of 40 scored; the same command with"
+        assert part.stopped.startswith(says) and part.out_of_time and search.state == "unfinished"
+        once = run_search(task, "top_k", 1, options=options, store=store, time_limit=0.01)
+        assert once.out_of_time and pool.so_far()[0] > scored, "one more at least, whatever the budget"
+        whole = run_search(task, "top_k", 5, options=options, store=store)
+        assert whole.evaluated == 5 and whole.stopped == "" and pool.so_far()[0] == 40
+        assert whole.winner.score.value >= part.winner.score.value
+    calm = Store.open(":memory:")
+    with plugins_forgotten(), calm:
+        proxies.register("slow_size", slow_size(), origin=__name__)
+        assert run_search(task, "top_k", 5, options=options, store=calm).top(5) == whole.top(5)
+
+
+def test_a_limit_that_is_over_at_once_leaves_time_for_one_batch(tmp_path: Path) -> None:
+    found = search(tmp_path, accuracy, table=None, method="random", time_limit=1e-9)
+    assert found.evaluated > 0 and found.stopped.startswith("the time limit") and found.best is not None
 
 
 def test_the_clock_adds_up(folder: Path) -> None:

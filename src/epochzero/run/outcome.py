@@ -29,6 +29,11 @@ PATIENCE = {"failed": 32, "degenerate": 128}
 """networks without any score after which a search gives up, where all failed, and where some have no value"""
 
 
+def enough_without(networks: int, degenerate: bool) -> bool:
+    """Whether so many networks without any score leave no hope; `degenerate` where some of them have no value."""
+    return networks >= PATIENCE["degenerate" if degenerate else "failed"]
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A network that was looked at."""
@@ -56,6 +61,8 @@ class Outcome:
     """networks that this run looked at in earlier sittings, and the seconds that their scores took then"""
     stopped: str = ""
     """why it ended before its budget was spent; empty where it did not"""
+    pool: str = ""
+    """how much of its pool was scored, "12 of 200", where the time was up before it was whole"""
     note: str = ""
     """what it is doing, where that is not looking at networks"""
     _merit: float = -math.inf
@@ -124,7 +131,7 @@ class Outcome:
         """Whether so many networks have no score, and none has one, that there is no point in going on."""
         if self.evaluated > sum(self.unscored.values()):
             return False
-        return self.evaluated >= PATIENCE["degenerate" if self._degenerate else "failed"]
+        return enough_without(self.evaluated, bool(self._degenerate))
 
     def tell(
         self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]

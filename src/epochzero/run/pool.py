@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from epochzero.engine import Proxy, parse
 from epochzero.errors import UserError
 from epochzero.run.executors.base import population
+from epochzero.run.outcome import enough_without
 from epochzero.run.sources import TableSource
 from epochzero.run.task import Task
 from epochzero.searches.base import Floats, Pool, Unseen, Wanted
 from epochzero.spaces.budget import BudgetedSpace
-from epochzero.store import JSON, Store
+from epochzero.store import JSON, Run, Store
 from epochzero.types import Score
 
-CHUNK = 16
-"""networks of a pool that are scored and stored at a time on a CPU, for each worker"""
+CHUNK, CHUNK_SECONDS = 16, 2.0
+"""networks of a pool that are scored and stored at a time on a CPU, for each worker, at most; and how long they take"""
 
 
 class PoolSpace:
@@ -58,6 +61,16 @@ class PoolSpace:
         return self._known[arch]
 
 
+class ScoredPool(NamedTuple):
+    """What was scored of a pool before the time was up."""
+
+    pool: Pool
+    wanted: int
+    """how many networks the whole pool has"""
+    seconds: float
+    """of scoring"""
+
+
 def scored_pool(
     task: Task,
     space: BudgetedSpace | PoolSpace,
@@ -65,43 +78,94 @@ def scored_pool(
     seed: int,
     store: Store,
     progress: Callable[[int, int], None],
-) -> tuple[Pool, float]:
-    """So many different networks of the space with the scores that a search wants; and the seconds of scoring."""
+    time_up: Callable[[], bool] = lambda: False,
+) -> ScoredPool:
+    """So many different networks of the space with the scores that a search wants, or as many as there is time for.
+
+    There is one at least with all of these scores; UserError where one of the proxies gives none, which is known before
+    all of a large pool was looked at.
+    """
     if wanted.networks < 1:
         raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
-    proxies = [parse(text) for text in wanted.proxies]
-    if isinstance(space, PoolSpace) and wanted.networks >= len(space.archs):
-        archs = list(space.archs)
-        Random(seed).shuffle(archs)
-    else:
-        rng, unseen = Random(seed), Unseen()
-        drawn = (unseen.sample(space, rng) for _ in range(wanted.networks))
-        archs = [arch for arch in drawn if arch is not None]
-    part = replace(task, proxies=proxies)
-    better = {p.text: p.higher_is_better for p in proxies}
+    part = replace(task, proxies=[parse(text) for text in wanted.proxies])
+    archs = _drawn(space, wanted.networks, seed)
     by_source = part.by_source()
     if len(by_source) == 1 and isinstance(by_source[0][0], TableSource):  # nothing to compute, and nothing to keep
-        found = [scores for scores, _ in by_source[0][0].score(part, archs)]
-        return Pool(archs, _columns(proxies, found), better), 0.0
-    identity: dict[str, JSON] = {
+        found, seconds = [scores for scores, _ in by_source[0][0].score(part, archs)], 0.0
+    else:
+        run = store.begin_run("pool", _identity(part, len(archs), seed), {})
+        found, seconds = _scored(part, archs, store, run, progress, time_up)
+    _check_hope(part.proxies, found, whole=True)
+    better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
+    return ScoredPool(Pool(archs[: len(found)], _columns(part.proxies, found), better), len(archs), seconds)
+
+
+def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
+    """So many different networks, or all that there are, in random order."""
+    rng, unseen = Random(seed), Unseen()
+    if isinstance(space, PoolSpace) and networks >= len(space.archs):
+        archs = list(space.archs)
+        rng.shuffle(archs)
+        return archs
+    drawn = (unseen.sample(space, rng) for _ in range(networks))
+    return [arch for arch in drawn if arch is not None]
+
+
+def _identity(task: Task, networks: int, seed: int) -> dict[str, JSON]:
+    return {
         "space": task.space.name,
-        "networks": len(archs),
+        "networks": networks,
         "seed": seed,
-        "proxies": [p.text for p in proxies],
+        "proxies": [proxy.text for proxy in task.proxies],
         "batch": task.batch.id,
         "origin": str(task.origin),
         "sources": [source.name for source in task.sources],
     }
-    run = store.begin_run("pool", identity, {})
-    found, total = [], 0.0
-    step = max(CHUNK, population(task.device)) * task.executor.workers
-    for first in range(0, len(archs), step):
-        progress(first, len(archs))
-        scores, seconds = part.evaluate(archs[first : first + step], store, run, first)
-        found += scores
+
+
+def _scored(
+    task: Task,
+    archs: Sequence[Any],
+    store: Store,
+    run: Run,
+    progress: Callable[[int, int], None],
+    time_up: Callable[[], bool],
+) -> tuple[list[dict[str, Score]], float]:
+    """The scores of the first networks, at least until one has all of them; and the seconds that they took.
+
+    What the store holds of an earlier sitting comes in one chunk, then few at first and as many as fit into seconds.
+    """
+    least = population(task.device) * task.executor.workers
+    most = max(CHUNK * task.executor.workers, least)
+    held = sum(1 for _ in takewhile(bool, task.held(archs, store)))
+    found, total, size = list[dict[str, Score]](), 0.0, held or least
+    while len(found) < len(archs):
+        progress(len(found), len(archs))
+        some = archs[len(found) : len(found) + size]
+        scores, seconds = task.evaluate(some, store, run, len(found))
         total += seconds
-    progress(len(archs), len(archs))
-    return Pool(archs, _columns(proxies, found), better), total
+        found += scores
+        _check_hope(task.proxies, found)
+        if time_up() and any(all(score.ok for score in one.values()) for one in found):
+            break
+        fitting = min(2 * size, int(size * CHUNK_SECONDS / max(seconds, CHUNK_SECONDS / most)))
+        size = least if len(found) <= held else max(least, min(most, fitting // least * least))
+    progress(len(found), len(archs))
+    return found, total
+
+
+def _check_hope(proxies: Sequence[Proxy], found: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
+    """UserError, with the most frequent reason, where a proxy has no score for any network of the pool or of many."""
+    for proxy in proxies:
+        scores = [one[proxy.text] for one in found]
+        if any(score.ok for score in scores):
+            continue
+        if whole or enough_without(len(scores), any(score.status == "degenerate" for score in scores)):
+            ((why, _),) = Counter(score.why for score in scores).most_common(1)
+            raise UserError(
+                f"None of the first {len(scores)} networks of the pool has a {proxy.text} score; most often: {why}. "
+                "Score the pool by another proxy."
+            )
 
 
 def _columns(proxies: Sequence[Proxy], scores: Sequence[Mapping[str, Score]]) -> dict[str, Floats]:

@@ -75,8 +75,12 @@ def make_search(
     store: Store,
     progress: Progress,
     latency: LatencyLimit | None = None,
+    time_limit: float | None = None,
 ) -> Search:
-    """The search of that name, on the part of the space that fits the budget and that the pool holds."""
+    """The search of that name, on the part of the space that fits the budget and that the pool holds.
+
+    Where the time is up before its own pool is scored, it has to make do with what was, and the outcome says so.
+    """
     maker, task = searches[method], outcome.task
     known = resolved(method, options)
     space: Any = budgeted(task.space, budget, task.batch)
@@ -91,14 +95,20 @@ def make_search(
         return found
 
     def show(done: int, total: int) -> None:
-        outcome.note = f"pool {done:,} of {total:,}"
+        outcome.note, outcome.seconds = f"pool {done:,} of {total:,}", outcome.clock.seconds
         progress(outcome)
 
-    pool, seconds = scored_pool(task, space, maker.wants(known), seed, store, show)
-    outcome.clock.add("scoring", seconds)
+    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_up(outcome, time_limit))
+    outcome.clock.add("scoring", pooled.seconds)
     outcome.note = ""
+    if len(pooled.pool.archs) < pooled.wanted:
+        outcome.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
     made: Any = maker
-    return made(space, seed, pool, **options)  # type: ignore[no-any-return]
+    return made(space, seed, pooled.pool, **options)  # type: ignore[no-any-return]
+
+
+def _time_up(outcome: Outcome, time_limit: float | None) -> bool:
+    return time_limit is not None and outcome.clock.seconds >= time_limit
 
 
 def run_search(
@@ -118,8 +128,9 @@ def run_search(
     """Search until so many networks are evaluated, or none is left, by an objective or several goals; by default the
     task's proxy.
 
-    After `time_limit` seconds no further batch is begun: the run stays unfinished, and the same search goes on from
-    there. It gives up where the first networks have no score at all.
+    After `time_limit` seconds no further batch is begun but the first: the run stays unfinished, and the same search
+    goes on from there. Where a pool took all the time, one network of what was scored is looked at, in a run of its
+    own. It gives up where the first networks have no score at all.
     """
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
@@ -136,17 +147,14 @@ def run_search(
         if isinstance(source, Latency):
             source.keep(store, outcome.clock)
     tell = progress or (lambda outcome: None)
-    search = make_search(method, outcome, budget, seed, options or {}, store, tell, latency)
+    search = make_search(method, outcome, budget, seed, options or {}, store, tell, latency, time_limit)
     run = _begin(outcome, method, evaluations, seed, budget, latency, options or {}, store)
     tell(outcome)
-    while outcome.evaluated < evaluations:
-        if time_limit is not None and outcome.clock.seconds >= time_limit:
-            outcome.stopped = f"{TIME_LIMIT} of {time_limit:g} s"
+    while outcome.evaluated < evaluations or outcome.pool:
+        outcome.stopped = _reason_to_stop(outcome, time_limit)
+        if outcome.stopped:
             break
-        if outcome.hopeless():
-            outcome.stopped = f"none of the first {outcome.evaluated} networks has a score"
-            break
-        archs = search.ask(min(search.batch, evaluations - outcome.evaluated))
+        archs = search.ask(1 if outcome.pool else min(search.batch, evaluations - outcome.evaluated))
         if not archs:
             outcome.stopped = "the search has no more networks to look at"
             break
@@ -178,6 +186,14 @@ def run_search(
         result["front"] = [member.text for member in outcome.members]
     run.finish(result)
     return outcome
+
+
+def _reason_to_stop(outcome: Outcome, time_limit: float | None) -> str:
+    """Why no further batch is to be looked at; empty where there is no reason."""
+    if outcome.evaluated and _time_up(outcome, time_limit):
+        pool = f"the pool took all the time: {outcome.pool} scored; the same command with --store goes on"
+        return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if outcome.pool else "")
+    return f"none of the first {outcome.evaluated} networks has a score" if outcome.hopeless() else ""
 
 
 def _check_goals(method: str, objective: Objective | Goals | None) -> None:
@@ -216,6 +232,8 @@ def _begin(
     }
     if latency is not None:
         settings |= {"max_latency_ms": latency.milliseconds, "latency": latency.latency.name}
+    if outcome.pool:
+        settings["pool"] = outcome.pool
     if task.sources:
         settings["sources"] = [source.name for source in task.sources]
     about: dict[str, JSON] = {

@@ -84,6 +84,20 @@ class Task:
         lacks = Score.failed("the scores that were given have none of it")
         return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
 
+    def held(self, archs: Sequence[Any], store: Store) -> list[bool]:
+        """Of which architectures the store has every score."""
+        texts = [self.space.text(arch) for arch in archs]
+        known = [
+            store.scores(self._setting(source), proxy.key, texts)
+            for source, proxies in self.by_source()
+            for proxy in proxies
+        ]
+        return [all(text in scores for scores in known) for text in texts]
+
+    def _setting(self, source: Source | None) -> Setting:
+        """What the scores of a source depend on, or those of the executor."""
+        return self.setting if source is None else Setting(self.space.name, source.name, "looked up")
+
     def evaluate(
         self, archs: Sequence[Any], store: Store, run: Run | None, step: int
     ) -> tuple[list[dict[str, Score]], float]:
@@ -106,7 +120,7 @@ class Task:
         self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int
     ) -> tuple[list[dict[str, Score]], float]:
         """By one source, or by the executor."""
-        setting = self.setting if source is None else Setting(self.space.name, source.name, "looked up")
+        setting = self._setting(source)
         score = self.executor.score if source is None else source.score
         texts = [self.space.text(arch) for arch in archs]
         keys = {proxy.text: proxy.key for proxy in self.proxies}
