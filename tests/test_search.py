@@ -374,6 +374,12 @@ def test_options_that_the_search_does_not_take(options: dict[str, Any], error: t
         found(sized(), "evolution", options=options)
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_numbers_that_are_not_finite_are_refused_before_a_pool_is_scored(value: float) -> None:
+    with pytest.raises(UserError, match=f"The search hnas takes a finite number for 'scale', not {value}"):
+        found(sized(), "hnas", options={"scale": value})
+
+
 @pytest.mark.parametrize("evaluations", [0, -1])
 def test_a_budget_of_nothing(evaluations: int) -> None:
     with pytest.raises(UserError, match=f"at least 1 evaluation, not {evaluations}"):

@@ -147,7 +147,8 @@ def test_metrics() -> None:
         ({"acquisition": "pi"}, "takes form=thesis, code and acquisition=ei, ucb"),
         ({"low": 2.0, "high": 1.0}, "a range of c from low to high, not from 2 to 1"),
         ({"opens": -1}, "opens and probes of at least 0"),
-        ({"scale": 0.0}, "a positive scale"),
+        ({"scale": 0.0}, "a positive, finite scale"),
+        ({"scale": math.inf}, "a positive, finite scale"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], says: str) -> None:

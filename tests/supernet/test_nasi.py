@@ -176,6 +176,13 @@ def test_the_step_by_hand(monkeypatch: pytest.MonkeyPatch, mu: str, alpha: list[
     assert found.arch[0] == best
 
 
+def test_an_infinite_bound_is_none_and_can_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    fixed_steps(monkeypatch, 2 * STEPS)
+    unbounded, free = search(nu="inf", mu="2").run(3), search(nu="10", mu="0").run(3)
+    assert unbounded.weights == free.weights
+    assert json.loads(json.dumps(unbounded.state, allow_nan=False)) == unbounded.state
+
+
 def test_the_adaptive_bound_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equation (41)."""
     fixed_steps(monkeypatch, STEPS)
@@ -263,6 +270,12 @@ def test_networks_that_say_nothing_leave_the_weights_at_zero(monkeypatch: pytest
     [
         ({"nu": "avarage"}, "NASI takes 'mean', 'adaptive' or a number for 'nu', not 'avarage'"),
         ({"mu": "much"}, "a number for 'mu', not 'much'"),
+        ({"mu": "inf"}, "a number for 'mu', not 'inf'"),
+        ({"nu": "nan"}, "a number for 'nu', not 'nan'"),
+        ({"nu": "-inf"}, "a number for 'nu', not '-inf'"),
+        ({"nu0": "inf"}, "a number for 'nu0', not 'inf'"),
+        ({"tau": "nan"}, "tau above 0"),
+        ({"tau": "inf"}, "tau above 0"),
         ({"labels": "none"}, "'true' or 'random' for 'labels', not 'none'"),
         ({"channels": 3}, "an even number of channels"),
         ({"tau": 0}, "tau above 0"),

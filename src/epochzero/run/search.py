@@ -50,7 +50,7 @@ def defaults_of(method: str) -> dict[str, Any]:
 
 
 def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a search; UserError for one that it does not have or that is of another type."""
+    """All options of a search; UserError for one that it does not have, that is of another type or not finite."""
     known = defaults_of(method)
     for option, value in options.items():
         if option not in known:
@@ -63,6 +63,8 @@ def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(
                 f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
             )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"The search {method} takes a finite number for '{option}', not {value}.")
     return known | dict(options)
 
 

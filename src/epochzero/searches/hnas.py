@@ -95,8 +95,8 @@ class HNAS:
     ) -> None:
         if form not in RANGES or acquisition not in ACQUISITIONS:
             raise UserError(f"hnas takes form={', '.join(RANGES)} and acquisition={', '.join(ACQUISITIONS)}.")
-        if opens < 0 or probes < 0 or not scale > 0:
-            raise UserError("hnas takes opens and probes of at least 0, and a positive scale.")
+        if opens < 0 or probes < 0 or not 0 < scale < math.inf:
+            raise UserError("hnas takes opens and probes of at least 0, and a positive, finite scale.")
         low, high = RANGES[form] if low == high == 0 else (low, high)
         if not -math.inf < low < high < math.inf:
             raise UserError(f"hnas takes a range of c from low to high, not from {low:g} to {high:g}.")

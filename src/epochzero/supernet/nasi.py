@@ -14,7 +14,7 @@ and the architecture is the most probable one under p_alpha*. Above nu the gradi
 nothing for mu = 1, and it turns round for mu = 2.
 
     nu mean        the mean of s over 50 sampled architectures (40)
-    nu 100         a number
+    nu 100         a number; inf for no bound
     nu adaptive    nu_t = (nu0 + sum of s before t) / t (41)
 
 The paper has mu = 2, nu0 = 500 or nu = 100 and T = 100 on DARTS; mu = 1 and nu0 = 1000 on NAS-Bench-1Shot1. Widths and
@@ -37,6 +37,7 @@ arXiv:2109.00817
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,8 @@ from epochzero.types import Origin
 
 SAMPLED = 50
 """architectures of which the mean is taken for a fixed nu"""
+UNBOUNDED = sys.float_info.max
+"""nu that no s exceeds; unlike infinity it can be written as JSON"""
 
 
 def trace_norm(
@@ -192,11 +195,17 @@ def paper(space: Any) -> tuple[float, float]:
 
 
 def number(option: str, text: str) -> float:
+    """A finite number, and for nu, where infinity stands for no bound, the largest there is."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
+        found = math.nan
+    if option == "nu" and found == math.inf:
+        return UNBOUNDED
+    if not math.isfinite(found):
         also = {"nu": "'mean', 'adaptive' or "}.get(option, "'paper' or ")
-        raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.") from None
+        raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.")
+    return found
 
 
 @methods.registers("nasi")
@@ -226,7 +235,7 @@ class Nasi:
         for option, value in (("labels", labels), ("data", data)):
             if value not in ("true", "random"):
                 raise UserError(f"NASI takes 'true' or 'random' for '{option}', not {value!r}.")
-        if tau <= 0 or channels < 2 or channels % 2 or cells < 0:
+        if not 0 < tau < math.inf or channels < 2 or channels % 2 or cells < 0:
             raise UserError(
                 "NASI needs tau above 0, an even number of channels and a number of cells that is 0 or more, "
                 f"not {tau}, {channels} and {cells}."
