@@ -19,18 +19,18 @@ from epochzero.plan.ops.activation import ReLU, SiLU
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.pool import AvgPool, MaxPool
 from epochzero.registry import spaces
-from epochzero.spaces.nb201 import OPS
+from epochzero.spaces.nb201 import EDGES, OPS
 from epochzero.supernet import make, relax
 from epochzero.supernet import nasi as module
 from epochzero.supernet.base import State
 from epochzero.supernet.gumbel import hardened
-from epochzero.supernet.nasi import Nasi, slope, trace_norm, weight_slope
+from epochzero.supernet.nasi import Nasi, most_probable, slope, trace_norm, weight_slope
 from epochzero.supernet.relaxed import Relaxed
 from epochzero.types import Origin
 from tests.supernet.test_relaxed import in_relaxed
 
 SHAPE = (3, 8, 8)
-SMALL: dict[str, Any] = {"channels": 2, "cells": 1}
+SMALL: dict[str, Any] = {"channels": 2, "cells": 1, "without": "nothing"}
 
 
 def batch(**more: Any) -> data.Batch:
@@ -205,6 +205,69 @@ def test_the_mean_bound_is_that_of_random_networks(monkeypatch: pytest.MonkeyPat
     assert len(set(seen)) > 40
 
 
+def test_the_mean_bound_goes_on_where_it_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its networks are measured one by one, told and kept in the state."""
+    monkeypatch.setattr(module, "SAMPLED", 5)
+    whole, states = search(nu="mean"), list[State]()
+    found = whole.run(2, lambda state: states.append(json.loads(json.dumps(state))))
+    assert [(len(state["mean"]), state["step"]) for state in states] == [  # type: ignore[arg-type]
+        *((i, 0) for i in range(1, 6)),
+        (5, 1),
+        (5, 2),
+    ]
+    assert whole.standing(states[2]) == "nu from 3 of 5 networks"
+    assert whole.standing(states[-1]) == spaces["nb201"].text(found.arch)
+    monkeypatch.setattr(module, "trace_norm", _only(2))
+    assert search(nu="mean").run(2, state=states[2]).trajectory["s"] == found.trajectory["s"]
+
+
+def _only(times: int) -> Any:
+    left = iter(range(times))
+
+    def counted(*given: Any, **more: Any) -> Tensor:
+        next(left)
+        return trace_norm(*given, **more)
+
+    return counted
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_most_probable_connected_cell_is_that_of_a_slow_search(seed: int) -> None:
+    """`none` weighs much, so that the arg-max alone is often cut in two."""
+    relaxed = relax(spaces["nb201"], 3, SHAPE, 2, 1)
+    alpha = torch.randn(30, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    alpha[::5] += 3
+    rows = alpha.view(6, 5)
+
+    def connected(cell: tuple[str, ...]) -> bool:
+        reached = {0}
+        for (to, source), op in zip(EDGES, cell, strict=True):
+            if op != "none" and source in reached:
+                reached.add(to)
+        return 3 in reached
+
+    def weight(cell: tuple[str, ...]) -> float:
+        return sum(float(row[OPS.index(op)]) for row, op in zip(rows, cell, strict=True))
+
+    best = max(filter(connected, spaces["nb201"]), key=weight)
+    assert most_probable(relaxed, torch.zeros(30, dtype=torch.bool), alpha) == best
+    assert not connected(tuple(OPS[int(row.argmax())] for row in rows)), "or it would say nothing"
+
+
+def test_where_all_are_cut_it_says_so() -> None:
+    with pytest.raises(UserError, match="is cut in two: leave out less"):
+        search(nu="9", without="skip_connect,nor_conv_1x1,nor_conv_3x3,avg_pool_3x3").run(1)
+
+
+def test_defaults_of_a_space() -> None:
+    """Ours on NAS-Bench-201, those of the paper elsewhere."""
+    found = make("nasi", spaces["nb201"], batch(), 0, "cpu", {"channels": 2})
+    asked: dict[str, Any] = {"nu": "adaptive", "without": "none", "cells": 1}
+    assert isinstance(found, Nasi) and found.steps == 200
+    assert found.settings == search(**asked).settings
+    assert (search("darts").nu, search("darts").steps) == ("mean", 100)
+
+
 def test_paper_settings() -> None:
     assert (search("darts").mu, search("darts").nu0) == (2, 500)
     assert (search("nb1shot1_s2").mu, search("nb1shot1_s2").nu0) == (1, 1000)
@@ -268,7 +331,7 @@ def test_networks_that_say_nothing_leave_the_weights_at_zero(monkeypatch: pytest
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"nu": "avarage"}, "NASI takes 'mean', 'adaptive' or a number for 'nu', not 'avarage'"),
+        ({"nu": "avarage"}, "NASI takes 'usual', 'mean', 'adaptive' or a number for 'nu', not 'avarage'"),
         ({"mu": "much"}, "a number for 'mu', not 'much'"),
         ({"mu": "inf"}, "a number for 'mu', not 'inf'"),
         ({"nu": "nan"}, "a number for 'nu', not 'nan'"),

@@ -53,7 +53,7 @@ def searched_inside(
             objective=objective,
             options=own | dict(options),
             store=store,
-            progress=lambda done, total: bar(done, total, "steps"),
+            progress=bar,
             time_limit=time_limit,
         )
     return done.outcome, {"steps": done.found.steps, "weights": done.found.weights}

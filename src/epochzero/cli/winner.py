@@ -178,7 +178,8 @@ def say_time(outcome: Outcome, winner_seconds: float | None = None) -> None:
     missing = sum(outcome.unscored.values())
     parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in outcome.clock.split(outcome.seconds).items())
     table = "" if winner_seconds is None else f"; the winner's table took {winner_seconds:.1f} s"
-    err.print(f"\n{outcome.evaluated} networks in {outcome.seconds:.1f} s ({parts}), {missing} without a score{table}")
+    did = f"{outcome.steps} steps" if outcome.steps else f"{outcome.evaluated} networks"
+    err.print(f"\n{did} in {outcome.seconds:.1f} s ({parts}), {missing} without a score{table}")
     before, seconds = outcome.earlier
     if before:
         old = min(before, outcome.evaluated)

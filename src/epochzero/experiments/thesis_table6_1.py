@@ -46,8 +46,9 @@ class ThesisTable61(Searches):
     }
     waiting: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("NASI (T)", "NASI (4T)"),
-        "`python -m epochzero.experiments.nasi_grid record --data cifar10.npz --seed S --steps T --out S.json` for "
-        "each seed, then `... nasi_grid report *.json --table nb201.csv.gz`",
+        "`python -m epochzero.experiments.nasi_grid record --data cifar10.npz --batch-size 8 --option cells=1 --option "
+        "without=none --seed S --steps 200 --out S.json` for each seed, then `... nasi_grid report *.json --table "
+        "nb201.csv.gz --steps 50,200 --nu adaptive --mu 1`",
     )
 
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def search(asked: argparse.Namespace) -> None:
     method = make(asked.method, space, batch, asked.seed, asked.device, given)
     steps = method.steps if asked.steps is None else asked.steps
     start = time.perf_counter()
-    found = method.run(steps, Progress(file, steps), file.state)
+    found = method.run(steps, Progress(file, steps, method.standing), file.state)
     seconds = file.seconds + time.perf_counter() - start
     file.write(
         {
@@ -116,8 +117,8 @@ class Saved:
 class Progress:
     """Lines on standard error, and the state in the file."""
 
-    def __init__(self, file: Saved, steps: int) -> None:
-        self.file, self.steps = file, steps
+    def __init__(self, file: Saved, steps: int, standing: Callable[[State], str] | None = None) -> None:
+        self.file, self.steps, self.standing = file, steps, standing
         self.begun = self.said = time.perf_counter()
 
     def __call__(self, state: State) -> None:
@@ -125,7 +126,8 @@ class Progress:
         if now - self.said < EVERY:
             return
         self.said = now
-        print(f"{state['step']}/{self.steps} steps in {now - self.begun:.0f} s", file=sys.stderr, flush=True)
+        about = "" if self.standing is None else f", {self.standing(state)}"
+        print(f"{state['step']}/{self.steps} steps in {now - self.begun:.0f} s{about}", file=sys.stderr, flush=True)
         self.file.write({"seconds": self.file.seconds + now - self.begun, "state": state})
 
 

@@ -52,6 +52,8 @@ class Outcome:
     best: Candidate | None = None
     """None while no network has a score"""
     evaluated: int = 0
+    steps: int = 0
+    """that a search inside one network took"""
     unscored: dict[str, int] = field(default_factory=dict)
     """how many networks have no score, by reason"""
     seconds: float = 0.0

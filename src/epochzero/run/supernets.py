@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from epochzero.combine.objective import Objective
@@ -18,15 +19,15 @@ from epochzero.run.outcome import TIME_LIMIT, Candidate, Outcome
 from epochzero.run.task import Task
 from epochzero.spaces.base import GivesPlans
 from epochzero.store import JSON, Run, Store, manifest
-from epochzero.supernet import Found, Inside, State, make
+from epochzero.supernet import Found, Inside, State, defaults_of, make
 from epochzero.types import Score
 
 KIND = "inside"
 EVERY = 5.0
 """seconds between two saved states"""
 INTERRUPTED = "it was interrupted"
-Progress = Callable[[int, int], None]
-"""(steps taken, steps in all)"""
+Progress = Callable[[int, int, str], None]
+"""(steps taken, steps in all, what was found so far)"""
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,15 @@ def run_inside(
     """Take so many steps, the method's own number by default, or as many as there is time for."""
     if not isinstance(task.space, GivesPlans):
         raise UserError(f"{method} needs a space of plans, and {task.space.name} gives modules: use evolution.")
-    search = make(method, task.space, task.batch, seed, task.device, options)
-    total = search.steps if steps is None else steps
     outcome = Outcome(task, objective)
+    sized = partial(make, space=task.space, batch=task.batch, seed=seed, device=task.device, options=options)
+    search = outcome.clock.timed("building", sized)(method)
+    total = search.steps if steps is None else steps
     run = _begin(outcome, method, total, seed, options or {}, store)
+    before = outcome.clock.seconds
     found, outcome.stopped = _taken(search, run, total, _state(store, run), outcome, progress, time_limit)
-    outcome.clock.add("scoring", outcome.clock.seconds)
+    outcome.clock.add("scoring", outcome.clock.seconds - before)
+    outcome.steps = found.steps
     scores, seconds = task.evaluate([found.arch], store, run, 0)
     outcome.clock.add("scoring", seconds)
     outcome.tell([found.arch], scores)
@@ -84,20 +88,20 @@ def _taken(
     time_limit: float | None,
 ) -> tuple[Found, str]:
     """Take the steps; what they found, and why they ended early."""
-    whole = getattr(search, "each", 1)
-    latest = complete = state
+    latest = state
+    complete = state if state is not None and _has_network(search, state) else None
     written = time.perf_counter()
 
     def after(now: State) -> None:
         nonlocal latest, complete, written
         latest = now
         step = int(now["step"])  # type: ignore[arg-type]
-        complete = now if step % whole == 0 else complete
+        complete = now if _has_network(search, now) else complete
         if time.perf_counter() - written > EVERY:
             run.save(now)
             written = time.perf_counter()
         if progress is not None:
-            progress(step, total)
+            progress(step, total, search.standing(now))
         if time_limit is not None and outcome.clock.seconds >= time_limit and step < total:
             raise _TimeUp
 
@@ -109,11 +113,20 @@ def _taken(
         if complete is None:
             if isinstance(stop, KeyboardInterrupt):
                 raise
-            raise MachineError(f"{time_limit:g} s were not enough to find a network: give more time.") from None
+            raise MachineError(
+                f"{time_limit:g} s were not enough to find a network: give more time, or the same command again with "
+                "the same --store, which goes on from here."
+            ) from None
         found = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
         return found, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
     run.save(found.state)
     return found, ""
+
+
+def _has_network(search: Inside, state: State) -> bool:
+    """Whether the steps so far make up a network, and not a part of one."""
+    step = int(state["step"])  # type: ignore[arg-type]
+    return step > 0 and step % getattr(search, "each", 1) == 0
 
 
 def _state(store: Store, run: Run) -> State | None:
@@ -137,7 +150,7 @@ def _begin(outcome: Outcome, method: str, steps: int, seed: int, options: Mappin
         "space": task.space.name,
         "proxy": outcome.objective.text,
         "method": method,
-        "options": {key: str(value) for key, value in options.items()},
+        "options": {key: str(value) for key, value in (defaults_of(method) | dict(options)).items()},
         "budget": steps,
         "seed": seed,
         "batch": task.batch.id,

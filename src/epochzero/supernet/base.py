@@ -19,7 +19,7 @@ from epochzero.store import JSON
 State = dict[str, JSON]
 """all that a search knows: `step`, how many it has taken, `settings`, and what else it needs to go on"""
 Progress = Callable[[State], None]
-"""called after each step; the state may be written as JSON, and given to `run` to go on from there"""
+"""called after each step and in a long preparation; the state may be written as JSON, and given to `run` to go on"""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,9 @@ class Inside(Protocol):
 
     def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
+
+    def standing(self, state: State) -> str:
+        """What it has found so far, or what it is preparing, in a few words."""
 
 
 methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet")

@@ -21,9 +21,12 @@ The paper has mu = 2, nu0 = 500 or nu = 100 and T = 100 on DARTS; mu = 1 and nu0
 initialisation set the scale of s, and it does not tell them in full, so the default is the mean. Weights are drawn from
 N(0, 1/fan in), as those of the theory are in effect; norms use the batch's statistics.
 
-Labels may be drawn at random, and so may the data (N(0, 1)). Options may be left out of every choice (`without`): the
-paper leaves out `none` on DARTS, and does not say what it does on NAS-Bench-201. The most probable cell may be one that
-is cut in two; without `none` it cannot.
+On NAS-Bench-201, of which the paper tells no settings, the defaults are ours, the best that were measured: nu adaptive,
+without `none`, one cell a stage (`cells=1`; the space has five) and T = 200.
+
+Labels may be drawn at random, and so may the data (N(0, 1)). Options may be left out of every choice (`without`, with
+commas between them; `nothing` for all options): the paper leaves out `none` on DARTS. Where the most probable cell is
+cut in two, the most probable one that is not is taken.
 
 Beware: deep chains of batch norms without a skip have gradients that explode, and s has a heavy tail. Below the bound
 such a network outweighs all others, and the division by the largest gradient so far mutes what comes after it. The
@@ -36,9 +39,11 @@ arXiv:2109.00817
 
 from __future__ import annotations
 
+import heapq
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -55,7 +60,7 @@ from epochzero.plan.ops.mixture import Scaled
 from epochzero.spaces.darts import Darts
 from epochzero.supernet.base import Found, Progress, State, methods, resumed
 from epochzero.supernet.gumbel import hardened, noise, straight_through
-from epochzero.supernet.relaxed import Relaxed, relax
+from epochzero.supernet.relaxed import Picks, Relaxed, relax, usual
 from epochzero.types import Origin
 
 SAMPLED = 50
@@ -143,7 +148,7 @@ def weight_slope(
 
 def fresh(count: int, nu: float | None) -> State:
     """The state before the first step, for so many options in all; without a number nu is adaptive."""
-    return {"sum": [0.0] * count, "largest": 0.0, "fixed": nu, "s": [], "nu": []}
+    return {"sum": [0.0] * count, "largest": 0.0, "fixed": nu, "mean": [], "s": [], "nu": []}
 
 
 def stepped(now: Any, s: float, of_s: Tensor, mu: float, nu0: float) -> State:
@@ -164,13 +169,40 @@ def alpha(now: Any) -> Tensor:
 
 
 def most_probable(relaxed: Relaxed, barred: Tensor, alpha: Tensor) -> Any:
-    """The architecture with the largest alpha, ties to the first; what is barred is not chosen."""
+    """The architecture with the largest alpha that is not cut in two, ties to the first; what is barred is not chosen.
+
+    UserError where all are cut.
+    """
     allowed = split(relaxed, alpha.masked_fill(barred, -math.inf))
-    picks = {
-        choice.name: tuple(own.argsort(descending=True, stable=True)[: choice.picks].tolist())
-        for choice, own in zip(relaxed.choices, allowed, strict=True)
-    }
-    return relaxed.decode(picks)
+    for picks in _by_probability(relaxed, allowed):
+        if relaxed.connects(picks):
+            return relaxed.decode(picks)
+    raise UserError("Every network that NASI may choose here is cut in two: leave out less.")
+
+
+def _by_probability(relaxed: Relaxed, alpha: Sequence[Tensor]) -> Iterator[Picks]:
+    """All architectures, those with the largest sum of alpha first; options at minus infinity are not picked."""
+    ranked = [_ranked(own.tolist(), choice.picks) for choice, own in zip(relaxed.choices, alpha, strict=True)]
+    waiting = [
+        (0.0, (0,) * len(ranked))
+    ]  # how much less than the best they weigh, and the place of each choice's picks
+    while waiting:
+        _, places = heapq.heappop(waiting)
+        chosen = [own[place] for own, place in zip(ranked, places, strict=True)]
+        yield {choice.name: picks for choice, (_, picks) in zip(relaxed.choices, chosen, strict=True)}
+        last = max((i for i, place in enumerate(places) if place), default=0)
+        for i in range(last, len(places)):  # each is reached once: from what it is with its last place one better
+            moved = (*places[:i], places[i] + 1, *places[i + 1 :])
+            if moved[i] < len(ranked[i]):
+                less = sum(own[0][0] - own[place][0] for own, place in zip(ranked, moved, strict=True))
+                heapq.heappush(waiting, (less, moved))
+
+
+def _ranked(alpha: Sequence[float], picks: int) -> list[tuple[float, tuple[int, ...]]]:
+    """Every so many options, the best of them first, with their sum; the largest sum first."""
+    order = sorted((i for i, own in enumerate(alpha) if own > -math.inf), key=lambda i: -alpha[i])
+    sums = ((sum(alpha[i] for i in some), some) for some in combinations(order, picks))
+    return sorted(sums, key=lambda one: -one[0])
 
 
 def split(relaxed: Relaxed, vector: Tensor) -> list[Tensor]:
@@ -203,7 +235,7 @@ def number(option: str, text: str) -> float:
     if option == "nu" and found == math.inf:
         return UNBOUNDED
     if not math.isfinite(found):
-        also = {"nu": "'mean', 'adaptive' or "}.get(option, "'paper' or ")
+        also = {"nu": "'usual', 'mean', 'adaptive' or "}.get(option, "'paper' or ")
         raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.")
     return found
 
@@ -213,6 +245,7 @@ class Nasi:
     """NASI on a space that has a relaxed network."""
 
     steps = 100
+    """those of the paper; a space may have its own"""
 
     def __init__(
         self,
@@ -221,12 +254,12 @@ class Nasi:
         seed: int = 0,
         device: str = "cpu",
         *,
-        nu: str = "mean",
+        nu: str = "usual",
         nu0: str = "paper",
         mu: str = "paper",
         labels: str = "true",
         data: str = "true",
-        without: str = "",
+        without: str = "usual",
         tau: float = 1.0,
         init: str = "lecun",
         channels: int = 16,
@@ -242,8 +275,11 @@ class Nasi:
             )
         self.mu = paper(space)[0] if mu == "paper" else number("mu", mu)
         self.nu0 = paper(space)[1] if nu0 == "paper" else number("nu0", nu0)
+        own = usual(space)
+        self.steps, nu, cells = own.steps, own.nu if nu == "usual" else nu, cells or own.cells
+        without = {"usual": own.without, "nothing": ""}.get(without, without)
         self.nu: str | float = nu if nu in ("mean", "adaptive") else number("nu", nu)
-        self.batch, self.seed, self.tau = batch, seed, tau
+        self.space, self.batch, self.seed, self.tau = space, batch, seed, tau
         self.labels, self.data = labels, data
         self.device = torch.device(device)
         self.relaxed = relax(space, batch.num_classes, batch.input_shape, channels, cells)
@@ -269,14 +305,24 @@ class Nasi:
 
     def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
+        told = progress or (lambda state: None)
         now: Any = resumed(state, self.settings, steps, fresh(len(self.barred), None))
-        if now["fixed"] is None and self.nu != "adaptive":
-            now["fixed"] = self._mean() if self.nu == "mean" else self.nu
+        while self.nu == "mean" and len(now["mean"]) < SAMPLED:
+            now = {**now, "mean": [*now["mean"], self.of_mean(len(now["mean"]) + 1)]}
+            told(now)
+        if self.nu != "adaptive":
+            now["fixed"] = sum(now["mean"]) / SAMPLED if self.nu == "mean" else self.nu
         while now["step"] < steps:
             now = stepped(now, *self.measured(now["step"] + 1), self.mu, self.nu0)
-            if progress is not None:
-                progress(now)
+            told(now)
         return self._found(now)
+
+    def standing(self, state: State) -> str:
+        """The most probable network so far; before the first step, of how many networks nu is known."""
+        now: Any = state
+        if not now["step"]:
+            return f"nu from {len(now['mean'])} of {SAMPLED} networks"
+        return str(self.space.text(most_probable(self.relaxed, self.barred, alpha(now))))
 
     def measured(self, t: int) -> tuple[float, Tensor]:
         """S of the network of step t and its gradient in alpha, which depend on neither nu nor mu."""
@@ -287,10 +333,6 @@ class Nasi:
         x, y = self._data(i)
         weights = sample(self.relaxed, self._logits("mean", i), x)
         return float(trace_norm(self.relaxed, self.theta, weights, x, y))
-
-    def _mean(self) -> float:
-        """Nu of equation (40)."""
-        return sum(self.of_mean(i) for i in range(1, SAMPLED + 1)) / SAMPLED
 
     def _logits(self, purpose: str, t: int) -> list[Tensor]:
         """alpha_0 = 0 with Gumbel noise, for each choice; minus infinity for options that are left out."""

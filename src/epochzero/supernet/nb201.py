@@ -9,7 +9,7 @@ from epochzero.plan import Builder, Plan
 from epochzero.spaces.nb201 import CELLS, EDGES, NB201, OPS, SUM, Cell, check_task, edge, head, reduction, stem
 from epochzero.spaces.nb201 import cell as cell_of
 from epochzero.supernet.operations import Supernet, Weights, supernet
-from epochzero.supernet.relaxed import Choice, Relaxed, mix, relax
+from epochzero.supernet.relaxed import Choice, Relaxed, Usual, mix, relax, usual
 from epochzero.types import Shape
 
 NAMES = tuple(f"edge{to}{source}" for to, source in EDGES)
@@ -26,6 +26,12 @@ def _relaxed(space: NB201, num_classes: int, input_shape: Shape, channels: int, 
     plan = _network(partial(_mixed_cell, None), len(NAMES), num_classes, input_shape, channels, cells)
     choices = tuple(Choice(name, OPS) for name in NAMES)
     return Relaxed(plan, choices, lambda picks: tuple(OPS[picks[name][0]] for name in NAMES))
+
+
+@usual.register
+def _usual(space: NB201) -> Usual:
+    """The best that were measured (docs/results.md, "Searches of NAS-Bench-201"); the paper tells none of them."""
+    return Usual(steps=200, nu="adaptive", without="none", cells=1)
 
 
 @supernet.register

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from epochzero.errors import UserError
@@ -56,6 +57,13 @@ class Relaxed:
         reached = self._reached(weights, through_cuts=False)
         names = dict.fromkeys(name for i in reached for name in self.plan.nodes[i].params)
         return [name for name in names if self.plan.weights[name].trainable]
+
+    def connects(self, picks: Picks) -> bool:
+        """Whether a path leads from the images to the output of the network of these picks."""
+        rows = (torch.zeros(len(choice.options)) for choice in self.choices)
+        chosen = (torch.tensor(picks[choice.name]) for choice in self.choices)
+        weights = [row.index_fill(0, own, 1) for row, own in zip(rows, chosen, strict=True)]
+        return self.plan.inputs[0] in self._reached(weights, through_cuts=False)
 
     def network(self, weights: Sequence[Tensor], shifted: bool = False) -> Plan:
         """The network that weights of zero and one sample, without what it does not use.
@@ -123,6 +131,21 @@ def relax(space: Any, num_classes: int, input_shape: Shape, channels: int, cells
         f"The space '{getattr(space, 'name', space)}' has no relaxed network: "
         "use nb201, darts, nb1shot1_s1, nb1shot1_s2 or nb1shot1_s3."
     )
+
+
+class Usual(NamedTuple):
+    """How NASI searches a space unless told otherwise."""
+
+    steps: int = 100
+    nu: str = "mean"
+    without: str = ""
+    cells: int = 0
+
+
+@singledispatch
+def usual(space: Any) -> Usual:
+    """Those of the paper, but for spaces of which better ones were measured."""
+    return Usual()
 
 
 def mix(net: Builder, blocks: Mapping[str, Plan], x: int, weights: int | Sequence[float], name: str) -> int:

@@ -107,6 +107,11 @@ class ZeroCostPT:
                 progress(now)
         return self._validated(now)
 
+    def standing(self, state: State) -> str:
+        """The last score, and how many proposals there are."""
+        now: Any = state
+        return f"{self.proxy.text} {now['scores'][-1]:.4g}, {len(now['proposals'])} proposals"
+
     def _step(self, now: Any) -> Any:
         """One edge or one node of each kind of cell, and after the last of them the proposal."""
         proposal, at = divmod(now["step"], self.each)
