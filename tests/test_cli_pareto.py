@@ -232,6 +232,10 @@ def test_zero_cost_pt_goes_by_the_proxy_of_the_command(tmp_path: Path) -> None:
         state = store.runs()[0].saved()
     assert state is not None and state["settings"]["proxy"] == "l2_norm"  # type: ignore[index, call-overload]
     assert "A proposal of Zero-Cost-PT takes 6 steps here" in refusal(*command, "--budget", 5)
+    cut = epochzero(*command, "--budget", 8, "--winner-scores", "none")
+    assert "zero_cost_pt takes whole proposals: 6 of the 8 steps were taken." in " ".join(cut.err.split())
+    by_two = refusal("search", "--method", "zero_cost_pt", "--proxy", "rank(params,flops)", *FEW)
+    assert by_two == "zero_cost_pt goes by one proxy, not by rank(params,flops): name one with --proxy."
 
 
 def test_time_may_end_a_search_inside_one_network(tmp_path: Path) -> None:

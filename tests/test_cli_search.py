@@ -268,6 +268,13 @@ def test_a_proxy_that_fails_on_every_network_stops_early(tmp_path: Path) -> None
     assert "no such luck" in ran.err
 
 
+def test_a_proxy_in_the_place_of_an_accuracy_is_said() -> None:
+    given = ["search", "--method", "top_k", "--option", "proxy=l2_norm", "--option", "networks=3", "--proxy", "params"]
+    ran = epochzero(*given, *FEW, "--budget", 2, "--winner-scores", "none")
+    assert "top_k chooses networks to be trained: here params stands in" in " ".join(ran.err.split())
+    assert "stands in" not in epochzero("search", "--proxy", "params", *FEW, "--budget", 2).err
+
+
 # bench
 
 

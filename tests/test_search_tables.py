@@ -359,7 +359,34 @@ def test_the_clock_adds_up(folder: Path) -> None:
 
 
 def test_published_budgets() -> None:
-    assert (budget_of("hnas"), budget_of("evolution_nasrec"), budget_of("evolution")) == (20, 2048, 300)
+    assert [budget_of(name, SPACE) for name in ("hnas", "evolution_nasrec", "evolution")] == [20, 2048, 300]
+
+
+def test_te_nas_has_a_budget_for_all_its_rounds() -> None:
+    assert budget_of("te_nas", SPACE) == 4 * 64 + 1 and budget_of("te_nas", spaces["nats_sss"]) == 7 * 64 + 1
+    assert budget_of("te_nas", SPACE, {"networks": 10}) == 41
+
+
+def test_pruning_that_did_not_end_is_said() -> None:
+    task = Task(SPACE, [parse("params")], BATCH)
+    with Store.open(":memory:") as store:
+        part = run_search(task, "te_nas", 30, options={"networks": 10}, store=store)
+        whole = run_search(task, "te_nas", 41, options={"networks": 10}, store=store)
+    assert part.stopped == "30 networks were too few for its own winner; this is the best of them"
+    assert "too few" not in whole.stopped and whole.best is not None
+
+
+@pytest.mark.parametrize("method", ["tpe", "reinforce", "hnas"])
+def test_searches_that_would_learn_from_ranks_of_the_past_refuse_them(method: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"The search {method} learns .*rank\(params,flops\).*: use one of evolution, "
+    ):
+        ez.search(proxy="rank(params,flops)", method=method, data=BATCH)
+
+
+def test_searches_that_learn_nothing_may_go_by_ranks(tmp_path: Path) -> None:
+    found = search(tmp_path, "rank(params,flops)", 8, table=None, method="random")
+    assert found.evaluated == 8 and found.best == found.top(1)[0]
 
 
 def test_feedback_has_the_name_of_its_function() -> None:

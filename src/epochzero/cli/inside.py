@@ -43,7 +43,10 @@ def searched_inside(
 
     Where the method takes a proxy, it is that of the command.
     """
-    own = {"proxy": objective.text} if "proxy" in defaults_of(method) else {}
+    by_proxy = "proxy" in defaults_of(method)
+    if by_proxy and objective.method:
+        raise UserError(f"{method} goes by one proxy, not by {objective.text}: name one with --proxy.")
+    own = {"proxy": objective.text} if by_proxy else {}
     with progress_bar(method) as bar:
         done = run_inside(
             task,

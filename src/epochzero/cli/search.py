@@ -218,7 +218,7 @@ def search(
     if inside:
         limited = {"--max-params": max_params, "--max-flops": max_flops, "--max-latency-ms": max_latency_ms}
         check_inside(method, {"--objectives": objectives, **limited, "--pool": pool, "--executor": executor})
-    evaluations = _evaluations(budget, time_limit, method)
+    evaluations = _evaluations(budget, time_limit, method, space, option or [])
     found = spaces[space]
     trainer = trained_by(
         feedback, method, found, data, seed, device, {"--objectives": objectives, "--executor": executor}
@@ -301,7 +301,7 @@ def _objective(proxy: str, goals: Goals | None, trainer: Feedback | None) -> Obj
     return parse_objective(proxy) if goals is None else Objective(goals.proxies)
 
 
-def _evaluations(budget: int | None, time_limit: float | None, method: str) -> int:
+def _evaluations(budget: int | None, time_limit: float | None, method: str, space: str, option: list[str]) -> int:
     """How many networks to evaluate; what cannot be is said before anything is read."""
     if method not in methods and method not in searches:
         known = sorted([*searches, *methods])
@@ -314,5 +314,5 @@ def _evaluations(budget: int | None, time_limit: float | None, method: str) -> i
     if method in methods:
         return UNLIMITED
     if budget is None:
-        return budget_of(method) if time_limit is None else UNLIMITED
+        return UNLIMITED if time_limit is not None else budget_of(method, spaces[space], options(option))
     return budget

@@ -186,6 +186,8 @@ def say_time(outcome: Outcome, winner_seconds: float | None = None) -> None:
         err.print(f"{old} of them were looked at in an earlier sitting; its scores took {seconds:.1f} s.")
     if outcome.stopped:
         err.print(f"It ended early: {outcome.stopped}.", style="yellow")
+    for remark in outcome.remarks:
+        err.print(remark, style="yellow")
     for why, times in outcome.unscored.items():
         err.print(f"  {times} × {why}")
 

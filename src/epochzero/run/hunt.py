@@ -91,7 +91,7 @@ def hunt(asked: argparse.Namespace) -> dict[str, Any]:
         outcome = run_search(
             task,
             asked.method,
-            budget_of(asked.method) if asked.budget is None else asked.budget,
+            budget_of(asked.method, space, given) if asked.budget is None else asked.budget,
             seed=asked.seed,
             objective=objective,
             budget=limits,

@@ -65,6 +65,8 @@ class Outcome:
     """why it ended before its budget was spent; empty where it did not"""
     pool: str = ""
     """how much of its pool was scored, "12 of 200", where the time was up before it was whole"""
+    remarks: list[str] = field(default_factory=list)
+    """what else the user should know of how it was found"""
     note: str = ""
     """what it is doing, where that is not looking at networks"""
     _merit: float = -math.inf

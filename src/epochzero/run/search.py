@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from epochzero.combine.goals import Goals
-from epochzero.combine.objective import Objective
+from epochzero.combine.objective import Objective, is_looked_up
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, searches
 from epochzero.run.front import Front
@@ -38,9 +38,10 @@ class FittedToTable(Protocol):
     rows: Sequence[int]
 
 
-def budget_of(method: str) -> int:
+def budget_of(method: str, space: Any, options: Mapping[str, Any] | None = None) -> int:
     """How many networks the search evaluates where nothing is said: the published number, if there is one."""
-    return int(getattr(searches[method], "budget", EVALUATIONS))
+    budget = getattr(searches[method], "budget", EVALUATIONS)
+    return int(budget(space, resolved(method, options or {})) if callable(budget) else budget)
 
 
 def defaults_of(method: str) -> dict[str, Any]:
@@ -103,6 +104,11 @@ def make_search(
     pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_up(outcome, time_limit))
     outcome.clock.add("scoring", pooled.seconds)
     outcome.note = ""
+    if not any(map(is_looked_up, outcome.objective.proxies)):
+        outcome.remarks.append(
+            f"{method} chooses networks to be trained: here {outcome.text} stands in for their accuracy, which --proxy "
+            "table:COLUMN or --feedback would tell."
+        )
     if len(pooled.pool.archs) < pooled.wanted:
         outcome.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
     made: Any = maker
@@ -170,8 +176,8 @@ def run_search(
         outcome.clock.add("scoring", seconds)
         outcome.seconds = outcome.clock.seconds
         tell(outcome)
-    if isinstance(search, Choosing) and search.chosen is not None:
-        outcome.name_winner(search.chosen, task.evaluate([search.chosen], store, None, 0)[0][0])
+    if isinstance(search, Choosing):
+        _choose(search, outcome, store)
     outcome.seconds = outcome.clock.seconds
     if outcome.out_of_time:
         return outcome
@@ -190,6 +196,14 @@ def run_search(
     return outcome
 
 
+def _choose(search: Choosing, outcome: Outcome, store: Store) -> None:
+    """The winner that the search names itself; where it has none yet, that is said."""
+    if search.chosen is not None:
+        outcome.name_winner(search.chosen, outcome.task.evaluate([search.chosen], store, None, 0)[0][0])
+    elif not outcome.stopped:
+        outcome.stopped = f"{outcome.evaluated} networks were too few for its own winner; this is the best of them"
+
+
 def _reason_to_stop(outcome: Outcome, time_limit: float | None) -> str:
     """Why no further batch is to be looked at; empty where there is no reason."""
     if outcome.evaluated and _time_up(outcome, time_limit):
@@ -199,13 +213,25 @@ def _reason_to_stop(outcome: Outcome, time_limit: float | None) -> str:
 
 
 def _check_goals(method: str, objective: Objective | Goals | None) -> None:
-    """UserError where a search goes by one objective and is given several, or the other way round."""
+    """UserError where a search goes by one objective and is given several or the other way round, or learns from ranks
+    that move without being told.
+    """
     maker = searches[method]
     if isinstance(objective, Goals) and not getattr(maker, "several", False):
         able = " or ".join(name for name in searches if getattr(searches[name], "several", False))
         raise UserError(f"The search {method} goes by one objective, not by {objective.text}: use {able}.")
+    if isinstance(objective, Objective) and objective.of_a_set and not _goes_by_ranks(maker):
+        able = ", ".join(name for name in searches if _goes_by_ranks(searches[name]))
+        raise UserError(
+            f"The search {method} learns from merits that stay as they are, and {objective.text} ranks all networks "
+            f"anew after each batch: use one of {able}."
+        )
     if not isinstance(objective, Goals) and getattr(maker, "fewest", 1) > 1:
         raise UserError(f"The search {method} needs at least two objectives: give --objectives dextr,-flops.")
+
+
+def _goes_by_ranks(maker: Any) -> bool:
+    return hasattr(maker, "revise") or not getattr(maker, "learns", True)
 
 
 def _begin(

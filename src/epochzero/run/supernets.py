@@ -74,6 +74,8 @@ def run_inside(
         outcome.best = Candidate(found.arch, task.space.text(found.arch), Score.degenerate(why))
     outcome.seconds = outcome.clock.seconds
     if not outcome.stopped:
+        if found.steps < total:
+            outcome.remarks.append(f"{method} takes whole proposals: {found.steps} of the {total} steps were taken.")
         run.finish({"best": outcome.best.text, "steps": found.steps})
     return Searched(outcome, found)
 

@@ -28,8 +28,9 @@ class Search(Protocol):
     """Made with a space and a seed; `registry.searches` maps names to such makers.
 
     Its keyword-only arguments are its options. A class attribute `budget` is how many networks the published search
-    evaluates, where that is part of it; one `several` says that it may be told a tuple of merits for each network, and
-    `fewest` how many there are at least.
+    evaluates, where that is part of it, or a function of the space and all options that tells it; one `several` says
+    that it may be told a tuple of merits for each network, and `fewest` how many there are at least; `learns` is False
+    for one to which merits make no difference.
     """
 
     batch: int

@@ -6,7 +6,7 @@ replace the 8 oldest; a child is its parent after
     m = (240 - generation) // max(20, 240 // 5) + 1         6 in the beginning, 1 in the end
 
 mutations in a row, and none that was seen before: 128 + 240 * 8 = 2,048 networks. The published codes then train the
-best 15 (`--top 15`).
+best 15 (`--top 15`) of a history that holds the two best children of each generation; here they are the best of all.
 
 Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
 arXiv:2207.07187

@@ -2,8 +2,9 @@
 
 The pool holds the best `population` networks; 512, and 480,000 iterations in the published search on CIFAR (100,000 on
 ImageNet). While the pool holds ten networks or fewer, children come from one network, which is drawn here and written
-by hand in the published codes. Then the parent is drawn uniformly from the pool, and changed at one or two places. A
-network without a score is the worst of all.
+by hand in the published codes. Then the parent is drawn uniformly from the pool, and mutated once or twice; the second
+mutation may hit the place of the first, where the published codes draw distinct blocks. A network without a score is
+the worst of all.
 
 The published codes count children beyond the limits as iterations. Here they are drawn anew until one fits, so every
 iteration is a network that is scored; and a few children are born at a time, for the sake of workers and GPUs.

@@ -18,6 +18,7 @@ class RandomSearch:
     """Draws uniformly and remembers nothing but what it drew."""
 
     several = True
+    learns = False
 
     def __init__(self, space: Sampler, seed: int, *, batch: int = 16) -> None:
         check_batch("random", batch)

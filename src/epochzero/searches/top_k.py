@@ -21,6 +21,8 @@ from epochzero.searches.base import Pool, Sampler, Wanted, check_batch
 class TopK:
     """The best of a pool by one proxy."""
 
+    learns = False
+
     def __init__(
         self, space: Sampler, seed: int, pool: Pool, *, proxy: str = "knas", networks: int = 1000, batch: int = 8
     ) -> None:
