@@ -8,6 +8,7 @@ from textwrap import dedent
 
 import pytest
 
+from epochzero.registry import spaces
 from tests.command import epochzero, refusal
 from tests.forgetting import plugins_forgotten
 
@@ -150,3 +151,14 @@ def test_a_space_that_lacks_methods(tmp_path: Path) -> None:
     file.write_text('from epochzero.registry import spaces\nspaces.register("half", object())\n')
     search = ("search", "--plugin", file, "--space", "half", "--proxy", "params", "--budget", 1)
     assert "The space 'object' lacks name, parse, text" in refusal(*search)
+
+
+def test_the_example_of_a_small_darts_is_searched_by_hnas() -> None:
+    """What it finds is an architecture of darts."""
+    pytest.importorskip("bayes_opt")
+    example = Path(__file__).parents[1] / "docs" / "examples" / "tiny_darts.py"
+    given = ["--plugin", example, "--space", "darts_tiny", "--method", "hnas", "--proxy", "params"]
+    given += ["--option", "metric=snip", "--option", "networks=2", "--budget", 1, "--batch-size", 2]
+    found = epochzero("search", *given, "--winner-scores", "none", "--json").json
+    assert found["evaluated"] == 1 and found["best"]["params"] < 30_000
+    assert spaces["darts"].parse(found["best"]["arch"])
