@@ -18,10 +18,12 @@ from epochzero.combine.objective import parse_objective, single
 from epochzero.engine import Pass, Proxy, Trace, need, parse
 from epochzero.errors import DataError, DegenerateError, UserError
 from epochzero.registry import proxies, spaces
+from epochzero.run.pool import scored_pool
 from epochzero.run.search import Outcome, budget_of, run_search
 from epochzero.run.sources import Feedback, TableSource
 from epochzero.run.task import Task
-from epochzero.spaces.budget import Budget
+from epochzero.searches.base import Wanted
+from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.store import Store
 from tests.forgetting import plugins_forgotten
 
@@ -342,6 +344,24 @@ def test_time_ends_a_pool_and_the_next_sitting_goes_on_with_it(tmp_path: Path) -
     with plugins_forgotten(), calm:
         proxies.register("slow_size", slow_size(), origin=__name__)
         assert run_search(task, "top_k", 5, options=options, store=calm).top(5) == whole.top(5)
+
+
+def test_time_ends_a_pool_in_which_no_network_has_all_scores() -> None:
+    """One proxy has a value for the large networks alone, the other for the small ones."""
+
+    def part_of(name: str, large: bool) -> Proxy:
+        def compute(trace: Trace) -> float:
+            return 1.0 if (trace.params > 400_000) == large else _raise(DegenerateError("not of this size"))
+
+        return Proxy(name, compute, [need(Pass(), "params")], True, {})
+
+    with plugins_forgotten(), Store.open(":memory:") as store:
+        for name, large in (("of_large", True), ("of_small", False)):
+            proxies.register(name, part_of(name, large), origin=__name__)
+        task, wanted = Task(SPACE, [parse("params")], BATCH), Wanted(["of_large", "of_small"], 400)
+        whole = BudgetedSpace(SPACE, Budget(), 10, (3, 32, 32))
+        found = scored_pool(task, whole, wanted, 0, store, lambda done, total: None, lambda: True)
+    assert 128 <= len(found.pool.archs) < 144 and found.wanted == 400
 
 
 def test_a_limit_that_is_over_at_once_leaves_time_for_one_batch(tmp_path: Path) -> None:

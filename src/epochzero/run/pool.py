@@ -82,8 +82,8 @@ def scored_pool(
 ) -> ScoredPool:
     """So many different networks of the space with the scores that a search wants, or as many as there is time for.
 
-    There is one at least with all of these scores; UserError where one of the proxies gives none, which is known before
-    all of a large pool was looked at.
+    Time or not, it goes on until a network has all of these scores, or none of many. UserError where one of the proxies
+    gives none, which is known before all of a large pool was looked at.
     """
     if wanted.networks < 1:
         raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
@@ -131,7 +131,7 @@ def _scored(
     progress: Callable[[int, int], None],
     time_up: Callable[[], bool],
 ) -> tuple[list[dict[str, Score]], float]:
-    """The scores of the first networks, at least until one has all of them; and the seconds that they took.
+    """The scores of the first networks, until one has all of them or none of many; and the seconds that they took.
 
     What the store holds of an earlier sitting comes in one chunk, then few at first and as many as fit into seconds.
     """
@@ -146,12 +146,16 @@ def _scored(
         total += seconds
         found += scores
         _check_hope(task.proxies, found)
-        if time_up() and any(all(score.ok for score in one.values()) for one in found):
+        if time_up() and (any(map(_whole, found)) or enough_without(len(found), True)):
             break
         fitting = min(2 * size, int(size * CHUNK_SECONDS / max(seconds, CHUNK_SECONDS / most)))
         size = least if len(found) <= held else max(least, min(most, fitting // least * least))
     progress(len(found), len(archs))
     return found, total
+
+
+def _whole(scores: Mapping[str, Score]) -> bool:
+    return all(score.ok for score in scores.values())
 
 
 def _check_hope(proxies: Sequence[Proxy], found: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
