@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import json
 from pathlib import Path
 from random import Random
@@ -11,11 +12,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 
 import epochzero as ez
 from epochzero.registry import spaces
 from epochzero.run.front import Front
 from epochzero.run.meters import Timing, TorchMeter
+from epochzero.run.task import Task
 from epochzero.searches.dominance import first_front
 from epochzero.store import Store
 from tests.command import epochzero, refusal
@@ -157,6 +160,34 @@ def test_latency_is_measured_for_an_objective(stopwatch: list[str]) -> None:
     assert isinstance(found, Front)
     assert all(values[1] <= 9 for values in found.values.tolist())
     assert found.clock.spent["latency"] > 0 and len(stopwatch) == len(set(stopwatch))
+
+
+def test_a_limit_measured_by_onnxruntime() -> None:
+    pytest.importorskip("onnxruntime")
+    limit = ["--max-latency-ms", 1e4, "--latency", "onnxruntime", "--threads", 1]
+    found = epochzero("search", "--proxy", "params", *limit, "--budget", 1, "--winner-scores", "none", *FEW, "--json")
+    told = found.json["latency"]
+    assert told["told_by"].startswith("onnxruntime on ") and (told["asked"], told["without"]) == (2, 0)
+    assert 0 < told["best"]["low_ms"] <= told["best"]["median_ms"] <= told["best"]["high_ms"] < 1e4
+
+
+class Turned(torch.nn.Module):
+    """Has an operation that PyTorch's older exporter does not know."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mT.flatten(1)
+
+
+def test_an_exporter_that_fails_keeps_standard_output_clean(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(Task, "module", lambda self, arch: Turned())
+    search = ["search", "--space", "mlp", "--objectives", "params,latency", "--latency", "onnxruntime", "--budget", 1]
+    ran = epochzero(*search, *FEW, "--json")
+    assert ran.json["front"][0]["scores"]["latency"] > 0 and "torchvision" not in ran.err
+    ctypes.CDLL(None).fflush(None)  # what C++ printed
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ from epochzero.engine import parse
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.clock import Clock
-from epochzero.run.latency import KEYS, Latency, LatencyLimit, SwiftSpace, meter_of, timed
+from epochzero.run.latency import KEYS, PATIENCE, Latency, LatencyLimit, SwiftSpace, meter_of, timed
 from epochzero.run.meters import RUNS, WARM_UP, OnnxMeter, Timing, TorchMeter, UnmeasurableError, exported, summed_up
 from epochzero.run.network import batch_for, budgeted
 from epochzero.run.task import Task
+from epochzero.spaces.autoformer import Autoformer
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 
@@ -123,6 +124,30 @@ def test_onnxruntime_runs_the_same_network() -> None:
     assert meter.name.startswith("onnxruntime on ")
 
 
+def test_onnxruntime_runs_a_network_that_is_a_constant() -> None:
+    pytest.importorskip("onnxruntime")
+    found = OnnxMeter(task_of(NB201), threads=1)(NB201.smallest())
+    assert 0 < found.low <= found.median <= found.high
+
+
+def test_attention_is_exported_by_the_quick_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The older one, which knows `transpose` and no `mT`."""
+    ort = pytest.importorskip("onnxruntime")
+    export, asked = torch.onnx.export, []
+
+    def noted(*given: Any, dynamo: bool, **more: Any) -> Any:
+        asked.append(dynamo)
+        return export(*given, dynamo=dynamo, **more)
+
+    monkeypatch.setattr(torch.onnx, "export", noted)
+    task = task_of(Autoformer("former", widths=(192,), depths=(1,), heads=(3,), ratios=(3.5,)))
+    module, x = task.module(task.space.smallest()).eval(), torch.randn(1, 3, 224, 224)
+    session = ort.InferenceSession(exported(module, x), providers=["CPUExecutionProvider"])
+    assert asked == [False]
+    (theirs,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    np.testing.assert_allclose(theirs, module(x).detach().numpy(), atol=1e-5)
+
+
 def test_onnxruntime_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UserError, match=r"needs onnxruntime: pip install 'epochzero\[onnx\]'"):
@@ -182,8 +207,23 @@ def test_a_space_that_cannot_be_timed_is_refused_at_once() -> None:
     def broken(arch: Any) -> float:
         raise UnmeasurableError("torch cannot run it (ValueError: no)")
 
+    meter = Counted(broken)
     with pytest.raises(UserError, match=r"latency of nb201 networks cannot be measured: torch cannot run it"):
-        swift(1.0, Counted(broken))
+        swift(1.0, meter)
+    assert meter.asked == 1 + PATIENCE
+
+
+def test_a_smallest_network_that_cannot_be_timed_is_no_end_of_the_search() -> None:
+    def constant(arch: Any) -> float:
+        if arch == NB201.smallest():
+            raise UnmeasurableError("it is a constant")
+        return convs(arch)
+
+    space, rng = swift(3.5, Counted(constant)), Random(0)
+    assert space.fits(space.start) and not space.fits(NB201.smallest())
+    assert all(1.1 * convs(space.sample(rng)) <= 3.5 for _ in range(10))
+    with pytest.raises(UserError, match=r"None of 200 networks takes at most 0\.5 ms: raise --max-latency-ms"):
+        swift(0.5, Counted(constant))
 
 
 @pytest.mark.parametrize("limit", [0.0, -3.0, float("nan"), float("inf")])

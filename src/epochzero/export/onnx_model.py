@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.errors import MachineError, UserError
-from epochzero.run.meters import RUNS, WARM_UP, Timing, summed_up
+from epochzero.run.meters import RUNS, WARM_UP, Timing, quietly, summed_up
 
 TOLERANCE = 1e-4
 """largest difference of any output"""
@@ -31,7 +28,7 @@ def check_packages() -> None:
 
 def to_onnx(network: nn.Module, *example: Tensor, names: Sequence[str] = ("x",)) -> bytes:
     """The model as bytes, inputs of these names [batch, ...] and output `y` [batch, ...]."""
-    with _quietly():
+    with quietly():
         batch = torch.export.Dim("batch")
         # strict: len(x) of a tensor stays free then
         program = torch.export.export(network, example, dynamic_shapes=({0: batch},) * len(example), strict=True)
@@ -85,17 +82,3 @@ def latency(session: Any, example: Sequence[Tensor], names: Sequence[str] = ("x"
 
 def _named(inputs: Sequence[Tensor], names: Sequence[str]) -> dict[str, Any]:
     return {name: part.numpy() for name, part in zip(names, inputs, strict=True)}
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without what the exporter says of its own insides."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -40,6 +40,8 @@ KEYS = (LATENCY.name, "latency_low", "latency_high")
 """what the store calls median and interval"""
 TRIES = 200
 """samples that are tried before a walk begins"""
+PATIENCE = 8
+"""samples without a latency, where none has one, after which latencies of the space are given up"""
 STEPS = 50
 MUTATIONS = 50
 
@@ -201,24 +203,28 @@ class SwiftSpace:
         return arch
 
     def _smallest(self, whole: Any) -> Any:
-        """The smallest network, where it is one of those to search among; else the first that fits."""
+        """The smallest network, where it has a latency and is one of those to search among; else a sample that fits."""
         latency, limit = self.limit
         smallest = whole.smallest()
         timing = latency.of(smallest)
-        if isinstance(timing, str):
-            raise UserError(f"The latency of {whole.name} networks cannot be measured: {timing}.")
-        if timing.high > limit:
+        if isinstance(timing, Timing) and timing.high > limit:
             raise UserError(
                 f"The smallest {whole.name} network takes {timing} here, and the upper end has to be at most "
                 f"{limit:g} ms: raise --max-latency-ms."
             )
-        if self.space.fits(smallest):
-            return smallest
+        return smallest if self.fits(smallest) else self._first()
+
+    def _first(self) -> Any:
+        """The first sample that fits."""
+        latency, limit = self.limit
         rng = Random(0)
-        arch = next(filter(self.fits, (self.space.sample(rng) for _ in range(TRIES))), None)
-        if arch is None:
-            raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
-        return arch
+        for looked in range(1, TRIES + 1):
+            arch = self.space.sample(rng)
+            if self.fits(arch):
+                return arch
+            if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.found.values()):
+                raise UserError(f"The latency of {latency.space.name} networks cannot be measured: {latency.of(arch)}.")
+        raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
 
 
 def _timed(latency: Latency, arch: Any) -> Timing | None:

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import importlib
 import io
+import logging
 import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -186,10 +188,9 @@ class OnnxMeter(TorchMeter):
         session = self._session.InferenceSession(exported(module, self.x.cpu()), options, providers=[self.provider])
         bound = session.io_binding()
         device = torch.device(self.task.device)
-        bound.bind_ortvalue_input(
-            session.get_inputs()[0].name,
-            self._session.OrtValue.ortvalue_from_numpy(self.x.cpu().numpy(), device.type, device.index or 0),
-        )
+        for given in session.get_inputs():  # none where the network is a constant
+            x = self._session.OrtValue.ortvalue_from_numpy(self.x.cpu().numpy(), device.type, device.index or 0)
+            bound.bind_ortvalue_input(given.name, x)
         bound.bind_output(session.get_outputs()[0].name, device.type, device.index or 0)
 
         def run() -> None:
@@ -201,8 +202,7 @@ class OnnxMeter(TorchMeter):
 
 def exported(module: nn.Module, x: Tensor) -> bytes:
     """The module as an ONNX model."""
-    with warnings.catch_warnings(), torch.inference_mode(False), torch.no_grad():
-        warnings.simplefilter("ignore")
+    with quietly(), torch.inference_mode(False), torch.no_grad():
         try:
             file = io.BytesIO()
             torch.onnx.export(module, (x.clone(),), file, dynamo=False)  # type: ignore[arg-type]
@@ -211,6 +211,22 @@ def exported(module: nn.Module, x: Tensor) -> bytes:
             program = torch.onnx.export(module, (x.clone(),), dynamo=True, verbose=False)
             assert program is not None
             return bytes(program.model_proto.SerializeToString())
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what PyTorch's exporters say of their insides; the older prints the graph that it fails on, from C++."""
+    logger, printed = logging.getLogger("torch.onnx"), torch._C._jit_onnx_log
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    torch._C._jit_onnx_log = lambda *said: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        torch._C._jit_onnx_log = printed
 
 
 def _on_cpu(run: Callable[[], object]) -> Timing:

@@ -52,13 +52,14 @@ def relative_vectors(count: int, farthest: int, vertical: Tensor, horizontal: Te
 def attend(qkv: Tensor, heads: int) -> Tensor:
     """Attention of tokens to each other."""
     q, k, v = split_heads(qkv, heads)
-    return join_heads((q @ k.mT).softmax(-1) @ v)
+    return join_heads((q @ k.transpose(-2, -1)).softmax(-1) @ v)
 
 
 def attend_relatively(qkv: Tensor, heads: int, keys: Tensor, values: Tensor) -> Tensor:
     """The same with a key and a value for each pair of tokens."""
     q, k, v = split_heads(qkv, heads)
-    weight = (q @ k.mT + torch.einsum("bhid,ijd->bhij", q, keys)).softmax(-1)  # [B, heads, N, N]
+    likeness = q @ k.transpose(-2, -1) + torch.einsum("bhid,ijd->bhij", q, keys)  # [B, heads, N, N]
+    weight = likeness.softmax(-1)
     return join_heads(weight @ v + torch.einsum("bhij,ijd->bhid", weight, values))
 
 

@@ -25,13 +25,13 @@ class ToTokens(Op):
         return h * w, c
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return x[0].flatten(2).mT
+        return x[0].flatten(2).transpose(1, 2)
 
     def label(self) -> str:
         return "to tokens"
 
     def expression(self, *names: str) -> str:
-        return f"{names[0]}.flatten(2).mT"
+        return f"{names[0]}.flatten(2).transpose(1, 2)"
 
 
 class FirstToken(nn.Module):
