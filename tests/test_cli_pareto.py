@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import ctypes
+import io
 import json
+import logging
+import re
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,8 +19,10 @@ import pytest
 import torch
 
 import epochzero as ez
+from epochzero.cli.console import number
 from epochzero.registry import spaces
 from epochzero.run.front import Front
+from epochzero.run.latency import KEYS
 from epochzero.run.meters import Timing, TorchMeter
 from epochzero.run.task import Task
 from epochzero.searches.dominance import first_front
@@ -152,7 +158,52 @@ def test_latency_from_a_table_as_a_limit_and_as_an_objective(phones: Path) -> No
     assert all(one["scores"]["latency"] == milliseconds(SPACE.parse(one["arch"])) <= 6 for one in front)
     assert len({one["scores"]["latency"] for one in front}) > 1
     words = epochzero("search", "--proxy", "params", *table, "--max-latency-ms", 6, "--budget", 20, *FEW)
-    assert "latency" in words.out and "phones.csv" in words.out
+    assert re.search(r"^latency \d+ ms, by phones\.csv [0-9a-f]{12} phone$", words.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("goal", ["latency", "-flops"])
+def test_a_front_says_how_its_latencies_were_measured(goal: str, stopwatch: list[str], tmp_path: Path) -> None:
+    limit = ["--max-latency-ms", 50] if goal == "-flops" else []
+    search = ["search", "--objectives", f"params,{goal}", *limit, "--latency-batch", 3, "--threads", 1, *FEW]
+    ran = epochzero(*search, "--budget", 8, "--store", tmp_path / "run.db", "--out", tmp_path)
+    found = json.loads((tmp_path / "front.json").read_text())
+    how = found["latency"]
+    assert how["told_by"].startswith("torch on ") and how["hardware"] in how["told_by"]
+    assert (how["runtime"], how["threads"], how["batch"], how["input_shape"]) == ("torch", 1, 3, [3, 32, 32])
+    assert f"\nlatency: {how['told_by']}; milliseconds, medians of 31 runs with 95 % intervals\n" in ran.out
+    timings = [_timing(one["arch"]) for one in found["front"]]
+    assert [tuple(one["latency"].values()) for one in found["front"]] == timings
+    with (tmp_path / "front.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [tuple(float(row[key]) for key in KEYS) for row in rows] == timings
+    assert {row["latency_told_by"] for row in rows} == {how["told_by"]}
+    assert all(f"{number(median)} [{number(low)}, {number(high)}]" in ran.out for median, low, high in timings)
+    stopwatch.clear()
+    again = epochzero(*search, "--budget", 8, "--store", tmp_path / "run.db", "--json").json
+    assert again["front"] == found["front"] and not stopwatch, "intervals come from the store too"
+
+
+def test_known_accuracies_of_a_front(tmp_path: Path) -> None:
+    """Of every other network of a front, in four columns, three of which are printed."""
+    search = [*TWO, "--budget", 16]
+    archs = [one["arch"] for one in epochzero(*search, "--json").json["front"]]
+    keys = {SPACE.key(SPACE.parse(arch)) for arch in archs[1::2]}
+    held = [arch for arch in archs if SPACE.key(SPACE.parse(arch)) not in keys]
+    assert 0 < len(held) < len(archs)
+    table = tmp_path / "known.csv"
+    lines = [f"{arch},{90 + i},{80 + i},{70 + i},{60 + i},7" for i, arch in enumerate(held)]
+    table.write_text("\n".join(["arch_str,a_test,b_test,c_test,d_test,size", *lines]))
+    ran = epochzero(*search, "--table", table, "--out", tmp_path)
+    found = json.loads((tmp_path / "front.json").read_text())
+    known = {one["arch"]: one["known"] for one in found["front"]}
+    assert known[held[0]] == {"a_test": 90, "b_test": 80, "c_test": 70, "d_test": 60}
+    assert [arch for arch in archs if known[arch] is not None] == held
+    assert found["not_held"] == len(archs) - len(held) and found["table"].startswith("known.csv ")
+    assert ran.out.splitlines()[0].split()[-4:] == ["a_test", "b_test", "c_test", "arch"]
+    told = f"accuracies: {found['table']}, which holds {len(held)} of {len(archs)} networks; 3 of 4 columns are shown"
+    assert told in ran.out
+    with (tmp_path / "front.csv").open(newline="") as file:
+        assert [row["d_test"] for row in csv.DictReader(file) if row["arch"] == held[0]] == ["60.0"]
 
 
 def test_latency_is_measured_for_an_objective(stopwatch: list[str]) -> None:
@@ -179,13 +230,24 @@ class Turned(torch.nn.Module):
 
 
 def test_an_exporter_that_fails_keeps_standard_output_clean(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The older exporter is PyTorch's; in place of the newer, which takes seconds to load, there is a quick one."""
     pytest.importorskip("onnxruntime")
+    onnx, older = pytest.importorskip("onnx"), torch.onnx.export
+
+    def export(module: torch.nn.Module, x: Any, file: Any = None, *, dynamo: bool, **more: Any) -> Any:
+        if not dynamo:
+            return older(module, x, file, dynamo=False)
+        logging.getLogger("torch.onnx._internal").warning("something is not installed")
+        older(torch.nn.Flatten(), x, file := io.BytesIO(), dynamo=False)  # type: ignore[arg-type]
+        return SimpleNamespace(model_proto=onnx.load_from_string(file.getvalue()))
+
+    monkeypatch.setattr(torch.onnx, "export", export)
     monkeypatch.setattr(Task, "module", lambda self, arch: Turned())
     search = ["search", "--space", "mlp", "--objectives", "params,latency", "--latency", "onnxruntime", "--budget", 1]
     ran = epochzero(*search, *FEW, "--json")
-    assert ran.json["front"][0]["scores"]["latency"] > 0 and "torchvision" not in ran.err
+    assert ran.json["front"][0]["scores"]["latency"] > 0 and "not installed" not in caplog.text
     ctypes.CDLL(None).fflush(None)  # what C++ printed
     assert capfd.readouterr() == ("", "")
 
@@ -198,6 +260,9 @@ def test_an_exporter_that_fails_keeps_standard_output_clean(
         (["--method", "pareto"], "pareto needs at least two objectives"),
         (["--objectives", "dextr,-flops", "--method", "evolution"], "evolution goes by one objective"),
         (["--objectives", "dextr,-flops", "--method", "nasi"], "so --objectives means nothing"),
+        (["--objectives", "dextr,-flops", "--top", "3"], "--top is about one winner, and --objectives gives a whole"),
+        (["--objectives", "dextr,-flops", "--auxiliary"], "leave out --auxiliary."),
+        (["--objectives", "dextr,-flops", "--winner-scores", "all"], "leave out --winner-scores."),
         (["--max-latency-ms", "0"], "--max-latency-ms takes more than 0 milliseconds, not 0."),
         (["--max-latency-ms", "-2"], "--max-latency-ms takes more than 0 milliseconds, not -2."),
         (["--max-latency-ms", "5", "--latency", "table:TABLE:phnoe"], "has no column 'phnoe'. Did you mean 'phone'?"),

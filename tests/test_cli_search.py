@@ -98,6 +98,17 @@ def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict
     assert "40 of them were looked at in an earlier sitting" in " ".join(words.err.split())
 
 
+def test_what_a_longer_search_takes_from_the_store_is_said(tmp_path: Path) -> None:
+    search = ["search", "--proxy", "params", *FEW, "--winner-scores", "none", "--store", tmp_path / "run.db"]
+    short = epochzero(*search, "--budget", 12)
+    assert "\n12 networks in" in short.err and "from the store" not in short.err
+    longer = epochzero(*search, "--budget", 20)
+    assert re.search(r"^20 networks in [\d.]+ s, 12 read from the store, 0 without a score$", longer.err, re.MULTILINE)
+    assert epochzero(*search, "--budget", 24, "--json").json["from_store"] == 20
+    one = epochzero("search", "--proxy", "params", *FEW, "--winner-scores", "none", "--budget", 1)
+    assert "\n1 network in" in one.err
+
+
 def test_search_in_words(tmp_path: Path) -> None:
     ran = epochzero(
         "search", "--method", "random", "--proxy", "params", "--budget", 5, *FEW, "--store", tmp_path / "run.db"
@@ -137,7 +148,8 @@ def test_what_scores_the_winner_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -
     search = ["search", "--method", "random", "--proxy", "l2_norm", "--budget", 2, *FEW]
     none = epochzero(*search, "--winner-scores", "none")
     assert "by 1 proxy" in none.err and "dextr" not in none.out and "params  " in none.out
-    assert re.search(r"2 networks in .*; the winner's table took \d+\.\d s", " ".join(none.err.split()))
+    assert re.search(r"^2 networks in \d+\.\d s, 0 without a score$", none.err, re.MULTILINE)
+    assert re.search(r"^  the winner's table took \d+\.\d s more$", none.err, re.MULTILINE)
     monkeypatch.setattr("epochzero.cli.winner.LARGE", 0)
     free, every = (epochzero(*search, "--winner-scores", which, "--json").json for which in ("auto", "all"))
     assert "dextr" not in free["best"]["scores"] and "params" in free["best"]["scores"]
@@ -186,9 +198,8 @@ def test_a_winner_that_the_accuracy_table_does_not_hold_is_said(tables: tuple[Pa
     assert found["stopped"] == "the search has no more networks to look at"
     words = epochzero(*search, "--table", table)
     assert "The accuracy table does not hold the winner" in words.err
-    assert re.search(
-        r"60 networks in .* \(building .* s, scoring .* s, latency 0.0 s, overhead .* s\)", " ".join(words.err.split())
-    )
+    parts = r"  building [\d.]+ s, scoring [\d.]+ s, latency 0\.0 s, overhead [\d.]+ s"
+    assert re.search(rf"^60 networks in [\d.]+ s, 0 without a score\n{parts}$", words.err, re.MULTILINE)
     assert re.search(r"^  1  59  \|", words.out, re.MULTILINE) and re.search(r"^  3  57  \|", words.out, re.MULTILINE)
 
 
@@ -196,7 +207,8 @@ def test_known_accuracies_of_the_winner_are_shown(tables: tuple[Path, Path]) -> 
     _, table = tables
     search = ["search", "--proxy", "table:cifar10_test", "--table", table, "--method", "random", "--budget", 15625]
     ran = epochzero(*search, "--winner-scores", "none")
-    assert "cifar10_test  90\n" in ran.out and "size" not in ran.out
+    assert re.search(r"\n\naccuracy of the winner in accuracies\.csv [0-9a-f]{12}\ncifar10_test  90\n", ran.out)
+    assert "size" not in ran.out
     assert "does not hold this network" in " ".join(ran.err.split())
 
 
@@ -223,6 +235,23 @@ def test_time_alone_may_be_limited() -> None:
     assert found["stopped"] == "the time limit of 0.5 s" and found["evaluated"] > 0
     assert 0.5 <= found["seconds"] < 30
     assert "flops" in found["best"]["scores"] and "dextr" not in found["best"]["scores"], "time is up"
+
+
+def test_a_search_that_time_alone_ends_shows_no_total() -> None:
+    ran = epochzero("search", "--proxy", "params", *FEW, "--time-limit", 0.1, "--winner-scores", "none")
+    assert ran.code == 0 and re.search(r"search .* \d+/\? 0:00", ran.err) and "1000000000" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("random", "The time limit of 1e-09 s was up before the first network was scored: give more time."),
+        ("zero_cost_pt", "1e-09 s were not enough to find a network: give more time."),
+    ],
+)
+def test_too_little_time_is_a_mistake_that_can_be_mended(method: str, says: str) -> None:
+    ran = epochzero("search", "--method", method, "--proxy", "params", *FEW, "--time-limit", 1e-9)
+    assert (ran.code, ran.out) == (2, "") and f"error: {says}" in " ".join(ran.err.split())
 
 
 @pytest.mark.parametrize(

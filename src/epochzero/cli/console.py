@@ -54,9 +54,10 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, int, str], None]]:
+def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar on standard error with counts, time spent and time left; it appears with the first (done, total, note).
 
+    A total that is not known is None from first to last.
     Without an estimate for work of unequal parts, whose notes then tell the time left.
     """
     left = (TextColumn("left"), TimeRemainingColumn()) if estimate else ()
@@ -70,9 +71,9 @@ def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, in
         console=err,
     )
 
-    def show(done: int, total: int, note: str = "") -> None:
+    def show(done: int, total: int | None, note: str = "") -> None:
         if not bar.task_ids:
-            bar.add_task("")
+            bar.add_task("", total=total)
             bar.start()
         bar.update(bar.task_ids[0], completed=done, total=total, description=note)
 
@@ -109,6 +110,17 @@ def number(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.5g}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 network`, `1,000 networks`"""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def with_interval(timing: Mapping[str, float]) -> str:
+    """Milliseconds as JSON fields in words: the median, and its interval where there is one."""
+    low, high = timing["low_ms"], timing["high_ms"]
+    return number(timing["median_ms"]) + (f" [{number(low)}, {number(high)}]" if low < high else "")
 
 
 def counts(size: Measured) -> dict[str, int | None]:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epochzero.cli.console import as_json, counts, err, number, out, print_json
-from epochzero.cli.winner import earlier_json, say_time
+from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
+from epochzero.cli.winner import earlier_json, known_of, say_time
+from epochzero.combine.goals import LATENCY
 from epochzero.errors import MachineError, UserError
 from epochzero.run import plots
-from epochzero.run.front import Front, as_csv
+from epochzero.run.front import Front, Member, as_csv
 from epochzero.run.front_plot import drawn
-from epochzero.run.latency import LatencyLimit
+from epochzero.run.latency import KEYS, Latency, LatencyLimit, teller
+from epochzero.run.meters import RUNS, Timing
+from epochzero.run.sources import TableSource
+
+FIELDS = ("median_ms", "low_ms", "high_ms")
+"""of a latency in JSON, as KEYS are its columns"""
+SHOWN = 3
+"""columns of accuracies that are printed; all are written"""
 
 
-def end_front(front: Front, limit: LatencyLimit | None, folder: Path | None, store: Path | None, json: bool) -> None:
-    """Print the front and write it."""
-    report = front_report(front)
-    if limit is not None:
-        report["latency"] = limit.about()
+def check_front(given: Mapping[str, object]) -> None:
+    """UserError for options that are about one winner."""
+    for option, value in given.items():
+        if value is not None:
+            raise UserError(f"{option} is about one winner, and --objectives gives a whole front: leave out {option}.")
+
+
+def end_front(
+    front: Front,
+    limit: LatencyLimit | None,
+    table: TableSource | None,
+    folder: Path | None,
+    store: Path | None,
+    json: bool,
+) -> None:
+    """Print the front and write it, with latencies and known accuracies where someone tells them."""
+    latency = teller(front.task, limit)
+    report = front_report(front, latency, table)
+    if latency is not None:
+        report["latency"] = latency.facts if limit is None else limit.about()
     files = [] if folder is None else write_front(folder, front, report)
     if json:
         print_json(report)
@@ -31,21 +55,17 @@ def end_front(front: Front, limit: LatencyLimit | None, folder: Path | None, sto
             err.print(f"front   {folder}/{', '.join(files)}", soft_wrap=True)
 
 
-def front_report(front: Front) -> dict[str, Any]:
+def front_report(front: Front, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
     """The front and how it was found, as the JSON fields of a search."""
     goals = front.goals.goals
+    members = [_member_json(front, member, latency, table) for member in front.members]
+    known = {} if table is None else {"table": table.name, "not_held": sum(one["known"] is None for one in members)}
     return {
-        "front": [
-            {
-                "arch": member.text,
-                "scores": {goal.proxy.text: value for goal, value in zip(goals, member.values, strict=True)},
-                **counts(front.task.size(member.arch)),
-            }
-            for member in front.members
-        ],
+        "front": members,
         "objectives": [{"name": goal.proxy.text, "better": "higher" if goal.higher else "lower"} for goal in goals],
         "space": front.task.space.name,
         "evaluated": front.evaluated,
+        "from_store": front.recalled,
         "stopped": front.stopped,
         "unscored": sum(front.unscored.values()),
         "unscored_why": front.unscored,
@@ -53,28 +73,91 @@ def front_report(front: Front) -> dict[str, Any]:
         "clock": front.clock.split(front.seconds),
         "earlier": earlier_json(front),
         "run": front.run,
+        **known,
     }
+
+
+def _member_json(front: Front, member: Member, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
+    names = [goal.proxy.text for goal in front.goals.goals]
+    told: dict[str, Any] = {
+        "arch": member.text,
+        "scores": dict(zip(names, member.values, strict=True)),
+        **counts(front.task.size(member.arch)),
+    }
+    if latency is not None:
+        timing = latency.of(member.arch)
+        told["latency"] = timing.facts if isinstance(timing, Timing) else None
+    if table is not None:
+        told["known"] = known_of(member.text, table)
+    return told
 
 
 def show_front(front: Front, report: dict[str, Any]) -> None:
     """The front in columns, the best by the first objective first; architectures are for copying, and not broken."""
-    goals = front.goals.goals
-    sizes = [cost for cost in ("params", "flops") if cost not in {goal.proxy.text for goal in goals}]
-    head = [*(f"{goal.proxy.text} {'↑' if goal.higher else '↓'}" for goal in goals), *sizes]
-    lines = []
-    for member, told in zip(front.members, report["front"], strict=True):
-        counted = ("" if told[cost] is None else f"{told[cost]:,}" for cost in sizes)
-        lines.append([*map(number, member.values), *counted])
-    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
-    for cells, text in zip((head, *lines), ("arch", *(member.text for member in front.members)), strict=True):
+    columns = _printed(report)
+    texts = ["arch", *(one["arch"] for one in report["front"])]
+    widths = [max(map(len, (name, *cells))) for name, cells in columns.items()]
+    for cells, text in zip((tuple(columns), *zip(*columns.values(), strict=True)), texts, strict=True):
         aligned = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        out.print(f"{aligned}  {text}", style="dim" if cells is head else None)
-    err.print(f"\n{len(front.members)} of {front.evaluated} networks are beaten by no other in every objective.")
+        out.print(f"{aligned}  {text}", style="dim" if text is texts[0] else None)
+    if "latency" in report:
+        measured = "runs" in report["latency"]
+        how = f"; milliseconds, medians of {RUNS} runs with 95 % intervals" if measured else ""
+        out.print(f"latency: {report['latency']['told_by']}{how}")
+    if "table" in report:
+        _say_known(report)
+    verb = "is" if len(front.members) == 1 else "are"
+    of_all = f"{len(front.members)} of {counted(front.evaluated, 'network')}"
+    err.print(f"\n{of_all} {verb} beaten by no other in every objective.")
+
+
+def _printed(report: dict[str, Any]) -> dict[str, list[str]]:
+    """The cells of the front by the heads of their columns."""
+    members, columns = report["front"], {}
+    for goal in report["objectives"]:
+        name, arrow = goal["name"], "↑" if goal["better"] == "higher" else "↓"
+        columns[f"{name} {arrow}"] = [
+            with_interval(one["latency"]) if name == LATENCY.name and one["latency"] else number(one["scores"][name])
+            for one in members
+        ]
+    for cost in ("params", "flops"):
+        if cost not in members[0]["scores"]:
+            columns[cost] = ["" if one[cost] is None else f"{one[cost]:,}" for one in members]
+    if LATENCY.name in members[0] and LATENCY.name not in members[0]["scores"]:
+        columns[LATENCY.name] = [with_interval(one["latency"]) if one["latency"] else "" for one in members]
+    for name, values in list(_known(report).items())[:SHOWN]:
+        columns[name] = ["" if value is None else number(value) for value in values]
+    return columns
+
+
+def _known(report: dict[str, Any]) -> dict[str, list[float | None]]:
+    """The accuracies that a table knows, by column; None where it knows none."""
+    rows = [one.get("known") or {} for one in report["front"]]
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+
+
+def _say_known(report: dict[str, Any]) -> None:
+    """Whose accuracies are shown, and how many networks lack them."""
+    columns, all_, lacking = len(_known(report)), len(report["front"]), report["not_held"]
+    more = f"; {SHOWN} of {columns} columns are shown, --json and --out have all" if columns > SHOWN else ""
+    out.print(f"accuracies: {report['table']}, which holds {all_ - lacking} of {counted(all_, 'network')}{more}")
+
+
+def _more_columns(report: dict[str, Any]) -> dict[str, list[Any]]:
+    """What the file has beside the objectives: latencies and who told them, and known accuracies."""
+    columns: dict[str, list[Any]] = {}
+    if "latency" in report:
+        timings = [one["latency"] or {} for one in report["front"]]
+        columns = {key: [timing.get(field) for timing in timings] for key, field in zip(KEYS, FIELDS, strict=True)}
+        columns["latency_told_by"] = [report["latency"]["told_by"]] * len(timings)
+        if LATENCY.name in report["front"][0]["scores"]:
+            del columns[LATENCY.name]
+    return columns | _known(report)
 
 
 def write_front(folder: Path, front: Front, report: dict[str, Any]) -> list[str]:
     """The front as JSON, CSV and, with matplotlib, as a plot; the names of the files."""
-    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(front)}
+    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(front, _more_columns(report))}
     try:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ from epochzero.cli.options import (
 from epochzero.cli.options import (
     executor as executor_,
 )
-from epochzero.cli.pareto import end_front
+from epochzero.cli.pareto import check_front, end_front
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommender import searched_clicks
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
@@ -49,6 +49,7 @@ from epochzero.run.bare import count
 from epochzero.run.front import Front
 from epochzero.run.latency import timed
 from epochzero.run.network import batch_for
+from epochzero.run.outcome import nothing_found
 from epochzero.run.search import Outcome, budget_of, run_search
 from epochzero.run.sources import UNHELD, Feedback, TableSource
 from epochzero.run.supernets import INTERRUPTED
@@ -102,7 +103,7 @@ def search(
             "--top",
             min=1,
             max=100,
-            help="How many of the best to show; of recommenders, how many to train.",
+            help="How many of the best to show; of recommenders, how many to train; not for --objectives.",
         ),
     ] = None,
     max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters: 1.5M.")] = None,
@@ -128,7 +129,10 @@ def search(
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option("--table", help="Accuracies of known networks, for table:COLUMN and to look up the winner's."),
+        typer.Option(
+            "--table",
+            help="Accuracies of known networks, for table:COLUMN and to look up those of the winner or the front.",
+        ),
     ] = None,
     pool: Annotated[
         Path | None,
@@ -210,14 +214,13 @@ def search(
     load_plugins(plugin)
     if searched_clicks(context):
         return
-    if winner_scores not in ("auto", "all", "none"):
-        raise UserError(f"--winner-scores takes auto, all or none, not {winner_scores!r}.")
     goals = None if objectives is None else parse_goals(objectives)
     method = method or ("evolution" if goals is None else "pareto")
     inside = method in methods
     if inside:
         limited = {"--max-params": max_params, "--max-flops": max_flops, "--max-latency-ms": max_latency_ms}
         check_inside(method, {"--objectives": objectives, **limited, "--pool": pool, "--executor": executor})
+    _check_winner(goals, winner_scores, {"--top": top, "--auxiliary": auxiliary or None})
     evaluations = _evaluations(budget, time_limit, method, space, option or [])
     found = spaces[space]
     trainer = trained_by(
@@ -256,13 +259,9 @@ def search(
             by: dict[str, Any] = {"objective": goals or objective, "budget": limits, "latency": most}
             outcome, more = _shown(partial(run_search, task, method, evaluations, **by, **kept), evaluations), {}
         if outcome.best is None:
-            reason = max(outcome.unscored, key=lambda why: outcome.unscored[why], default="no network was looked at")
-            among = f". --pool {table} looks at its networks alone." if table and not pool and UNHELD in reason else ""
-            raise MachineError(
-                f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {reason}{among}"
-            )
+            raise _nothing_found(outcome, None if pool else table)
         if isinstance(outcome, Front):
-            end_front(outcome, most, folder, store, json)
+            end_front(outcome, most, accuracies, folder, store, json)
         else:
             which = "none" if outcome.stopped == INTERRUPTED else winner_scores
             scores, winner_seconds = scored_winner(outcome, winner_proxies(outcome, which), opened)
@@ -270,7 +269,7 @@ def search(
             if most is not None:
                 more["latency"] = most.about(outcome.winner.arch)
             if accuracies is not None:
-                more["known"] = known_of(outcome, accuracies)
+                more |= {"known": known_of(outcome.winner.text, accuracies), "table": accuracies.name}
             end_search(outcome, scores, more, top=top or 1, auxiliary=auxiliary, folder=folder, store=store, json=json)
     if outcome.stopped == INTERRUPTED:
         raise typer.Exit(130)
@@ -279,11 +278,12 @@ def search(
 def _shown(run: Callable[..., Outcome], total: int) -> Outcome:
     """Run a search with a bar; after Ctrl-C, what it found so far."""
     met: list[Outcome] = []
-    with progress_bar("search", estimate=total < UNLIMITED) as bar:
+    limited = total < UNLIMITED
+    with progress_bar("search", estimate=limited) as bar:
 
         def update(outcome: Outcome) -> None:
             met[:] = [outcome]
-            bar(outcome.evaluated, total, outcome.note or outcome.headline)
+            bar(outcome.evaluated, total if limited else None, outcome.note or outcome.headline)
 
         try:
             return run(progress=update)
@@ -292,6 +292,22 @@ def _shown(run: Callable[..., Outcome], total: int) -> Outcome:
                 raise
             met[0].stopped = INTERRUPTED
             return met[0]
+
+
+def _check_winner(goals: Goals | None, scores: str, given: Mapping[str, object]) -> None:
+    """UserError for options about one winner that cannot be, or that mean nothing to a front."""
+    if scores not in ("auto", "all", "none"):
+        raise UserError(f"--winner-scores takes auto, all or none, not {scores!r}.")
+    if goals is not None:
+        check_front({**given, "--winner-scores": scores if scores == "all" else None})
+
+
+def _nothing_found(outcome: Outcome, table: Path | None) -> UserError | MachineError:
+    """What to raise; where a table holds too few of the space's networks, with what to do about it."""
+    error = nothing_found(outcome)
+    if table is None or UNHELD not in str(error):
+        return error
+    return MachineError(f"{error}. --pool {table} looks at its networks alone.")
 
 
 def _objective(proxy: str, goals: Goals | None, trainer: Feedback | None) -> Objective:

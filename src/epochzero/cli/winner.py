@@ -14,6 +14,7 @@ from rich.table import Table
 from epochzero.benchmarks.columns import described
 from epochzero.cli.console import (
     as_json,
+    counted,
     counts,
     err,
     millions,
@@ -23,6 +24,7 @@ from epochzero.cli.console import (
     progress_bar,
     score_json,
     score_table,
+    with_interval,
 )
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
@@ -80,12 +82,12 @@ def _with_tower(task: Task, arch: Any) -> Plan:
     return plan(arch, batch.num_classes, batch.input_shape, auxiliary=True)
 
 
-def known_of(outcome: Outcome, table: TableSource) -> dict[str, float] | None:
-    """The winner's accuracies by column; None where the table does not hold it."""
-    if table.known(outcome.winner.text) is None:
+def known_of(text: str, table: TableSource) -> dict[str, float] | None:
+    """A network's accuracies by column; None where the table does not hold it."""
+    if table.known(text) is None:
         return None
     named = [name for name in table.table.columns if described(name).quantity == "accuracy"]
-    found = {name: table.value(outcome.winner.text, name) for name in named}
+    found = {name: table.value(text, name) for name in named}
     return {name: score.value for name, score in found.items() if score.ok}
 
 
@@ -102,6 +104,7 @@ def report_of(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score
         "space": outcome.task.space.name,
         "proxy": outcome.objective.text,
         "evaluated": outcome.evaluated,
+        "from_store": outcome.recalled,
         "stopped": outcome.stopped,
         "unscored": sum(outcome.unscored.values()),
         "unscored_why": outcome.unscored,
@@ -157,13 +160,11 @@ def show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
     out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
     if "latency" in report:
         told = report["latency"]
-        best = told["best"]
-        spread = f"[{number(best['low_ms'])}, {number(best['high_ms'])}]"
-        out.print(f"latency {number(best['median_ms'])} {spread} ms, by {told['told_by']}")
+        out.print(f"latency {with_interval(told['best'])} ms, by {told['told_by']}")
     out.print(f"data    {report['data']}\n")
     out.print(scores)
-    for column, value in (report.get("known") or {}).items():
-        out.print(f"{column}  {number(value)}")
+    if report.get("known"):
+        show_known(report["known"], report["table"])
     if len(report["top"]) > 1:
         out.print()
         for place, one in enumerate(report["top"], start=1):
@@ -173,13 +174,25 @@ def show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
     say_time(outcome, report["winner_seconds"])
 
 
+def show_known(known: Mapping[str, float], table: str) -> None:
+    """The winner's accuracies and where they are from."""
+    out.print(f"\naccuracy of the winner in {table}", style="dim")
+    width = max(map(len, known))
+    for column, value in known.items():
+        out.print(f"{column:{width}}  {number(value)}")
+
+
 def say_time(outcome: Outcome, winner_seconds: float | None = None) -> None:
-    """Where the time went, and which networks have no score."""
-    missing = sum(outcome.unscored.values())
-    parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in outcome.clock.split(outcome.seconds).items())
-    table = "" if winner_seconds is None else f"; the winner's table took {winner_seconds:.1f} s"
-    did = f"{outcome.steps} steps" if outcome.steps else f"{outcome.evaluated} networks"
-    err.print(f"\n{did} in {outcome.seconds:.1f} s ({parts}), {missing} without a score{table}")
+    """How many networks or steps, where the time went, and which networks have no score."""
+    did = counted(outcome.steps, "step") if outcome.steps else counted(outcome.evaluated, "network")
+    said = [f"{did} in {outcome.seconds:.1f} s"]
+    if outcome.recalled:
+        said.append(f"{outcome.recalled:,} read from the store")
+    err.print(f"\n{', '.join(said)}, {sum(outcome.unscored.values())} without a score")
+    parts = outcome.clock.split(outcome.seconds).items()
+    err.print("  " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts))
+    if winner_seconds is not None:
+        err.print(f"  the winner's table took {winner_seconds:.1f} s more")
     before, seconds = outcome.earlier
     if before:
         old = min(before, outcome.evaluated)

@@ -10,6 +10,7 @@ import csv
 import io
 from array import array
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,10 +91,11 @@ class Front(Outcome):
         return self.goals.why_not(scores)
 
 
-def as_csv(front: Front) -> str:
-    """One line for each network of the front, numbers in full."""
+def as_csv(front: Front, more: Mapping[str, Sequence[object]] = MappingProxyType({})) -> str:
+    """One line for each network of the front, numbers in full, and more columns by name."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["arch", *(goal.proxy.text for goal in front.goals.goals)])
-    writer.writerows([member.text, *member.values] for member in front.members)
+    writer.writerow(["arch", *(goal.proxy.text for goal in front.goals.goals), *more])
+    for place, member in enumerate(front.members):
+        writer.writerow([member.text, *member.values, *(column[place] for column in more.values())])
     return text.getvalue()

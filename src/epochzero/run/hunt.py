@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero.combine.objective import parse_objective
-from epochzero.errors import MachineError, UserError
+from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bare import command, count, default_device, machine, prepare_worker, set_precision, shape
 from epochzero.run.executors.base import Executor
@@ -29,6 +29,7 @@ from epochzero.run.executors.local import LOCAL
 from epochzero.run.executors.processes import Processes
 from epochzero.run.inside import pair
 from epochzero.run.network import batch_for
+from epochzero.run.outcome import nothing_found
 from epochzero.run.search import Outcome, budget_of, defaults_of, run_search
 from epochzero.run.sources import Listed, TableSource
 from epochzero.run.task import Task
@@ -109,8 +110,7 @@ def hunt(asked: argparse.Namespace) -> dict[str, Any]:
 def report(outcome: Outcome, store: Store, limits: Budget) -> dict[str, Any]:
     """What was found, and what every network that was scored has at most."""
     if outcome.best is None:
-        reason = max(outcome.unscored, key=lambda why: outcome.unscored[why], default="no network was looked at")
-        raise MachineError(f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {reason}")
+        raise nothing_found(outcome)
     task, seconds = outcome.task, outcome.seconds
     (run,) = [run for run in store.runs() if run.id == outcome.run]
     texts = {step.arch for steps in run.history().values() for step in steps}

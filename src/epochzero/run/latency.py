@@ -107,6 +107,11 @@ class Latency:
         timing = self.of(arch)
         return isinstance(timing, Timing) and timing.high <= limit
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Who tells it and how, as JSON fields."""
+        return {"told_by": self.name, **self.meter.facts}
+
     def covers(self, proxy: Proxy) -> bool:
         return proxy.name == LATENCY.name
 
@@ -135,14 +140,14 @@ class LatencyLimit(NamedTuple):
         found = self.latency.found.values()
         facts = {
             "limit_ms": self.milliseconds,
-            "told_by": self.latency.name,
+            **self.latency.facts,
             "asked": len(found),
             "over": sum(isinstance(one, Timing) and one.high > self.milliseconds for one in found),
             "without": sum(isinstance(one, str) for one in found),
         }
         timing = None if arch is None else self.latency.of(arch)
         if isinstance(timing, Timing):
-            facts["best"] = {"median_ms": timing.median, "low_ms": timing.low, "high_ms": timing.high}
+            facts["best"] = timing.facts
         return facts
 
 
@@ -245,6 +250,13 @@ def timed(
     if wanted:
         task = replace(task, sources=(latency, *task.sources))
     return task, None if limit is None else LatencyLimit(latency, limit)
+
+
+def teller(task: Task, limit: LatencyLimit | None) -> Latency | None:
+    """Who tells latencies in a search, if anyone does."""
+    if limit is not None:
+        return limit.latency
+    return next((source for source in task.sources if isinstance(source, Latency)), None)
 
 
 def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -> Meter:

@@ -20,7 +20,7 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -53,6 +53,11 @@ class Timing(NamedTuple):
         spread = f" [{self.low:.3g}, {self.high:.3g}]" if self.low < self.high else ""
         return f"{self.median:.3g}{spread} ms"
 
+    @property
+    def facts(self) -> dict[str, float]:
+        """As JSON fields; of a table all three are what it holds."""
+        return {"median_ms": self.median, "low_ms": self.low, "high_ms": self.high}
+
 
 class UnmeasurableError(Exception):
     """A network that cannot be timed; the message says why."""
@@ -67,6 +72,10 @@ class Meter(Protocol):
     @property
     def name(self) -> str:
         """In the store, what stands in the place of the batch: all that a measurement depends on."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The same as JSON fields."""
 
     def __call__(self, arch: Any) -> Timing:
         """UnmeasurableError for a network without an answer."""
@@ -101,6 +110,10 @@ class TableMeter:
     @property
     def name(self) -> str:
         return f"{self.table.name} {self.column}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"table": self.table.name, "column": self.column}
 
     def __call__(self, arch: Any) -> Timing:
         if arch not in self._cells:
@@ -143,6 +156,18 @@ class TorchMeter:
         shape = f"batch {self.size} of {shape_text(self.task.batch.input_shape)}, {self.task.batch.num_classes} classes"
         noun = "thread" if self.threads == 1 else "threads"
         return f"{self.runtime} on {self.hardware}, {self.task.device}, {self.threads} {noun}, {shape}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "runtime": self.runtime,
+            "hardware": self.hardware,
+            "device": self.task.device,
+            "threads": self.threads,
+            "batch": self.size,
+            "input_shape": list(self.task.batch.input_shape),
+            "runs": RUNS,
+        }
 
     def __call__(self, arch: Any) -> Timing:
         module = self.task.module(arch).eval()

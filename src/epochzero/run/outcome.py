@@ -13,7 +13,7 @@ from torch import nn
 
 from epochzero.combine.objective import Objective
 from epochzero.combine.ranks import Ranking
-from epochzero.errors import UserError
+from epochzero.errors import MachineError, UserError
 from epochzero.plan import Plan
 from epochzero.run.clock import Clock
 from epochzero.run.task import Task
@@ -61,6 +61,8 @@ class Outcome:
     run: str = ""
     earlier: tuple[int, float] = (0, 0.0)
     """networks that this run looked at in earlier sittings, and the seconds that their scores took then"""
+    recalled: int = 0
+    """networks whose scores were all read from the store, a file, whichever run had put them there"""
     stopped: str = ""
     """why it ended before its budget was spent; empty where it did not"""
     pool: str = ""
@@ -193,6 +195,16 @@ class Outcome:
 
     def _candidate(self, arch: Any, score: Score) -> Candidate:
         return Candidate(arch, self.task.space.text(arch), score)
+
+
+def nothing_found(outcome: Outcome) -> UserError | MachineError:
+    """What to raise where no network has a score."""
+    if outcome.out_of_time and not outcome.evaluated:
+        return UserError(f"{outcome.stopped.capitalize()} was up before the first network was scored: give more time.")
+    why = max(outcome.unscored, key=lambda reason: outcome.unscored[reason], default="no network was looked at")
+    if outcome.evaluated == 1:
+        return MachineError(f"The one network that was looked at has no {outcome.text} score: {why}")
+    return MachineError(f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {why}")
 
 
 def _place(leader: tuple[float, int, Any, Score]) -> tuple[float, int]:

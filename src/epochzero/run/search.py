@@ -12,7 +12,7 @@ from epochzero.combine.objective import Objective, is_looked_up
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, searches
 from epochzero.run.front import Front
-from epochzero.run.latency import Latency, LatencyLimit, SwiftSpace
+from epochzero.run.latency import LatencyLimit, SwiftSpace, teller
 from epochzero.run.network import budgeted
 from epochzero.run.outcome import TIME_LIMIT, Candidate, Outcome
 from epochzero.run.pool import PoolSpace, scored_pool
@@ -20,6 +20,7 @@ from epochzero.run.task import Task
 from epochzero.searches.base import Choosing, Pooling, Revising, Search
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
+from epochzero.store.database import MEMORY
 
 __all__ = ["Candidate", "Outcome", "Progress", "budget_of", "run_search"]
 
@@ -151,9 +152,8 @@ def run_search(
         if isinstance(objective, Goals)
         else Outcome(task, objective or Objective(tuple(task.proxies)))
     )
-    for source in {latency.latency if latency else None, *task.sources}:
-        if isinstance(source, Latency):
-            source.keep(store, outcome.clock)
+    if (told := teller(task, latency)) is not None:
+        told.keep(store, outcome.clock)
     tell = progress or (lambda outcome: None)
     search = make_search(method, outcome, budget, seed, options or {}, store, tell, latency, time_limit)
     run = _begin(outcome, method, evaluations, seed, budget, latency, options or {}, store)
@@ -167,7 +167,9 @@ def run_search(
             outcome.stopped = "the search has no more networks to look at"
             break
         measuring = outcome.clock.spent["latency"]
-        scores, seconds = task.evaluate(archs, store, run, outcome.evaluated)
+        new: set[int] = set()
+        scores, seconds = task.evaluate(archs, store, run, outcome.evaluated, new)
+        outcome.recalled += 0 if store.path == MEMORY else len(archs) - len(new)
         seconds -= outcome.clock.spent["latency"] - measuring
         merits, revised = outcome.tell(archs, scores)
         search.tell(archs, merits)

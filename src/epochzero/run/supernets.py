@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from epochzero.combine.objective import Objective
-from epochzero.errors import MachineError, UserError
+from epochzero.errors import UserError
 from epochzero.run.outcome import TIME_LIMIT, Candidate, Outcome
 from epochzero.run.task import Task
 from epochzero.spaces.base import GivesPlans
@@ -115,7 +115,7 @@ def _taken(
         if complete is None:
             if isinstance(stop, KeyboardInterrupt):
                 raise
-            raise MachineError(
+            raise UserError(
                 f"{time_limit:g} s were not enough to find a network: give more time, or the same command again with "
                 "the same --store, which goes on from here."
             ) from None

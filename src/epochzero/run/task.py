@@ -99,25 +99,27 @@ class Task:
         return self.setting if source is None else Setting(self.space.name, source.name, "looked up")
 
     def evaluate(
-        self, archs: Sequence[Any], store: Store, run: Run | None, step: int
+        self, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int] | None = None
     ) -> tuple[list[dict[str, Score]], float]:
         """Scores from the store, or computed or looked up now; and the seconds that took.
 
-        They are recorded as steps of the run; without one, nothing is.
+        They are recorded as steps of the run; without one, nothing is. The places of those that the store lacked a
+        score of are added to `new`.
         """
+        new = set() if new is None else new
         if not self.sources:
-            return self._evaluate(None, archs, store, run, step)
+            return self._evaluate(None, archs, store, run, step, new)
         found: list[dict[str, Score]] = [{} for _ in archs]
         seconds = 0.0
         for source, proxies in self.by_source():
             part = replace(self, proxies=proxies, sources=())
-            scores, took = part._evaluate(source, archs, store, run, step)
+            scores, took = part._evaluate(source, archs, store, run, step, new)
             found = [one | more for one, more in zip(found, scores, strict=True)]
             seconds += took
         return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in found], seconds
 
     def _evaluate(
-        self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int
+        self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int]
     ) -> tuple[list[dict[str, Score]], float]:
         """By one source, or by the executor."""
         setting = self._setting(source)
@@ -129,6 +131,7 @@ class Task:
         found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
         start = time.perf_counter()
         lacks = [frozenset(names).difference(scores) for scores in found]
+        new.update(i for i, lack in enumerate(lacks) if lack)
         for missing in dict.fromkeys(filter(None, lacks)):
             lacking = [i for i, lack in enumerate(lacks) if lack == missing]
             part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])

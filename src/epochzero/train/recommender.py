@@ -32,9 +32,9 @@ from pathlib import Path
 from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import Batch, digest
 from epochzero.data.ctr_table import CtrTable
-from epochzero.errors import DataError, MachineError, UserError
+from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
-from epochzero.run.outcome import LEADERS, Candidate, Outcome
+from epochzero.run.outcome import LEADERS, Candidate, Outcome, nothing_found
 from epochzero.run.search import run_search
 from epochzero.run.sources import Feedback, Source
 from epochzero.run.task import Task
@@ -290,8 +290,7 @@ class Chain:
             progress=lambda now: self.tell("search", now.evaluated, self.preset.evaluations, now.headline),
         )
         if outcome.best is None:
-            why = max(outcome.unscored, key=lambda reason: outcome.unscored[reason], default="no network was looked at")
-            raise MachineError(f"None of the {outcome.evaluated} networks has a {outcome.text} score; mostly: {why}")
+            raise nothing_found(outcome)
         return outcome
 
     @cached_property
