@@ -36,7 +36,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels
 	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/searches.py
+	$(BIN)/python benchmarks/searches.py --file-store
 	$(BIN)/python benchmarks/recommenders.py
 	$(BIN)/python benchmarks/training.py
 

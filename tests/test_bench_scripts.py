@@ -48,6 +48,16 @@ def script(name: str) -> ModuleType:
     return module
 
 
+def test_what_searches_cost_with_a_store_in_memory_and_on_disk(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["searches.py", "--candidates", "200", "--only", "random,top_k", "--file-store"]
+    with patch.object(sys, "argv", arguments):
+        script("searches").main()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [row[:3] for row in rows] == [[name, at, "200"] for name in ("random", "top_k") for at in ("memory", "file")]
+    assert all(float(row[5]) > 0 and float(row[row.index("mean") + 1]) > 0 for row in rows)
+    assert ["pool" in row for row in rows] == [False, False, True, True]
+
+
 @pytest.fixture(scope="module")
 def correlations() -> ModuleType:
     return script("correlations")
