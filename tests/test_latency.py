@@ -20,7 +20,17 @@ from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.clock import Clock
 from epochzero.run.latency import KEYS, PATIENCE, Latency, LatencyLimit, SwiftSpace, meter_of, timed
-from epochzero.run.meters import RUNS, WARM_UP, OnnxMeter, Timing, TorchMeter, UnmeasurableError, exported, summed_up
+from epochzero.run.meters import (
+    RUNS,
+    WARM_UP,
+    Meter,
+    OnnxMeter,
+    Timing,
+    TorchMeter,
+    UnmeasurableError,
+    exported,
+    summed_up,
+)
 from epochzero.run.network import batch_for, budgeted
 from epochzero.run.task import Task
 from epochzero.spaces.autoformer import Autoformer
@@ -43,6 +53,7 @@ class Counted:
 
     def __init__(self, takes: Any) -> None:
         self.takes, self.asked = takes, 0
+        self.facts = {"runtime": self.name}
 
     def __call__(self, arch: Any) -> Timing:
         self.asked += 1
@@ -179,7 +190,7 @@ def test_its_time_has_a_part_of_the_clock() -> None:
     assert clock.spent["scoring"] == 0
 
 
-def swift(limit: float, meter: Any = None, budget: Budget = Budget()) -> SwiftSpace:
+def swift(limit: float, meter: Meter | None = None, budget: Budget = Budget()) -> SwiftSpace:
     task = task_of(NB201)
     return SwiftSpace(budgeted(NB201, budget, task.batch), LatencyLimit(Latency(meter or Counted(convs), NB201), limit))
 

@@ -197,10 +197,8 @@ class Outcome:
         return Candidate(arch, self.task.space.text(arch), score)
 
 
-def nothing_found(outcome: Outcome) -> UserError | MachineError:
+def nothing_found(outcome: Outcome) -> MachineError:
     """What to raise where no network has a score."""
-    if outcome.out_of_time and not outcome.evaluated:
-        return UserError(f"{outcome.stopped.capitalize()} was up before the first network was scored: give more time.")
     why = max(outcome.unscored, key=lambda reason: outcome.unscored[reason], default="no network was looked at")
     if outcome.evaluated == 1:
         return MachineError(f"The one network that was looked at has no {outcome.text} score: {why}")
