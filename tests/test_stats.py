@@ -17,6 +17,7 @@ from epochzero.errors import DegenerateError, UserError
 from epochzero.stats import Estimate, kendall, pearson, spearman
 from epochzero.stats.bootstrap import Statistic, bootstrap_counts
 from epochzero.stats.correlation import kendall_statistic, spearman_statistic
+from epochzero.stats.few import known_interval
 from epochzero.stats.pearson import pearson_statistic
 from tests.stats_samples import correlated, resamples
 
@@ -167,3 +168,33 @@ def test_a_thousand_resamples_of_a_thousand_networks_are_quick(measure: Measure)
     start = time.process_time()
     measure(x, y, resamples=1000)
     assert time.process_time() - start < 2  # about 0.1 s
+
+
+@ALL
+def test_three_networks_leave_everything_open(measure: Measure) -> None:
+    found = measure([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
+    assert (found.value, found.low, found.high) == (1.0, -1.0, 1.0)
+
+
+@BOTH
+def test_a_perfect_order_has_an_interval_with_a_width_however_many_networks(measure: Measure) -> None:
+    widths = []
+    for n in (5, 12, 100):
+        found = measure(np.arange(n), np.arange(n))
+        assert (found.value, found.high) == (1.0, 1.0)
+        widths.append(found.high - found.low)
+    assert 1 > widths[0] > widths[1] > widths[2] > 0
+
+
+def test_from_eight_networks_on_resamples_alone_decide() -> None:
+    x, y = correlated(np.random.default_rng(3), 0.5, 8)
+    drawn = [scipy.stats.spearmanr(x[rows], y[rows]).statistic for rows in resamples(8, 200, seed=5)]
+    found = spearman(x, y, resamples=200, seed=5)
+    assert (found.low, found.high) == pytest.approx(tuple(np.nanquantile(drawn, [0.025, 0.975])))
+
+
+def test_fishers_interval_is_scipys() -> None:
+    x, y = correlated(np.random.default_rng(4), 0.5, 6)
+    oracle = scipy.stats.pearsonr(x, y)
+    found = known_interval(oracle.statistic, lambda r: 1 / 3, 0.0, 0.9)
+    assert found == pytest.approx(tuple(oracle.confidence_interval(0.9)))

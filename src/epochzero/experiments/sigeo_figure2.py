@@ -19,7 +19,7 @@ Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,11 +31,13 @@ from epochzero.experiments.base import Found, Quoted, Recipe, Row, Sample, Setti
 from epochzero.experiments.digits import STATISTICS, Digits, History, Perceptrons, follow
 from epochzero.experiments.files import MNIST, missing
 from epochzero.registry import experiments, spaces
-from epochzero.stats.bootstrap import estimate
+from epochzero.stats.bootstrap import Interval, estimate
 from epochzero.stats.correlation import kendall_statistic, spearman_statistic
+from epochzero.stats.few import kendall_interval, spearman_interval
 
 RATES = (0.01, 0.02)
 MEASURES = {"spearman": spearman_statistic, "kendall": kendall_statistic}
+INTERVALS: dict[str, Callable[[int], Interval]] = {"spearman": spearman_interval, "kendall": kendall_interval}
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def _row(sample: str, x: str, y: str, measure: str, columns: dict[str, np.ndarra
     try:
         pairs = zip(columns[x], columns[y], strict=True)
         statistics = [MEASURES[measure](one, other) for one, other in pairs]
-        return Row(sample, x, y, measure, estimate(statistics, columns[x].shape[1], seed=seed), 0)
+        n = columns[x].shape[1]
+        return Row(sample, x, y, measure, estimate(statistics, n, seed=seed, interval=INTERVALS[measure](n)), 0)
     except DegenerateError as reason:
         return Row(sample, x, y, measure, None, 0, why=str(reason))
 

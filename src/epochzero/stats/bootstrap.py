@@ -50,6 +50,8 @@ class Estimate:
     n: int
     by_repeat: tuple[float, ...] = ()
     """the statistic of each repeat alone, where there is more than one; `value` is their mean"""
+    pairs: int | None = None
+    """how many pairs of networks were compared, where not all of them were"""
 
     @property
     def spread(self) -> float | None:

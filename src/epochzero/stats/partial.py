@@ -26,6 +26,7 @@ import numpy as np
 
 from epochzero.errors import DegenerateError, UserError
 from epochzero.stats.bootstrap import Estimate, Floats, Statistic, estimate
+from epochzero.stats.few import spearman_interval
 from epochzero.stats.ranks import Ties, ratio
 from epochzero.stats.sample import Scores, Truth, rankable, refuse_nan
 
@@ -51,7 +52,8 @@ def partial_spearman(
             if left[part, part, 0] < NOTHING:
                 raise DegenerateError(f"given {' and '.join(held)} nothing is left of the order of the {name}")
     statistics = [partial_statistic(row, y, *held.values()) for row in x]
-    return estimate(statistics, len(y), resamples=resamples, confidence=confidence, seed=seed)
+    n, interval = len(y), spearman_interval(len(y), len(held))
+    return estimate(statistics, n, resamples=resamples, confidence=confidence, seed=seed, interval=interval)
 
 
 def as_quantity(name: str, values: Truth, n: int) -> Floats:

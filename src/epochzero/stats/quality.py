@@ -67,7 +67,7 @@ def proxy_quality(
     params: Truth | None = None,
     flops: Truth | None = None,
     top: Sequence[int] = (),
-    bins: int = 10,
+    bins: int | None = None,
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
@@ -75,7 +75,7 @@ def proxy_quality(
     """All figures of scores, of each network or [repeats][networks], with the truth, of which more is always better.
 
     Correlations always; regret and precision for every k in `top`; partial correlations given `params`, `flops` and
-    both, and tau within `bins` bins of `flops`, where they are known.
+    both, and tau within `bins` bins of `flops` (10, or fewer of few networks), where they are known.
     """
     rows = as_rows(scores)
     n = len(rows[0])
@@ -145,7 +145,7 @@ def paired_quality(
     return paired_difference(a, b, y, statistic=statistic, resamples=resamples, confidence=confidence, seed=seed)
 
 
-def _measures(sizes: Mapping[str, Floats], top: Sequence[int], bins: int) -> dict[str, Measure]:
+def _measures(sizes: Mapping[str, Floats], top: Sequence[int], bins: int | None) -> dict[str, Measure]:
     """What is asked for, by name."""
     found: dict[str, Measure] = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
     for k in top:
