@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from epochzero.cli.bench_files import file_name
+from epochzero.cli.bench_files import file_name, interval
 from epochzero.run.plots import is_wide, new_figure, spread_out
+from epochzero.stats import Estimate
 from tests.bench_tables import CELLS, FEW, read, written
 from tests.command import Ran, epochzero, refusal
 
@@ -146,3 +147,8 @@ def test_a_folder_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> N
     table = written(tmp_path / "small.csv", {"arch": CELLS, "test_acc": ACCURACY})
     bench = ("bench", "--table", table, "--target", "test_acc", "--proxy", "params", *FEW)
     assert "cannot be written" in refusal(*bench, "--out", tmp_path / "out")
+
+
+def test_a_figure_of_some_pairs_tells_how_many() -> None:
+    assert interval(Estimate(0.5, -0.25, 0.75, 12)) == ".500 [-.250, .750]"
+    assert interval(Estimate(0.5, -0.25, 0.75, 12, pairs=1030)) == ".500 [-.250, .750], 1,030 pairs"

@@ -144,6 +144,17 @@ def test_in_one_bin_it_is_kendall(size: list[float], bins: int) -> None:
     assert kendall_within(x, y, list(size), bins=bins, resamples=100) == kendall(x, y, resamples=100)
 
 
+def test_few_networks_have_few_bins_and_the_pairs_are_told() -> None:
+    sizes = np.arange(12.0)
+    found = kendall_within(sizes, sizes, sizes)
+    assert found == kendall_within(sizes, sizes, sizes, bins=2)
+    assert (found.value, found.high, found.pairs) == (1.0, 1.0, 2 * 15)  # two bins of six
+    assert found.low < 0.9
+    split = kendall_within(sizes, sizes, sizes, bins=10)
+    assert (split.low, split.high, split.pairs) == (-1.0, 1.0, 2)
+    assert kendall_within(np.arange(100.0), np.arange(100.0), np.arange(100.0)).pairs == 10 * 45
+
+
 def test_no_two_networks_share_a_bin() -> None:
     with pytest.raises(DegenerateError, match="within 4 bins of size no two networks differ"):
         kendall_within([1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4], bins=4)

@@ -179,8 +179,9 @@ def _ranked(place: Place) -> list[str]:
 
 
 def interval(found: Estimate) -> str:
-    """`.892 [.866, .915]`"""
-    return f"{short(found.value)} [{short(found.low)}, {short(found.high)}]"
+    """`.892 [.866, .915]`, and of how many pairs where not all were compared."""
+    pairs = "" if found.pairs is None else f", {found.pairs:,} pairs"
+    return f"{short(found.value)} [{short(found.low)}, {short(found.high)}]{pairs}"
 
 
 def protocol(outcome: BenchOutcome) -> list[str]:
