@@ -209,13 +209,13 @@ def test_a_poor_docstring_makes_a_poor_card(doc: str) -> None:
 
 
 def test_published_figures_are_those_of_the_papers() -> None:
-    """Some of each table, copied from the papers by hand."""
+    """Some of each table, copied from the papers by hand; plain's with the sign turned."""
     found = {(row.proxy, row.space, row.target, row.statistic, row.source): row.value for row in published()}
     assert len(found) == len(published()), "no figure stands twice"
     for key, value in {
         ("sigeo", "nb201", "cifar100", "spearman", "SiGeo Table 2"): 0.82,
         ("l2_norm", "nb101", "cifar10", "kendall", "SiGeo Table 2"): 0.35,
-        ("plain", "nb201", "imagenet16", "kendall", "SiGeo Table 2"): -0.15,
+        ("plain", "nb201", "imagenet16", "kendall", "SiGeo Table 2"): 0.15,
         ("sigeo(weights=warm_vision)", "nb301", "cifar10", "kendall", "SiGeo Table 3, 40 % warm-up"): 0.41,
         ("dextr", "nb201", "cifar10", "spearman", "Dextr Table 1"): 0.90,
         ("swap_reg", "transnas", "scene", "spearman", "Dextr Table 1"): 0.67,
@@ -228,6 +228,15 @@ def test_published_figures_are_those_of_the_papers() -> None:
         ("synflow", "nb1shot1_s3", "cifar10", "kendall", "NASI Table 3"): -0.47,
     }.items():
         assert found[key] == value
+
+
+def test_cards_and_recipe_quote_a_table_alike() -> None:
+    """Signs as well: `plain` is turned in both."""
+    where = {"NB101": ("nb101", "cifar10"), "NB301": ("nb301", "cifar10"), "NB201-C10": ("nb201", "cifar10")}
+    where |= {"NB201-C100": ("nb201", "cifar100"), "NB201-IN16": ("nb201", "imagenet16")}
+    quoted = {(one.x, *where[one.y], one.statistic): one.value for one in experiments["sigeo-table2"].quoted}
+    rows = [row for row in published() if row.source == "SiGeo Table 2"]
+    assert {(row.proxy, row.space, row.target, row.statistic): row.value for row in rows} == quoted
 
 
 def test_figures_are_of_known_proxies_and_possible() -> None:
@@ -315,10 +324,10 @@ def test_scores_become_figures(correlations: ModuleType, tmp_path: Path, capsys:
     )
     assert (found["zico"].n, found["zico"].unscored, found["zico"].spearman) == (5, 1, 0.7)  # 1 - 6*(4+1+1)/(5*24)
     printed = capsys.readouterr().out
-    assert "| snip | 6 | 0 | 1.000 [1.000, 1.000] |" in printed
+    assert "| snip | 6 | 0 | 1.000 [.632, 1.000] |" in printed, "Bonett and Wright, half a step below 1"
     assert ".58 (SiGeo Table 2)" in printed
     assert "- `zico`: 1 without a score: made up." in printed
-    assert "| snip - plain | 6 | +0.000 [+0.000, +0.000] |" in printed
+    assert "| snip - plain | 6 | +0.000 [-0.368, +0.368] |" in printed, "six networks in one order tell little"
     assert "| snip - zico | 5 | +0.300 [" in printed, "on the networks that both have scored"
 
 

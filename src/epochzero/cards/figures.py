@@ -1,6 +1,6 @@
 """The figures behind the cards and behind docs/results.md: tables beside this file.
 
-published.csv    what the papers print, as they print it
+published.csv    what the papers print, signed like ours: `plain` is turned, since lower is better here
 measured.csv     what we measured; written by benchmarks/correlations.py
 costs.csv        time and peak memory of one network, each proxy alone; from benchmarks/costs.py
 """
@@ -20,7 +20,7 @@ PUBLISHED, MEASURED, COSTS = (FOLDER / f"{name}.csv" for name in ("published", "
 
 @dataclass(frozen=True)
 class Published:
-    """A rank correlation that a paper prints."""
+    """A rank correlation that a paper prints, positive where the proxy points the right way as declared."""
 
     proxy: str
     space: str
