@@ -14,6 +14,7 @@ from epochzero.errors import DataError, UserError
 from epochzero.experiments.base import Result
 from epochzero.experiments.found import SAMPLE, FoundNetworks, Hunt, Hunts
 from epochzero.experiments.planned import grid
+from epochzero.experiments.report import table
 from epochzero.registry import experiments, spaces
 from epochzero.run.network import batch_for
 from epochzero.run.search import defaults_of
@@ -51,6 +52,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def result(folder: Path) -> Result:
     return Small().run(folder=folder, seed=5)
+
+
+def test_one_search_of_each_kind_will_do_and_has_no_interval(folder: Path) -> None:
+    found = Small().run(Hunts(networks=1, batch_size=2, evaluations=4), folder=folder)
+    lines = table(found.rows)[1]
+    assert [line[2] for line in lines] == ["1"] * 4 and not any("[" in line[3] for line in lines)
+    with pytest.raises(UserError, match="small found needs at least 1 networks, not 0"):
+        Small().run(Hunts(networks=0), folder=folder)
 
 
 def test_rows_are_means_over_searches_that_were_run_apart(result: Result, folder: Path) -> None:

@@ -174,6 +174,8 @@ class Recipe(ABC):
     """what it looks for in the data folder"""
     takes_scores: bool = False
     """whether scores that were measured before will do"""
+    fewest: int = 3
+    """networks that its figures need: a correlation takes three"""
 
     @property
     def about(self) -> str:
@@ -227,8 +229,8 @@ class Recipe(ABC):
         """
         start = time.perf_counter()
         settings = settings or self.full
-        if settings.networks < 3:
-            raise UserError(f"A correlation needs at least 3 networks, not {settings.networks}.")
+        if settings.networks < self.fewest:
+            raise UserError(f"{self.name} needs at least {self.fewest} networks, not {settings.networks}.")
         if scores and not self.takes_scores:
             raise UserError(f"{self.name} is not made of scores at initialisation: leave out --scores.")
         usable(device)

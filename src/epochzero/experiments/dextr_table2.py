@@ -3,7 +3,7 @@
 Search on CIFAR-10 with Zero-Cost-PT, ten proposals of 17 decisions, then the usual training of the found cells on
 ImageNet. The paper says batches of 1, its code has 16, and NASWOT, which decides the edges, takes more than one sample.
 Here cells are found, and the parameters of their networks for ImageNet are counted; they are not trained. The small
-form has one proposal, in a supernet of 3 cells and 2 channels.
+form has one search for each proxy, of one proposal, in a supernet of 3 cells and 2 channels.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -25,7 +25,7 @@ class DextrTable2(FoundNetworks):
     name = "dextr-table2"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 2"
     full = Hunts(batch_size=16, evaluations=170)
-    quick = Hunts(batch_size=2, evaluations=17, options=(("channels", 2), ("cells", 3), ("validations", 1)))
+    quick = Hunts(networks=1, batch_size=2, evaluations=17, options=(("channels", 2), ("cells", 3), ("validations", 1)))
     hunts: ClassVar[Mapping[str, Hunt]] = {
         label: Hunt("darts", proxy, "zero_cost_pt", options={"proxy": proxy})
         for label, proxy in (("Dextr", "dextr"), ("ZiCo", "zico"), ("MeCo", "meco"))

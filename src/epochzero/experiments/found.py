@@ -68,6 +68,7 @@ class FoundNetworks(Recipe):
 
     full: Hunts
     quick: Hunts
+    fewest = 1
     hunts: ClassVar[Mapping[str, Hunt]]
     paper: ClassVar[Figures]
     columns: ClassVar[Sequence[str]]
