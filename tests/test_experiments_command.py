@@ -7,13 +7,14 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from epochzero.errors import DataError, UserError
-from epochzero.experiments import nasi_figure1, thesis_table7_4
+from epochzero.experiments import nasi_figure1, report, thesis_table7_4
 from epochzero.experiments.base import Result, Settings
-from epochzero.experiments.report import as_csv, as_markdown, plot, short, table, write
+from epochzero.experiments.report import as_csv, as_markdown, circumstances, plot, short, table, write
 from epochzero.registry import experiments
 from tests.command import epochzero, refusal
 from tests.data_files import save
@@ -97,6 +98,24 @@ def test_plots_come_with_matplotlib(counts: Result, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "result.svg").read_text()
     nothing = replace(counts, rows=[row for row in counts.rows if row.found is None])
     assert nothing.rows and plot(nothing, tmp_path) == [], "a pair without a figure has no panel"
+
+
+def test_the_first_repeat_with_values_is_drawn_and_their_number_told(
+    counts: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="plots need matplotlib")
+    sample, row = counts.samples["nb201"], counts.rows[0]
+    known = sample.values[row.x]
+    values = {**sample.values, row.x: [None] * len(known), f"{row.x}, repeat 2": known, f"{row.x}, repeat 3": known}
+    later = replace(counts, rows=[row], samples={"nb201": replace(sample, values=values)})
+    drawn: list[Any] = []
+    monkeypatch.setattr(report, "save", lambda *given: drawn.extend(given))
+    plot(later, tmp_path)
+    axes = drawn[0].axes[0]
+    assert axes.get_xlabel() == f"{row.x}, repeat 2"
+    assert axes.collections[0].get_offsets()[:, 0].tolist() == known
+    assert f"{row.x}: of 2 of 3 repeats, those with a value." in circumstances(later)
+    assert not any("repeats, those" in fact for fact in circumstances(counts))
 
 
 # The command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -91,15 +91,37 @@ def circumstances(result: Result) -> list[str]:
                 alike.setdefault(reason, []).append(column)
         for (why, count), columns in alike.items():
             facts.append(f"{_together(columns, sample)}{where}: {count} without a value: {why}.")
+        facts += [f"{names}{where}: {repeats}." for names, repeats in _fewer_repeats(sample)]
     unmeasured = dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None)
     return [*facts, *unmeasured, *result.left_out]
 
 
+def _repeats(columns: Iterable[str]) -> dict[str, list[str]]:
+    """By plain name, the columns of all repeats."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        found.setdefault(column.partition(REPEAT)[0], []).append(column)
+    return found
+
+
+def _known(columns: Iterable[str], sample: Sample) -> list[str]:
+    """Those of the columns that have a value."""
+    return [column for column in columns if any(value is not None for value in sample.values[column])]
+
+
+def _fewer_repeats(sample: Sample) -> Iterator[tuple[str, str]]:
+    """What has no value at all in some repeat, and of how many repeats its figures are."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for name, columns in _repeats(sample.values).items():
+        if 0 < (known := len(_known(columns, sample))) < len(columns):
+            alike.setdefault((known, len(columns)), []).append(name)
+    for (known, repeats), names in alike.items():
+        yield ", ".join(names), f"of {known} of {repeats} repeats, those with a value"
+
+
 def _together(columns: Sequence[str], sample: Sample) -> str:
     """Columns by name: what is there in every repeat by its plain name, a whole repeat by its number."""
-    repeats: dict[str, list[str]] = {}
-    for column in sample.data:
-        repeats.setdefault(column.partition(REPEAT)[0], []).append(column)
+    repeats = _repeats(sample.data)
     numbers = {column.partition(REPEAT)[2] or "1" for column in columns}
     several = any(len(names) > 1 for names in repeats.values())
     if several and len(numbers) == 1 and len(columns) == len(repeats):
@@ -142,8 +164,9 @@ def as_csv(result: Result) -> str:
 def plot(result: Result, folder: Path) -> list[str]:
     """result.png and result.svg: a scatter plot for each pair; of what stands alone boxes side by side, or a histogram.
 
-    Only what has a figure is drawn. A box reaches from the first to the third quartile, with a line at the median; its
-    whiskers go as far as the last value within one and a half of its height, and values beyond are points.
+    Only what has a figure is drawn, of several repeats the first that has values. A box reaches from the first to the
+    third quartile, with a line at the median; its whiskers go as far as the last value within one and a half of its
+    height, and values beyond are points.
     """
     panels: dict[tuple[str, str, str], list[Row]] = {}
     for row in result.rows:
@@ -157,10 +180,13 @@ def plot(result: Result, folder: Path) -> list[str]:
     except UserError:  # no matplotlib
         return []
     for axes, ((sample, x, y), rows) in zip(places, panels.items(), strict=True):
-        values = result.samples[sample].values
-        alone = {row.x: [value for value in values[row.x] if value is not None] for row in rows}
+        of = result.samples[sample]
+        repeats = _repeats(of.values)
+        drawn = {row.x: next(iter(_known(repeats[row.x], of)), row.x) for row in rows}
+        alone = {column: [value for value in of.values[column] if value is not None] for column in drawn.values()}
         if x:
-            both = [(a, b) for a, b in zip(values[x], values[y], strict=True) if a is not None and b is not None]
+            pairs = zip(of.values[drawn[x]], of.values[y], strict=True)
+            both = [(a, b) for a, b in pairs if a is not None and b is not None]
             axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
             spread_out(axes, np.array([a for a, _ in both], np.float64))
         elif len(alone) == 1:
