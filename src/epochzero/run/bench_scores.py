@@ -16,7 +16,9 @@ from epochzero.store import Run, Store
 from epochzero.types import Score
 
 CHUNK = 16
-"""networks for each worker that are scored and stored at a time"""
+"""networks for each of several workers that are scored and stored at a time"""
+SECONDS = 5.0
+"""how long networks that are scored one after the other take until they are stored"""
 
 Progress = Callable[[int, int, str], None]
 """takes how much is done, of how much, and a few words"""
@@ -39,13 +41,28 @@ class Work:
     known: frozenset[int]
     """values whose scores are all in the store"""
 
-    @property
-    def step(self) -> int:
-        return max(CHUNK, population(self.task.device)) * self.task.executor.workers
+    def chunks(self, pace: Pace[tuple[int, int]]) -> Iterator[range]:
+        """What is scored and stored together: one network, then as many as take a few seconds at the pace so far.
 
-    def chunks(self) -> Iterator[range]:
-        for first in range(0, len(self.values), self.step):
-            yield range(first, min(first + self.step, len(self.values)))
+        Where networks run side by side, on a GPU or by several workers, chunks are of one size: its populations are
+        then the same whenever it is stopped.
+        """
+        first, workers, together = 0, self.task.executor.workers, population(self.task.device)
+        while first < len(self.values):
+            if workers > 1 or together > 1:
+                stop = min(first + max(CHUNK, together) * workers, len(self.values))
+            else:
+                stop = self._after(first, pace.amount_in(SECONDS, self.kind))
+            yield range(first, stop)
+            first = stop
+
+    def _after(self, first: int, new: int) -> int:
+        """Where so many networks from here on without a score end; those of the store cost nothing."""
+        for place in range(first, len(self.values)):
+            new -= place not in self.known
+            if not new:
+                return place + 1
+        return len(self.values)
 
     def score(self, chunk: range, store: Store) -> None:
         some = self.values[chunk.start : chunk.stop]
@@ -117,7 +134,7 @@ def _work_off(works: Sequence[Work], store: Store, progress: Progress) -> None:
         amounts[work.kind] += len(work.values) - len(work.known)
     pace = Pace(amounts)
     progress(done, total, "")
-    for work, chunk in _in_turn(works):
+    for work, chunk in _in_turn(works, pace):
         start = time.perf_counter()
         work.score(chunk, store)
         new = len(chunk) - len(work.known.intersection(chunk))
@@ -127,13 +144,12 @@ def _work_off(works: Sequence[Work], store: Store, progress: Progress) -> None:
             progress(done, total, f"scores, {pace.text}")
 
 
-def _in_turn(works: Sequence[Work]) -> Iterator[tuple[Work, range]]:
+def _in_turn(works: Sequence[Work], pace: Pace[tuple[int, int]]) -> Iterator[tuple[Work, range]]:
     """Chunks in order for each work; of each kind the first with something to do, and those before it, first."""
-    queues = [(work, list(work.chunks())) for work in works]
+    queues = [(work, work.chunks(pace)) for work in works]
     met: set[tuple[int, int]] = set()
     for work, chunks in queues:
-        while chunks and work.kind not in met:
-            chunk = chunks.pop(0)
+        while work.kind not in met and (chunk := next(chunks, None)) is not None:
             if not work.known.issuperset(chunk):
                 met.add(work.kind)
             yield work, chunk

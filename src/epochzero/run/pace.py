@@ -26,6 +26,11 @@ class Pace(Generic[Kind]):
         self._done[kind] += amount
         self._seconds[kind] += seconds
 
+    def amount_in(self, seconds: float, kind: Kind) -> int:
+        """How much of a kind so many seconds are enough for, at least 1; 1 before anything of it was done."""
+        taken, done = self._seconds[kind], self._done[kind]
+        return max(1, int(seconds * done / taken)) if taken else 1
+
     @property
     def seconds_left(self) -> float | None:
         """None while a kind with work left was not met yet."""
