@@ -351,9 +351,10 @@ def test_list_shows_every_name_whole() -> None:
 def test_list_knows_the_experiments() -> None:
     rows = epochzero("list", "experiments", "--json").json["experiments"]
     assert [row["name"] for row in rows] == list(experiments)
-    assert all(row["source"] and row["about"] for row in rows)
+    assert all(row["source"] and row["about"] and row["status"] and row["origin"] for row in rows)
     shown = epochzero("list", "experiments").out
     assert all(name in shown for name in experiments)
+    assert shown == epochzero("reproduce", "--list").out
 
 
 def test_card_is_shown() -> None:

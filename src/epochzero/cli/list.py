@@ -12,11 +12,13 @@ from rich.table import Table
 from epochzero.cards import card as card_of
 from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
-from epochzero.cli.options import AsJson, Plugins
+from epochzero.cli.experiments import show_experiments
+from epochzero.cli.options import AsJson, DataFolder, Plugins
 from epochzero.cli.plugin import load_plugins
 from epochzero.data.batch import shape_text
 from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
+from epochzero.experiments.files import FOLDER
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
 from epochzero.spaces.base import Space
 from epochzero.supernet import methods
@@ -31,7 +33,6 @@ COLUMNS = {
     "proxies": ["name", "paper", "better", "data", "labels", "fwd", "bwd", "layers"],
     "spaces": ["name", "networks", "input", "classes", "about"],
     "searches": ["name", "options", "about"],
-    "experiments": ["name", "source", "about"],
 }
 """what the tables show; --json has everything"""
 LEGEND = """
@@ -42,6 +43,7 @@ LEGEND = """
 def list_(
     kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
     card: Annotated[str | None, typer.Option("--card", help="Everything about these proxies, or `all`.")] = None,
+    folder: DataFolder = FOLDER,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -57,6 +59,9 @@ def list_(
         raise UnknownNameError(f"There is nothing called '{kind}' to list.{hint} Known: {', '.join(KINDS)}.")
     if card is not None:
         _show_cards(kind, card, json)
+        return
+    if kind == "experiments":
+        show_experiments(folder, json)
         return
     registries = (searches, methods) if kind == "searches" else (KINDS[kind],)
     rows = [
@@ -110,8 +115,6 @@ def _facts(member: Any) -> dict[str, Any]:
         settings = ", ".join(f"{p.name}={p.default}" for p in keyword)
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}
     about = _first_line(inspect.getmodule(type(member)))
-    if hasattr(member, "source"):
-        return {"source": member.source, "about": getattr(member, "about", about)}
     size = f"{member.count():,}" if hasattr(member, "count") else ""
     native = member.plan(member.smallest()) if isinstance(member, Space) else None
     made_for = {} if native is None else {"input": shape_text(native.input_shape), "classes": native.output_shape[0]}

@@ -62,6 +62,10 @@ BadLines = Annotated[
     str,
     typer.Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside."),
 ]
+DataFolder = Annotated[
+    str,
+    typer.Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where experiments find tables and images, by name."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
 

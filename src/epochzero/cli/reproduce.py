@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Device, Seed, StorePath, made_folder
+from epochzero.cli.experiments import show_experiments
+from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, made_folder
 from epochzero.errors import MachineError, UserError
 from epochzero.experiments.base import Result
 from epochzero.experiments.files import FOLDER
@@ -25,10 +26,7 @@ def reproduce(
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small: a minute or two on two cores.")] = False,
     networks: Annotated[int | None, typer.Option("--networks", min=3, help="How many; default: the recipe's.")] = None,
-    folder: Annotated[
-        str,
-        typer.Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where tables and images are, by their names."),
-    ] = FOLDER,
+    folder: DataFolder = FOLDER,
     data: Annotated[
         str | None, typer.Option("--data", help="Other images: pink or white noise, .npz, CIFAR archive or folder.")
     ] = None,
@@ -59,7 +57,7 @@ def reproduce(
     Stopped at any moment, the same command with the same store goes on where it was.
     """
     if list_all:
-        _list(folder, json)
+        show_experiments(folder, json)
         return
     if name is None:
         raise UserError("Name what to reproduce, such as dextr-table1; epochzero reproduce --list shows all.")
@@ -86,27 +84,6 @@ def reproduce(
         print_json(result.as_dict())
     else:
         _show(result)
-
-
-def _list(folder: str, json: bool) -> None:
-    rows = [
-        {"name": name, "status": one.status(folder), "source": one.source, "about": one.about}
-        for name, one in experiments.items()
-    ]
-    if json:
-        print_json({"experiments": rows})
-        return
-    shown = Table("name", "status", "about", box=None, pad_edge=False, header_style="dim")
-    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
-    for row in rows:
-        style = "dim" if row["status"] == "planned" else ""
-        shown.add_row(row["name"], row["status"], row["about"], style=style)
-    out.print(shown)
-    out.print(
-        f"\nData are looked for in '{folder}'. part: some are missing there, and the rest runs. planned: "
-        "out of reach here; --about has the protocol and the paper's figures.",
-        style="dim",
-    )
 
 
 def _about(experiment: Any, folder: str, json: bool) -> None:

@@ -1,0 +1,36 @@
+"""The list of experiments that `epochzero list experiments` and `epochzero reproduce --list` show."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from epochzero.cli.console import out, print_json
+from epochzero.registry import experiments
+
+
+def show_experiments(folder: str, json: bool) -> None:
+    """Every experiment, and whether the data in a folder are enough for it."""
+    rows = [
+        {
+            "name": name,
+            "status": one.status(folder),
+            "source": one.source,
+            "about": one.about,
+            "origin": experiments.origins[name],
+        }
+        for name, one in experiments.items()
+    ]
+    if json:
+        print_json({"experiments": rows})
+        return
+    shown = Table("name", "status", "about", box=None, pad_edge=False, header_style="dim")
+    shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
+    for row in rows:
+        style = "dim" if row["status"] == "planned" else ""
+        shown.add_row(row["name"], row["status"], row["about"], style=style)
+    out.print(shown)
+    out.print(
+        f"\nData are looked for in '{folder}'. part: some are missing there, and the rest runs. planned: out of reach "
+        "here. Source, protocol and the paper's figures: epochzero reproduce NAME --about",
+        style="dim",
+    )
