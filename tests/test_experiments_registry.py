@@ -11,6 +11,7 @@ import pytest
 from epochzero.errors import DataError, UserError
 from epochzero.experiments.base import Recipe
 from epochzero.experiments.correlations import Correlations
+from epochzero.experiments.files import CIFAR10, CIFAR100, IMAGENET16, NB201
 from epochzero.experiments.planned import Planned
 from epochzero.registry import experiments, proxies, spaces
 from tests.command import epochzero, refusal
@@ -145,6 +146,16 @@ def test_missing_data_says_what_to_put_where(name: str, tmp_path: Path) -> None:
     wanted = [t for t in table.targets if t.space in (table.quick.spaces or [t.space])]
     for target in wanted:
         assert target.table.names[0] in sentence and target.images[0].names[0] in sentence
+
+
+def test_missing_data_are_told_from_what_may_be_left_out(tmp_path: Path) -> None:
+    both = f"{CIFAR100.request}, and {IMAGENET16.request}"
+    with pytest.raises(DataError) as caught:
+        experiments["dextr-table4"].run(folder=tmp_path)
+    assert f": put {NB201.request}, and {CIFAR10.request}, and optionally {both}, into the folder" in str(caught.value)
+    with pytest.raises(DataError) as caught:
+        experiments["sigeo-table2"].run(folder=tmp_path)
+    assert f"{CIFAR10.request}; or {NB201.request}, and" in str(caught.value), "one of its tables will do"
 
 
 def test_the_list_shows_all_with_their_status(tmp_path: Path) -> None:

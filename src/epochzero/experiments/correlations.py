@@ -63,8 +63,9 @@ class Target:
         return work.data if work.data is not None else next(filter(None, found), None)
 
     def lacks(self, folder: str | Path) -> list[File]:
+        """What is needed; of several images those that will do for other targets too."""
         table = [] if self.table.find(folder) else [self.table]
-        return table + ([] if any(file.find(folder) for file in self.images) else [self.images[0]])
+        return table + ([] if any(file.find(folder) for file in self.images) else [self.images[-1]])
 
 
 NB101_C10 = Target("NB101", "nb101", NB101, "test_acc_108ep")
@@ -170,7 +171,10 @@ class Correlations(Recipe):
             else:
                 together.setdefault((target.space, table, images, target.init), []).append(target)
         if not together:
-            raise missing(self.name, [file for files in lacking.values() for file in files], work.folder)
+            better = [file for target in self.targets if target.label in lacking for file in target.images[:-1]]
+            optional = [file for file in better if work.data is None and not file.find(work.folder)]
+            first, *instead = lacking.values()
+            raise missing(self.name, first, work.folder, instead=instead, optional=optional)
         groups, unscored = [], []
         for (_, table, images, _), targets in together.items():
             try:

@@ -33,13 +33,26 @@ class File:
         return f"{' or '.join(self.names)} ({self.what}{f'; {self.how}' if self.how else ''})"
 
 
-def missing(experiment: str, files: Iterable[File], folder: str | Path) -> DataError:
-    """What to put where."""
-    wanted = ", and ".join(dict.fromkeys(file.request for file in files))
+def missing(
+    experiment: str,
+    files: Iterable[File],
+    folder: str | Path,
+    *,
+    instead: Iterable[Iterable[File]] = (),
+    optional: Iterable[File] = (),
+) -> DataError:
+    """What to put where: these files, or other sets of them that would do; and what is used where it is there."""
+    wanted = "; or ".join(dict.fromkeys(_together(some) for some in (files, *instead)))
+    besides = _together(optional)
+    more = f", and optionally {besides}," if besides else ""
     return DataError(
-        f"{experiment} needs data that are not there: put {wanted} into the folder '{folder}', "
+        f"{experiment} needs data that are not there: put {wanted}{more} into the folder '{folder}', "
         "or name another folder with --data-folder."
     )
+
+
+def _together(files: Iterable[File]) -> str:
+    return ", and ".join(dict.fromkeys(file.request for file in files))
 
 
 def table(stem: str, what: str, columns: str, how: str) -> File:
