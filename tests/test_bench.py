@@ -235,6 +235,15 @@ def test_fractions_beside_percents(tmp_path: Path) -> None:
     assert "seems to mix fractions and percents: 3 of its 7 values" in refusal(*bench, "--target", "mixed_acc")
 
 
+def test_fractions_in_another_table(tmp_path: Path) -> None:
+    percents = written(tmp_path / "percents.csv", {"arch": CELLS, "test_acc": ACCURACY})
+    fractions = written(tmp_path / "fractions.csv", {"arch": CELLS, "test_acc": [value / 100 for value in ACCURACY]})
+    bench = ("bench", "--target", "test_acc", "--proxy", "params", *FEW, "--json")
+    (note,) = epochzero(*bench, "--table", percents, "--table", fractions).json["notes"]
+    assert note.startswith("percents.csv has accuracies in percent and fractions.csv as fractions")
+    assert epochzero(*bench, "--table", percents).json["notes"] == []
+
+
 # Shared scores
 
 

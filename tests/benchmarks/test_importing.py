@@ -27,6 +27,7 @@ def test_a_table_becomes_a_file(tmp_path: Path) -> None:
     assert (made["space"], made["source"], made["architectures"]) == ("nb201", "table.csv", 2)
     assert [column["name"] for column in made["columns"]] == ["index", "cifar10_test", "cifar10_test_12ep"]
     assert made["notes"] == ["Columns without numbers are left out: note."]
+    assert made["unknown"] == {"cifar10_test_12ep": 1}
     assert made["bytes"] == out.stat().st_size
     table = AccuracyTable.read(out)
     assert table.archs == list(CELLS[:2])
@@ -45,6 +46,7 @@ def test_what_is_printed(tmp_path: Path) -> None:
     assert "2 architectures of nb201 from table.csv" in ran.out
     assert "columns  index, cifar10_test, cifar10_test_12ep" in ran.out
     assert "accuracies are in percent" in ran.out and "left out: note" in ran.out
+    assert "1 value is not known: cifar10_test_12ep 1." in ran.out
     assert epochzero("data", "show", out).out == ran.out
     shown = epochzero("data", "show", out, "--arch", CELLS[1]).out
     assert "91.25" in shown and "not known" in shown

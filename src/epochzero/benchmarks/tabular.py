@@ -133,6 +133,12 @@ class TabularBenchmark(Benchmark):
             )
         return self._mean(runs)
 
+    @property
+    def unknown(self) -> dict[str, int]:
+        """By name, how many architectures a column knows nothing of in any run; those that know all are left out."""
+        gaps = {name: int(np.isnan(self.column(name)).sum()) for name in dict.fromkeys(c.name for c in self.columns)}
+        return {name: count for name, count in gaps.items() if count}
+
     def _mean(self, runs: Sequence[int], rows: slice = slice(None)) -> Numbers:
         numbers = [decoded(self._sections, run, rows) for run in runs]
         return numbers[0] if len(numbers) == 1 else mean(numbers)

@@ -110,6 +110,7 @@ def _show(benchmark: TabularBenchmark, file: Path, json: bool) -> None:
             "source": benchmark.origin,
             "architectures": len(benchmark),
             "columns": [column.as_json() for column in benchmark.columns],
+            "unknown": benchmark.unknown,
             "notes": benchmark.notes,
             "bytes": size,
             "sha256": benchmark.id,
@@ -123,6 +124,15 @@ def _show(benchmark: TabularBenchmark, file: Path, json: bool) -> None:
         out.print(f"runs     {', '.join(map(str, runs))}")
     if units:
         out.print(f"accuracies are in {units[0]}" if units == ["percent"] else "accuracies are fractions")
-    for note in benchmark.notes:
+    for note in (*benchmark.notes, *_gaps(benchmark.unknown)):
         out.print(note, style="yellow")
     err.print(f"{file}  {size / 1e6:.1f} MB  sha256 {benchmark.id[:16]}")
+
+
+def _gaps(unknown: dict[str, int]) -> list[str]:
+    """`2 values are not known: cifar10_test 2.`"""
+    if not unknown:
+        return []
+    total = sum(unknown.values())
+    are = "value is" if total == 1 else "values are"
+    return [f"{total:,} {are} not known: {', '.join(f'{name} {count:,}' for name, count in unknown.items())}."]

@@ -15,7 +15,7 @@ from epochzero.benchmarks import AccuracyTable
 from epochzero.combine.objective import Objective
 from epochzero.errors import DataError, UserError
 from epochzero.run.bench_figures import Figures, Merits, Rules, figures_of, merits_of
-from epochzero.run.bench_sample import Sample, draw, notes_of
+from epochzero.run.bench_sample import Sample, draw, notes_between, notes_of
 from epochzero.run.bench_scores import Progress, Scores, score_all
 from epochzero.run.task import Task
 from epochzero.stats.bootstrap import Estimate
@@ -85,6 +85,7 @@ def run_bench(
         run.finish({name: kept_figure(one.found, "spearman", one.why) for name, one in spearmans.items()})
     found = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
     notes = [note for outcome in found for note in notes_of(outcome.case.name, outcome.sample)]
+    notes += notes_between({outcome.case.name: outcome.sample for outcome in found})
     return BenchOutcome(found, notes, time.perf_counter() - start)
 
 

@@ -7,7 +7,7 @@ not checked.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,17 @@ def notes_of(name: str, sample: Sample) -> list[str]:
             f"of {len(sample.archs):,} networks{unlike}; params and flops stay each network's own."
         )
     return notes
+
+
+def notes_between(samples: Mapping[str, Sample]) -> list[str]:
+    """What to know before one compares tables: accuracies in percent in one, as fractions in another."""
+    tables = {unit: name for name, sample in samples.items() for unit in sample.units.values() if unit}
+    if len(set(tables.values())) < len(UNITS):
+        return []
+    return [
+        f"{tables['percent']} has accuracies in percent and {tables['fraction']} as fractions: correlations do not "
+        "mind, but each regret is in the unit of its own column."
+    ]
 
 
 def _read(table: AccuracyTable, rows: Sequence[int], space: AnySpace) -> tuple[list[Any], list[str]]:
