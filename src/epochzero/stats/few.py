@@ -14,8 +14,8 @@ step being how far two neighbours that change places move r, and its interval en
 Below `FEW` networks, and wherever resamples give no width, the interval reaches as far as this one or as that of the
 resamples, whichever goes further on each side. On bivariate normal data (correlation 0 to .99, 500 simulations each,
 128 resamples) the 95 % interval then covered 93 to 100 % at n = 4 to 8, where percentiles of rank correlations covered
-27 to 96 %. A difference of two correlations takes the square root of the sum of both squared half widths (Zou), which
-is wide where the two are much alike.
+27 to 98 %; at n = 10 and .99 Kendall's, percentiles still, covered 87 %. A difference of two correlations takes the
+square root of the sum of both squared half widths (Zou), which is wide where the two are much alike.
 
 Fisher. On the "probable error" of a coefficient of correlation deduced from a small sample. Metron 1921.
 Bonett, Wright. Sample size requirements for estimating Pearson, Kendall and Spearman correlations. Psychometrika 2000.
@@ -35,13 +35,15 @@ from epochzero.stats.bootstrap import Estimate, Floats, Interval, percentile_int
 FEW = 8
 """networks from which on resamples alone give an interval that covers what it says"""
 NO_WIDTH = 1e-12
+"""up to which two correlations differ by rounding alone"""
 
 Variance = Callable[[float], float]
 """of a correlation on Fisher's scale"""
 
 
 def pearson_interval(interval: Interval, n: int) -> Interval:
-    return widened(interval, lambda r: _shared(1.0, n - 3), 0.0)
+    """Of Pearson's r of n networks; those on a straight line, but for rounding, leave nothing open."""
+    return widened(interval, lambda r: _shared(float(1 - abs(r) > NO_WIDTH), n - 3), half_step=0.0)
 
 
 def spearman_interval(n: int, given: int = 0) -> Interval:
