@@ -118,26 +118,22 @@ def test_no_network_runs_alone_for_zen_trainability_or_swap(monkeypatch: pytest.
     assert all(score.ok for own in scored(some_plans("nb201", 3), asked, batch, "always") for score in own.values())
 
 
-def in_blocks(first: Op) -> Plan:
-    """An op, a convolution and a head, each in a block that was put in as one."""
-
-    def block(*ops: Op, shape: tuple[int, ...]) -> Plan:
-        net = Builder()
-        x = net.input(shape)
-        for i, op in enumerate(ops):
-            x = net.add(op, x, name=f"op{i}")
-        return net.plan()
-
+def in_blocks(*blocks: Sequence[Op]) -> Plan:
+    """Ops one after the other and a head, each block put in as one."""
     net = Builder()
-    x = net.input(SHAPE)
-    x = net.inline(block(first, Conv(3, 1), shape=SHAPE), x, name="stem")
-    x = net.inline(block(Conv(3, 3, padding=1), shape=SHAPE), x, name="body")
-    net.inline(block(GlobalAvgPool(), Linear(3), shape=SHAPE), x, name="head")
+    shape: tuple[int, ...] = SHAPE
+    x = net.input(shape)
+    for name, ops in enumerate((*blocks, (GlobalAvgPool(), Linear(3)))):
+        block = Builder()
+        last = block.input(shape)
+        for i, op in enumerate(ops):
+            last = block.add(op, last, name=f"op{i}")
+        x, shape = net.inline(block.plan(), x, name=f"block{name}"), block.shape(last)
     return net.plan()
 
 
 def test_a_network_that_is_cut_at_its_stem_has_no_gradients_among_others_either() -> None:
-    plans = [in_blocks(Zero()), in_blocks(ReLU())]
+    plans = [in_blocks([stem, Conv(3, 1)], [Conv(3, 3, padding=1)]) for stem in (Zero(), ReLU())]
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     cut, whole = (own["az_trainability"] for own in scored(plans, [precise("az_trainability")], batch, "always"))
     assert whole.ok and "no gradient passes" in cut.why

@@ -13,13 +13,16 @@ from epochzero import data
 from epochzero.engine import lockstep, population
 from epochzero.plan.merge import merge
 from epochzero.plan.merged import Merged
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.lockstep import GatherSum
+from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.relay import Relay, routine_of
 from epochzero.plan.routine import NoRoutineError, has_routine, routine
 from epochzero.plan.steps import Convolution
 from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
-from tests.test_lockstep import SHAPE, assert_equal, precise, scored, some_plans
+from tests.test_lockstep import SHAPE, assert_equal, in_blocks, precise, scored, some_plans
 
 NB201 = spaces["nb201"]
 EVERY = [name for name in proxies if name != "tf_tas"]
@@ -93,6 +96,33 @@ def test_networks_without_routines_run_as_before(relays: list[str]) -> None:
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=2)
     asked = [precise("snip"), precise("naswot")]
     for one, other in zip(*(scored(plans, asked, batch, how) for how in ("always", "never")), strict=True):
+        assert_equal(one, other)
+
+
+@pytest.mark.parametrize("groups", [2, 8])
+def test_convolutions_in_groups_go_through_a_tape(groups: int, relays: list[str]) -> None:
+    """Depthwise ones, too: kernels take each output channel of a network from all of its inputs."""
+    grouped = Conv(8, 3, padding=1, groups=groups)
+    plan = in_blocks([Conv(8, 3, padding=1), BatchNorm()], [ReLU(), grouped, Conv(8, 1), BatchNorm()])
+    body = {size: dict(merge([plan] * size).parts)["block1"] for size in (1, 3, groups)}
+    assert not has_routine(plan) and all(routine_of(part, "train", ()) is None for part in body.values())
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    asked = [precise(name) for name in ("grad_norm", "grasp", "naswot")]
+    together, alone = (scored([plan] * 3, asked, batch, how) for how in ("always", "never"))
+    assert relays and alone[0]["grasp"].ok
+    assert_equal(together[0], alone[0])
+
+
+@pytest.mark.parametrize("space", ["nb201", "transnas_macro"])
+def test_one_sample_of_a_few_pixels(space: str, relays: list[str]) -> None:
+    """Where an axis of length one makes a view of what is a copy elsewhere."""
+    shape = {"nb201": (3, 4, 4)}.get(space, SHAPE)
+    plans = some_plans(space, 1, shape) * 2
+    batch = data.load("pink", input_shape=shape, num_classes=3, size=1)
+    asked = [precise(name) for name in ("synflow", "grad_norm")]
+    together, alone = (scored(plans, asked, batch, how) for how in ("always", "never"))
+    assert relays
+    for one, other in zip(together, alone, strict=True):
         assert_equal(one, other)
 
 

@@ -65,9 +65,10 @@ class _Writer:
     def __init__(self, block: Merged, norm: bool, watched: Collection[str]) -> None:
         self.block, self.norm, self.watched = block, norm, watched
         self.nodes = block.plan.nodes
-        if len(block.plan.inputs) != 1 or any(not _known(node.op) for node in self.nodes):
-            raise NoRoutineError
         self.maps = [block.maps[node.name] for node in self.nodes]
+        known = (_known(node.op, count) for node, count in zip(self.nodes, self.maps, strict=True))
+        if len(block.plan.inputs) != 1 or not all(known):
+            raise NoRoutineError
         self.shape_numbers: dict[Shape, int] = {}
         self.shapes: list[int] = []
         self.shape = [self._shape(i) for i in range(len(self.nodes))]
@@ -269,10 +270,11 @@ def _all_known(block: Plan) -> bool:
     return all(_known(node.op) or isinstance(node.op, Add) for node in block.nodes)
 
 
-def _known(op: Op) -> bool:
+def _known(op: Op, networks: int = 1) -> bool:
+    """Whether routines have it, of so many networks side by side: their convolutions have no groups of their own."""
     if isinstance(op, Conv):
         square = isinstance(op.kernel, int) and isinstance(op.stride, int) and isinstance(op.padding, int)
-        return square and not op.bias
+        return square and not op.bias and op.groups == networks
     if isinstance(op, AvgPool):
         return not op.count_padding
     return isinstance(op, (Input, ReLU, Identity, Zero, GatherSum, BatchNorm))
