@@ -179,3 +179,19 @@ def test_a_map_that_all_networks_have_in_common_is_kept_once() -> None:
     assert (
         torch.equal(out[0], shared.outside[0]) and torch.equal(out[1], out[0]) and torch.equal(out[2], shared.arena[0])
     )
+
+
+@pytest.mark.parametrize("slots", [(2, 3), (1, 3), (0, 2), ()])
+def test_maps_of_the_arena_alone_beside_one_that_all_have_in_common(slots: tuple[int, ...]) -> None:
+    shared = Place(noise(4, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
+    assert torch.equal(arena.taken(shared, numbers(*slots)), shared.arena[list(slots)])
+
+
+def test_a_weight_s_gradient_from_one_sample() -> None:
+    """Of a pixel, where torch would take the order of the channels for another."""
+    given, gradient = Place(noise(2, 1, 1, 1, 3)), noise(2, 1, 1, 1, 4, seed=1)
+    found = arena.correlate(given, numbers(0, 1), False, gradient, (3, 1, 1, 1))
+    for m in range(2):
+        weight = torch.zeros(4, 3, 3, 3, dtype=torch.float64, requires_grad=True)
+        out = F.conv2d(image(given.arena[m]), weight, None, 1, 1)
+        torch.testing.assert_close(found[m], torch.autograd.grad(out, weight, image(gradient[m]))[0])

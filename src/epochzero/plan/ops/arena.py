@@ -98,7 +98,8 @@ def taken(place: Place, slots: Tensor) -> Tensor:
     arena, outside = place
     if outside is None:
         return arena[slots]
-    own = outside if len(outside) > 1 else outside.expand(int(-slots.min()) if len(slots) else 1, *outside.shape[1:])
+    networks = max(1, -int(slots.min())) if len(slots) else 1
+    own = outside if len(outside) > 1 else outside.expand(networks, *outside.shape[1:])
     both = torch.cat([arena, own])
     return both[torch.where(slots < 0, len(arena) - 1 - slots, slots)]
 
@@ -290,8 +291,9 @@ def pool(out: Tensor, place: Place, slots: Tensor, window: Window, transposed: b
 
 
 def _beside(maps: Tensor) -> Tensor:
-    """[M, B, H, W, C] as torch has it: [B, M * C, H, W]."""
-    return maps.permute(1, 0, 4, 2, 3).flatten(1, 2)
+    """[M, B, H, W, C] as torch has it: [B, M * C, H, W], with strides in this order even for axes of length 1."""
+    count, images, height, width, channels = maps.shape
+    return maps.permute(1, 0, 4, 2, 3).reshape(-1).view(images, count * channels, height, width)
 
 
 def _apart(joint: Tensor, count: int) -> Tensor:
