@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from epochzero.engine import Pass, Trace, need, proxy
 
 COUNT = (need(Pass(), "params"),)
@@ -58,6 +60,12 @@ def slow(trace: Trace) -> float:
     while hold.exists() and hold.read_text() in ("", _who()):
         time.sleep(0.02)
     return float(trace.params)
+
+
+@proxy(needs=COUNT, higher_is_better=True)
+def precision(trace: Trace) -> float:
+    """1 where convolutions may be rounded to TF32, and 2 more where products of matrices may."""
+    return float(torch.backends.cudnn.allow_tf32 + 2 * torch.backends.cuda.matmul.allow_tf32)
 
 
 @proxy(needs=COUNT, higher_is_better=True)

@@ -18,17 +18,20 @@ import torch
 import epochzero as ez
 from epochzero import data
 from epochzero.cli.plugin import load_plugins
-from epochzero.engine import Proxy, parse
+from epochzero.engine import Proxy, parse, precision
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
+from epochzero.run.executors import worker
 from epochzero.run.executors.base import LARGEST, chunks, population
 from epochzero.run.executors.local import Local
 from epochzero.run.executors.processes import Processes
-from epochzero.run.executors.worker import Failure, Recipe, answer
+from epochzero.run.executors.ray import Ray
+from epochzero.run.executors.worker import Failure, Recipe, Share, answer
 from epochzero.run.search import Outcome
 from epochzero.run.task import Task
 from epochzero.spaces.mlp import MLP
 from epochzero.store import Store
+from epochzero.types import Score
 from tests.command import epochzero, process, refusal
 from tests.forgetting import plugins_forgotten
 from tests.test_resume import content
@@ -238,6 +241,72 @@ def test_workers_load_plugins_from_the_command_line(tmp_path: Path, monkeypatch:
     with plugins_forgotten():
         calm = epochzero(*few).json
         assert epochzero(*few, "--executor", "processes", "--workers", 1).json["best"] == calm["best"]
+
+
+# What workers on a GPU share
+
+
+def test_workers_score_in_single_precision(one: Processes) -> None:
+    """Though torch lets cuDNN round to TF32."""
+    cells = [spaces["nb201"].smallest()]
+    ((scores, _),) = one.score(Task(spaces["nb201"], [parse("precision")], IMAGES), cells)
+    assert scores["precision"] == Score(0.0)
+
+
+def test_workers_may_round_as_this_process_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision._State, "tf32", True)
+    recipe = Recipe.of(Task(spaces["nb201"], [parse("precision")], IMAGES), 1, None)
+    precision.allow_tf32(False)
+    task = recipe.task()
+    ((scores, _),) = task.score([spaces["nb201"].smallest()])
+    assert scores["precision"] == Score(3.0)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int | None]]:
+    """As if there were one; how much of its memory is taken, of which."""
+    taken: list[tuple[float, int | None]] = []
+    monkeypatch.setattr("epochzero.run.task.usable", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: taken.append(given))
+    return taken
+
+
+@pytest.mark.parametrize(("device", "index"), [("cuda", None), ("cuda:1", 1)])
+def test_processes_share_a_gpu(device: str, index: int | None, on_gpu: list[tuple[float, int | None]]) -> None:
+    with Processes(4) as crew:
+        recipe = crew.recipe(Task(spaces["nb201"], [parse("params")], IMAGES, device=device))
+        recipe.task()
+        assert on_gpu == [(0.95 / 4, index)]
+        assert recipe.share.folder is not None and Path(recipe.share.folder).is_dir()
+        again = crew.recipe(Task(spaces["nb201"], [parse("flops")], IMAGES, device=device))
+        assert again.share == recipe.share
+    assert not Path(recipe.share.folder).exists()
+
+
+def test_workers_of_ray_take_the_memory_of_their_part(on_gpu: list[tuple[float, int | None]]) -> None:
+    task = Task(spaces["nb201"], [parse("params")], IMAGES, device="cuda")
+    for gpus in (0.25, 1.0):
+        Ray(gpus=gpus).recipe(task).task()
+    assert on_gpu == [(0.95 * 0.25, None)]
+
+
+def test_on_a_cpu_there_is_nothing_to_share(on_gpu: list[tuple[float, int | None]]) -> None:
+    recipe = Processes(4).recipe(Task(spaces["nb201"], [parse("params")], IMAGES))
+    recipe.task()
+    assert not on_gpu and recipe.share.folder is None
+
+
+def test_workers_compile_together_before_they_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_gpu: list[tuple[float, int | None]]
+) -> None:
+    compiled: list[Path] = []
+    monkeypatch.setattr(worker, "compile_share", lambda task, folder: compiled.append(folder))
+    task = Task(spaces["nb201"], [parse("params")], IMAGES, device="cpu")
+    recipe = Recipe.of(task, 1, None, Share(0.5, str(tmp_path)))
+    texts = [spaces["nb201"].text(spaces["nb201"].smallest())] * 2
+    for _ in range(2):
+        assert len(answer(("compiling", str(tmp_path)), lambda: recipe, texts)) == 2  # type: ignore[arg-type]
+    assert compiled == [tmp_path] and len(on_gpu) == 1
 
 
 # Mistakes

@@ -110,3 +110,9 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
     assert done.code == 0, done.err
     arch, _, facts = done.out.strip().partition("  ")
     assert SPACE.parse(arch) and facts.endswith("multiply-accumulates")
+
+
+def test_a_store_does_not_take_scores_with_tf32(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not tell scores with TF32 from those in single precision"):
+        found(tmp_path / "a.json", "--tf32", "--store", str(tmp_path / "run.db"))
+    assert not (tmp_path / "run.db").exists()

@@ -19,6 +19,7 @@ from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
 from epochzero.engine.population import Population
+from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
 from epochzero.engine.watch import Item
@@ -66,6 +67,7 @@ Lockstep = Literal["auto", "always", "never"]
 """auto: on a GPU, which one network leaves idle"""
 
 
+@asked_precision()
 def score_population(
     networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep = "auto"
 ) -> list[Scored]:
@@ -157,6 +159,7 @@ def _ahead(groups: Iterable[list[Network]], lockstep: Lockstep) -> Iterator[Prep
         beside.shutdown()
 
 
+@asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
     return _score(_prepared([network], "never"), proxies, batch, seed, "never")[0]

@@ -9,20 +9,17 @@ import platform
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
 from epochzero import __version__
+from epochzero.engine.precision import allow_tf32, set_flags
 from epochzero.errors import MachineError, UserError
-from epochzero.run import compile_ahead
 from epochzero.store import JSON
 from epochzero.types import Shape
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
-WORKERS_ROOM = 0.95
-"""of a GPU's memory, what worker processes share; each one's context takes some of the rest"""
 
 
 def command(work: Callable[[], None]) -> None:
@@ -79,21 +76,12 @@ def count(text: str | None, what: str) -> int | None:
 
 
 def set_precision(tf32: bool) -> None:
-    """Whether convolutions and products of matrices on a GPU may round their factors to TF32."""
-    torch.backends.cudnn.allow_tf32 = tf32
-    torch.backends.cuda.matmul.allow_tf32 = tf32
+    """Whether convolutions and products of matrices on a GPU may round their factors to TF32.
 
-
-def prepare_worker(tf32: bool, workers: int, folder: str | None = None) -> None:
-    """Before the first score in one of several processes: precision, and its share of the GPU's memory and kernels.
-
-    `folder` is where workers tell each other which kernels they compile.
+    Here and in worker processes that are started from now on, in what is scored and in anything else.
     """
-    set_precision(tf32)
-    spare_the_collector()
-    if torch.cuda.is_available():
-        torch.cuda.set_per_process_memory_fraction(WORKERS_ROOM / workers)
-    compile_ahead.folder = None if folder is None else Path(folder)
+    allow_tf32(tf32)
+    set_flags(tf32)
 
 
 def machine(device: str) -> dict[str, JSON]:

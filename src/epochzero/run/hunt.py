@@ -15,15 +15,13 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero.combine.objective import parse_objective
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bare import command, count, default_device, machine, prepare_worker, set_precision, shape
+from epochzero.run.bare import command, count, default_device, machine, set_precision, shape
 from epochzero.run.executors.base import Executor
 from epochzero.run.executors.local import LOCAL
 from epochzero.run.executors.processes import Processes
@@ -35,6 +33,7 @@ from epochzero.run.sources import Listed, TableSource
 from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
+from epochzero.store.database import MEMORY
 from epochzero.types import Origin
 
 EVERY = 5.0
@@ -63,7 +62,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
     parser.add_argument("--option", action="append", default=[], help="of the method: key=value; may be given often")
-    parser.add_argument("--store", default=":memory:", help="keeps scores, to go on from (SQLite)")
+    parser.add_argument("--store", default=MEMORY, help="keeps scores, to go on from (SQLite)")
     parser.add_argument("--out", type=Path, required=True, help="the result, a JSON file")
     return parser
 
@@ -74,6 +73,11 @@ def hunt(asked: argparse.Namespace) -> dict[str, Any]:
         raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
     if asked.workers < 1:
         raise UserError(f"--workers is {asked.workers}; it has to be at least 1.")
+    if asked.tf32 and asked.store != MEMORY:
+        raise UserError(
+            f"The store '{asked.store}' does not tell scores with TF32 from those in single precision: "
+            "leave out --store or --tf32."
+        )
     set_precision(asked.tf32)
     space, objective = spaces[asked.space], parse_objective(asked.proxy)
     limits = Budget(count(asked.max_params, "--max-params"), count(asked.max_flops, "--max-flops"))
@@ -83,10 +87,7 @@ def hunt(asked: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as open_:
         crew: Executor = LOCAL
         if asked.workers > 1:
-            folder = open_.enter_context(TemporaryDirectory())
-            crew = open_.enter_context(
-                Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers, folder))
-            )
+            crew = open_.enter_context(Processes(asked.workers))
         store = open_.enter_context(Store.open(asked.store))
         task = Task(space, objective.proxies, batch, Origin(asked.init, asked.seed), asked.device, crew, among)
         outcome = run_search(

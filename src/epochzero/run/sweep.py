@@ -25,13 +25,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero.engine import score_population
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, prepare_worker, set_precision, shape
+from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.run.bundles import groups
 from epochzero.run.executors.base import LARGEST, Scored
 from epochzero.run.executors.processes import Processes
@@ -270,10 +269,7 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
     if asked.workers == 1:
         work.fill(table, asked.population or chunk, partial(score_here, task), 1)
     else:
-        with (
-            TemporaryDirectory() as folder,
-            Processes(asked.workers, prepare=partial(prepare_worker, asked.tf32, asked.workers, folder)) as crew,
-        ):
+        with Processes(asked.workers) as crew:
             work.fill(table, asked.population or min(chunk, LARGEST), partial(crew.score, task), asked.workers)
     seconds = time.perf_counter() - begun
     added = len(table.rows) - before

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -19,7 +18,7 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine import parse_list, score_population
 from epochzero.registry import spaces
-from epochzero.run.bare import prepare_worker, set_precision
+from epochzero.run.bare import set_precision
 from epochzero.run.executors.processes import Processes
 from epochzero.run.network import network_of
 from epochzero.run.task import Task
@@ -91,11 +90,7 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
     if job.way == "processes":
         task = Task(space, named, job.batch, origin, job.device)
-        with (
-            TemporaryDirectory() as folder,
-            Processes(job.workers, prepare=partial(prepare_worker, job.tf32, job.workers, folder)) as crew,
-            ThreadPoolExecutor(job.workers) as feeders,
-        ):
+        with Processes(job.workers) as crew, ThreadPoolExecutor(job.workers) as feeders:
 
             def spread(archs: Sequence[Any]) -> Scores:
                 chunks = [archs[first : first + job.chunk] for first in range(0, len(archs), job.chunk)]

@@ -53,6 +53,7 @@ from torch.autograd import forward_ad
 from epochzero.data import Batch
 from epochzero.engine import label_loss
 from epochzero.engine.network import runs_faster_channels_last
+from epochzero.engine.precision import asked_precision
 from epochzero.errors import DataError, UserError
 from epochzero.plan import Node, execute, generator
 from epochzero.plan.init import draw
@@ -303,6 +304,7 @@ class Nasi:
             "cells": cells,
         }
 
+    @asked_precision()
     def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
         told = progress or (lambda state: None)

@@ -58,12 +58,16 @@ claims: Claims | None = None
 
 @contextmanager
 def together(folder: Path) -> Iterator[None]:
-    """What is launched in here is compiled by one of the processes that share the folder, and not run."""
+    """What is launched in here is compiled by one of the processes that share the folder, and not run.
+
+    A process that fails waits for nobody, and nobody for it.
+    """
     global claims  # noqa: PLW0603
-    claims = Claims(folder)
+    claims = own = Claims(folder)
     try:
         yield
-        claims.done()
-        claims.wait()
+        own.done()
+        own.wait()
     finally:
+        own.done()
         claims = None

@@ -16,12 +16,15 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, LifoQueue
+from tempfile import TemporaryDirectory
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
+
 from epochzero.run.executors.base import Prepare, Scored, chunks
-from epochzero.run.executors.worker import Answer, Failure, Key, Recipe, key_of, lost
+from epochzero.run.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, key_of, lost
 from epochzero.store import JSON
 
 if TYPE_CHECKING:
@@ -53,6 +56,8 @@ class Processes:
         self._all: set[_Worker] = set()
         self._closed, self._lock = False, Lock()
         self._feeders = ThreadPoolExecutor(self.workers, "feeder")
+        self._kernels: TemporaryDirectory[str] | None = None
+        """where workers on a GPU share out what is to be compiled"""
 
     def about(self) -> dict[str, JSON]:
         return {"name": "processes", "workers": self.workers, "threads": self.threads}
@@ -60,7 +65,7 @@ class Processes:
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         key = key_of(task)
         if key not in self._recipes:
-            self._recipes[key] = pickle.dumps(Recipe.of(task, self.threads, self.prepare))
+            self._recipes[key] = pickle.dumps(self.recipe(task))
         texts = [task.space.text(arch) for arch in archs]
         waiting = [
             self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device, ROUNDS)
@@ -71,6 +76,15 @@ class Processes:
             for chunk in waiting:
                 chunk.cancel()
             raise
+
+    def recipe(self, task: Task) -> Recipe:
+        """With the share that each worker has of a GPU."""
+        if torch.device(task.device).type != "cuda":
+            return Recipe.of(task, self.threads, self.prepare)
+        if self._kernels is None:
+            self._kernels = TemporaryDirectory()
+        share = Share(WORKERS_ROOM / self.workers, self._kernels.name)
+        return Recipe.of(task, self.threads, self.prepare, share)
 
     def _scored(self, key: Key, texts: Sequence[str]) -> Scored:
         """The scores of one chunk, by a worker that is idle or by a new one."""
@@ -114,6 +128,8 @@ class Processes:
         self._feeders.shutdown(cancel_futures=True)
         for worker in self._all:
             worker.forget()
+        if self._kernels is not None:
+            self._kernels.cleanup()
 
 
 class _DiedError(Exception):

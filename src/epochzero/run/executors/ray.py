@@ -21,9 +21,11 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
+
 from epochzero.errors import MachineError, UserError
 from epochzero.run.executors.base import Prepare, Scored, chunks
-from epochzero.run.executors.worker import Answer, Failure, Key, Recipe, answer, key_of, lost
+from epochzero.run.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, answer, key_of, lost
 from epochzero.store import JSON
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class Ray:
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         ray, key, room = _ray(), key_of(task), self._room()
         if key not in self._recipes:
-            self._recipes[key] = ray.put(Recipe.of(task, self.threads, self.prepare))
+            self._recipes[key] = ray.put(self.recipe(task))
         run = self._task()
         workers = self._asked or room
         most = workers if workers < room else QUEUED * workers
@@ -130,6 +132,12 @@ class Ray:
                 raise answered.error()
             found[number] = answered
         return [one for number in sorted(found) for one in found[number]]
+
+    def recipe(self, task: Task) -> Recipe:
+        """With the memory that goes with a part of a GPU."""
+        part = 0 < self.gpus < 1 and torch.device(task.device).type == "cuda"
+        share = Share(WORKERS_ROOM * self.gpus) if part else Share()
+        return Recipe.of(task, self.threads, self.prepare, share)
 
     def _task(self) -> Any:
         """What Ray runs: made once, for each that is made travels to all machines."""

@@ -9,14 +9,18 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from epochzero.data import Batch
 from epochzero.engine import parse
 from epochzero.engine.failure import out_of_memory
+from epochzero.engine.precision import allow_tf32, tf32_allowed
 from epochzero.errors import MachineError, UnknownNameError, UserError
 from epochzero.registry import proxies, spaces
+from epochzero.run.bare import spare_the_collector
 from epochzero.run.compile_ahead import compile_share
 from epochzero.run.executors.base import Prepare, Scored
 from epochzero.run.task import Task
@@ -24,6 +28,17 @@ from epochzero.types import Origin
 
 Key = tuple[str, ...]
 """tells recipes apart"""
+WORKERS_ROOM = 0.95
+"""of a GPU's memory, what workers share; each one's context takes some of the rest"""
+
+
+class Share(NamedTuple):
+    """What a worker has of a GPU that others use too."""
+
+    memory: float = 1.0
+    """of all that it has"""
+    folder: str | None = None
+    """where workers tell each other which kernels they compile"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +52,11 @@ class Recipe:
     device: str
     threads: int
     prepare: Prepare | None = None
+    share: Share = Share()
+    tf32: bool = False
 
     @classmethod
-    def of(cls, task: Task, threads: int, prepare: Prepare | None) -> Recipe:
+    def of(cls, task: Task, threads: int, prepare: Prepare | None, share: Share = Share()) -> Recipe:
         """The recipe of a task; UserError where its space or a proxy is not the one of that name."""
         if task.space.name not in spaces or spaces[task.space.name] is not task.space:
             raise UserError(f"The space '{task.space.name}' {_UNKNOWN}")
@@ -48,17 +65,25 @@ class Recipe:
                 raise UserError(f"The proxy '{proxy.name}' {_UNKNOWN}")
         texts = tuple(proxy.text for proxy in task.proxies)
         batch = replace(task.batch)  # without the parts that were made already: they are made again there
-        return cls(task.space.name, texts, batch, task.origin, task.device, threads, prepare)
+        return cls(
+            task.space.name, texts, batch, task.origin, task.device, threads, prepare, share, tf32=tf32_allowed()
+        )
 
     def task(self) -> Task:
+        """What a worker has to do, which is ready for it then: threads, precision, its share of a GPU, plug-ins."""
         torch.set_num_threads(self.threads)
+        allow_tf32(self.tf32)
+        spare_the_collector()
         if self.prepare is not None:
             self.prepare()
         try:
             space, found = spaces[self.space], [parse(text) for text in self.proxies]
         except UnknownNameError as error:
             raise UserError(f"A worker does not know what this process knows: {error} {_REMEDY}") from error
-        return Task(space, found, self.batch, self.origin, self.device)
+        task = Task(space, found, self.batch, self.origin, self.device)
+        if self.share.memory < 1:
+            torch.cuda.set_per_process_memory_fraction(self.share.memory, torch.device(self.device).index)
+        return task
 
 
 _REMEDY = "Put it into a file of its own and give that as a plug-in, or install it as a package."
@@ -99,8 +124,10 @@ def answer(key: Key, recipe: Callable[[], Recipe], texts: Sequence[str]) -> Answ
     """Scores of the architectures of these texts, or a sentence; the recipe is asked for once."""
     try:
         if key not in _tasks:
-            _tasks[key] = recipe().task()
-            compile_share(_tasks[key])
+            found = recipe()
+            _tasks[key] = found.task()
+            if found.share.folder is not None:
+                compile_share(_tasks[key], Path(found.share.folder))
         task = _tasks[key]
         return task.score([task.space.parse(text) for text in texts])
     except (UserError, MachineError) as error:

@@ -1,0 +1,101 @@
+"""The precision of products: single, unless TF32 was asked for.
+
+On a GPU torch lets cuDNN round the factors of convolutions to TF32, whose fractions have ten bits, unless it is told
+otherwise; and a script may have allowed as little, or less, for products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, NamedTuple
+
+import torch
+
+_lock = Lock()
+
+
+class _State:
+    """Of this process."""
+
+    tf32 = False
+    """whether TF32 was asked for"""
+    runs = 0
+    """how many are under way, in as many threads"""
+    before: _Flags
+
+
+class _Flags(NamedTuple):
+    """Torch's flags, of which it has two generations; those of the older cannot be read where they do not agree."""
+
+    named: tuple[str, ...]
+    of_products: str | None
+    of_cudnn: bool | None
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Whether what is scored from now on may round its factors to TF32."""
+    _State.tf32 = allowed
+
+
+def tf32_allowed() -> bool:
+    return _State.tf32
+
+
+@contextmanager
+def asked_precision() -> Iterator[None]:
+    """In here torch computes as precisely as was asked for, and as before afterwards."""
+    with _lock:
+        if not _State.runs:
+            _State.before = _flags()
+            set_flags(_State.tf32)
+        _State.runs += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _State.runs -= 1
+            if not _State.runs:
+                _restore(_State.before)
+
+
+def set_flags(tf32: bool) -> None:
+    """Both generations alike. TF32 is for a GPU; a CPU computes in single precision."""
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    for place in _on_gpu():
+        place.fp32_precision = "tf32" if tf32 else "ieee"
+    for place in _on_cpu():
+        place.fp32_precision = "ieee"
+
+
+def _restore(flags: _Flags) -> None:
+    if flags.of_cudnn is not None:
+        torch.backends.cudnn.allow_tf32 = flags.of_cudnn
+    if flags.of_products is not None:
+        torch.set_float32_matmul_precision(flags.of_products)
+    for place, value in zip((*_on_gpu(), *_on_cpu()), flags.named, strict=True):
+        place.fp32_precision = value
+
+
+def _flags() -> _Flags:
+    named = tuple(place.fp32_precision for place in (*_on_gpu(), *_on_cpu()))
+    try:
+        of_products = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        of_products = None
+    try:
+        return _Flags(named, of_products, torch.backends.cudnn.allow_tf32)
+    except RuntimeError:
+        return _Flags(named, of_products, None)
+
+
+def _on_gpu() -> tuple[Any, ...]:
+    backends: Any = torch.backends
+    return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
+
+
+def _on_cpu() -> tuple[Any, ...]:
+    backends: Any = torch.backends
+    return backends.mkldnn.matmul, backends.mkldnn.conv
