@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 import pytest
@@ -10,17 +11,17 @@ import pytest
 from epochzero import data
 from epochzero.engine import PlanNetwork, parse, score
 from epochzero.engine.passes import Need
-from epochzero.engine.score import _in_groups, _needed, population_size
+from epochzero.engine.score import _Group, _in_groups, _needed, population_size
+from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 
-NB201 = spaces["nb201"]
-BATCH = data.pink((3, 8, 8), size=64)
+BATCH, IMAGES = (data.pink((3, size, size), size=64) for size in (8, 64))
 SNIP, GRASP, SYNFLOW = (parse(name).needs for name in ("snip", "grasp", "synflow"))
 
 
-def networks(count: int) -> list[PlanNetwork]:
-    rng = Random(0)
-    return [PlanNetwork(NB201.plan(NB201.sample(rng), 10, (3, 8, 8))) for _ in range(count)]
+def networks(count: int, space: str = "nb201", size: int = 8) -> list[PlanNetwork]:
+    found, rng = spaces[space], Random(0)
+    return [PlanNetwork(found.plan(found.sample(rng), 10, (3, size, size))) for _ in range(count)]
 
 
 def groups(
@@ -63,3 +64,55 @@ def test_on_a_cpu_each_runs_alone_unless_asked() -> None:
     (one,) = networks(1)
     assert population_size(one, BATCH) == population_size(one, BATCH, lockstep="never") == 1
     assert population_size(one, BATCH, lockstep="always") == score.POPULATION
+
+
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks run by routines where they have some."""
+    monkeypatch.setattr(score, "_routines", lambda network: blocks_with_routines(network.plan))
+
+
+large = partial(networks, size=64)
+"""whose maps outweigh their parameters"""
+
+
+def group_of(some: list[PlanNetwork], needs: Sequence[Need] = SNIP) -> _Group:
+    group = _Group(some[0], needs, IMAGES, float("inf"))
+    assert all(group.adds(network) for network in some[1:])
+    return group
+
+
+@pytest.mark.parametrize("space", ["nats_sss", "transnas_macro"])
+def test_networks_of_several_skeletons_are_not_counted_as_running_by_routines(space: str, on_gpu: None) -> None:
+    """Each alone would, and so would copies of it."""
+    some = large(8, space)
+    assert group_of(some).taken == pytest.approx(sum(_needed(network, SNIP, IMAGES) for network in some))
+    assert group_of(some[:1] * 8).taken < 0.7 * 8 * _needed(some[0], SNIP, IMAGES)
+
+
+def test_blocks_that_run_by_routines_are_counted_so(on_gpu: None) -> None:
+    """All but the head of NAS-Bench-201; of TransNAS-Bench-101 not the cells that shift their skips."""
+    shares = []
+    for space in ("nb201", "transnas_micro"):
+        some = large(6, space)
+        group = group_of(some)
+        plain = sum(_needed(network, SNIP, IMAGES) for network in some)
+        assert group.taken == pytest.approx(sum(_needed(one, SNIP, IMAGES, group.routines) for one in some))
+        shares.append(group.taken / plain)
+    assert shares[0] < 0.6 < shares[1] < 0.9
+
+
+def test_second_derivatives_need_routines_throughout(on_gpu: None) -> None:
+    some = large(6, "transnas_micro")
+    assert group_of(some, GRASP).taken == pytest.approx(sum(_needed(network, GRASP, IMAGES) for network in some))
+    some = large(6, "nb201")
+    assert group_of(some, GRASP).taken < 0.6 * sum(_needed(network, GRASP, IMAGES) for network in some)
+
+
+def test_one_that_would_end_the_routines_of_a_full_group_begins_another(
+    monkeypatch: pytest.MonkeyPatch, on_gpu: None
+) -> None:
+    (first,), other = large(1, "nats_sss"), large(2, "nats_sss")[1]
+    alike = [first] * 4
+    monkeypatch.setattr(score, "_room", lambda *_: 1.05 * group_of(alike).taken)
+    assert [len(group) for group in _in_groups([*alike, other], SNIP, IMAGES, "always")] == [4, 1]

@@ -18,7 +18,7 @@ from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.relay import Relay, routine_of
-from epochzero.plan.routine import NoRoutineError, has_routine, routine
+from epochzero.plan.routine import NoRoutineError, blocks_with_routines, routine
 from epochzero.plan.steps import Convolution
 from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
@@ -92,7 +92,7 @@ def test_what_runs_by_routines(name: str, relays: list[str]) -> None:
 def test_networks_without_routines_run_as_before(relays: list[str]) -> None:
     """NAS-Bench-101's cells join and pool; their gradients come out the same through a tape."""
     plans = some_plans("nb101", 2)
-    assert not any(map(has_routine, plans)) and all(map(has_routine, some_plans("nb201", 3)))
+    assert not any(map(blocks_with_routines, plans)) and all(map(blocks_with_routines, some_plans("nb201", 3)))
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=2)
     asked = [precise("snip"), precise("naswot")]
     for one, other in zip(*(scored(plans, asked, batch, how) for how in ("always", "never")), strict=True):
@@ -105,7 +105,8 @@ def test_convolutions_in_groups_go_through_a_tape(groups: int, relays: list[str]
     grouped = Conv(8, 3, padding=1, groups=groups)
     plan = in_blocks([Conv(8, 3, padding=1), BatchNorm()], [ReLU(), grouped, Conv(8, 1), BatchNorm()])
     body = {size: dict(merge([plan] * size).parts)["block1"] for size in (1, 3, groups)}
-    assert not has_routine(plan) and all(routine_of(part, "train", ()) is None for part in body.values())
+    assert blocks_with_routines(plan) == {"block0"}
+    assert all(routine_of(part, "train", ()) is None for part in body.values())
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     asked = [precise(name) for name in ("grad_norm", "grasp", "naswot")]
     together, alone = (scored([plan] * 3, asked, batch, how) for how in ("always", "never"))
@@ -124,6 +125,19 @@ def test_one_sample_of_a_few_pixels(space: str, relays: list[str]) -> None:
     assert relays
     for one, other in zip(together, alone, strict=True):
         assert_equal(one, other)
+
+
+@pytest.mark.parametrize("space", ["nb201", "nb101", "transnas_micro", "darts_search", "mobilenet"])
+def test_which_blocks_have_routines_is_guessed_by_their_ops(space: str) -> None:
+    """A block has one if it would in each of the networks; none is of use where blocks read two others."""
+    plans = some_plans(space, 6, (3, 32, 32))
+    if space == "mobilenet":
+        plans = plans[:1] * 2  # its networks have skeletons of their own
+    merged = merge(plans)
+    known = {name for name, part in merged.parts if routine_of(part, "train", ()) is not None}
+    assert set.intersection(*(set(blocks_with_routines(plan)) for plan in plans)) == (
+        set() if space == "darts_search" else known
+    )
 
 
 def cell_of(merged: Merged) -> Merged:

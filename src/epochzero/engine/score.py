@@ -24,7 +24,9 @@ from epochzero.engine.proxy import Proxy
 from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
 from epochzero.engine.watch import Item
 from epochzero.errors import DegenerateError, MachineError
-from epochzero.plan.routine import has_routine
+from epochzero.plan.merge import outline
+from epochzero.plan.plan import Inlined
+from epochzero.plan.routine import blocks_with_routines
 from epochzero.types import Score
 
 Traces = dict[Pass, dict[Item, object] | Crowd]
@@ -83,19 +85,55 @@ def _in_groups(
     waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep
 ) -> Iterator[list[Network]]:
     """Networks in their order, as many at a time as there is room for; large ones take more of it."""
-    group: list[Network] = []
-    taken = room = 0.0
+    group: _Group | None = None
     for network in waiting:
-        needed = _needed(network, needs, batch)
-        if group and (len(group) == POPULATION or taken + needed >= room):
-            yield group
-            group, taken = [], 0.0
-        if not group:
-            room = _room(network, lockstep)
-        group.append(network)
-        taken += needed
-    if group:
-        yield group
+        if group is not None and group.adds(network):
+            continue
+        if group is not None:
+            yield group.networks
+        group = _Group(network, needs, batch, _room(network, lockstep))
+    if group is not None:
+        yield group.networks
+
+
+Routines = frozenset[str]
+"""the blocks that run by routines"""
+
+
+class _Group:
+    """Networks that are to run side by side, and the bytes that they take together."""
+
+    def __init__(self, first: Network, needs: Sequence[Need], batch: Batch, room: float) -> None:
+        self.needs, self.batch, self.room = needs, batch, room
+        self.networks = [first]
+        self.routines = _routines(first)
+        self.taken = _needed(first, needs, batch, self.routines)
+
+    def adds(self, network: Network) -> bool:
+        """Whether there was room for one more; for its sake the others may have to do without routines."""
+        routines = self._shared(network)
+        again = self.networks if routines != self.routines else []
+        before = 0.0 if again else self.taken
+        taken = before + sum(_needed(one, self.needs, self.batch, routines) for one in (*again, network))
+        if len(self.networks) == POPULATION or taken >= self.room:
+            return False
+        self.networks.append(network)
+        self.routines, self.taken = routines, taken
+        return True
+
+    def _shared(self, network: Network) -> Routines:
+        """Those that are left: none where the skeletons differ, for then networks are not merged block by block."""
+        first = self.networks[0]
+        if not self.routines or not isinstance(first, PlanNetwork) or not isinstance(network, PlanNetwork):
+            return frozenset()
+        alike = outline(first.plan) == outline(network.plan)
+        return self.routines & _routines(network) if alike else frozenset()
+
+
+def _routines(network: Network) -> Routines:
+    if not isinstance(network, PlanNetwork) or network.device.type != "cuda":
+        return frozenset()
+    return blocks_with_routines(network.plan)
 
 
 def population_size(
@@ -103,7 +141,9 @@ def population_size(
 ) -> int:
     """How many networks like this one may run side by side."""
     room = _room(network, lockstep)
-    return POPULATION if math.isinf(room) else max(1, min(POPULATION, int(room / _needed(network, needs, batch))))
+    if math.isinf(room):
+        return POPULATION
+    return max(1, min(POPULATION, int(room / _needed(network, needs, batch, _routines(network)))))
 
 
 def _room(network: Network, lockstep: Lockstep) -> float:
@@ -115,18 +155,21 @@ def _room(network: Network, lockstep: Lockstep) -> float:
     return ROOM * _free(network.device)
 
 
-def _needed(network: Network, needs: Sequence[Need], batch: Batch) -> float:
-    """Bytes that a network takes in the largest of its passes, roughly."""
+def _needed(network: Network, needs: Sequence[Need], batch: Batch, routines: Routines = frozenset()) -> float:
+    """Bytes that a network takes in the largest of its passes, roughly, where these of its blocks run by routines."""
     if not isinstance(network, PlanNetwork):
         return 1.0
-
-    by_routine = network.device.type == "cuda" and has_routine(network.plan)
+    plan = network.plan
+    in_arenas = sum(p.block.activations for p in plan.pieces if isinstance(p, Inlined) and p.name in routines)
+    bends = len(routines) >= len(plan.pieces) - 2  # all but the input and the head, as second derivatives need it
 
     def of(need: Need) -> float:
-        shares = KEPT_BY_ROUTINE if by_routine and "layers" not in need.reads else KEPT
         graph = NEED_GRAPH & need.reads.keys() - {"block_gradients"}
-        kept = shares.twice if "hessian_gradients" in graph else shares.once if graph else shares.forward
-        numbers = kept * network.plan.activations * need.run.samples(batch.size) + WEIGHTS_KEPT * network.params
+        order = 2 if "hessian_gradients" in graph else 1 if graph else 0
+        relayed = need.run.norm != "eval" and "layers" not in need.reads and (bends or order < 2)
+        there = in_arenas if relayed else 0
+        kept = KEPT_BY_ROUTINE[order] * there + KEPT[order] * (plan.activations - there)
+        numbers = kept * need.run.samples(batch.size) + WEIGHTS_KEPT * network.params
         return numbers * int(getattr(torch, need.run.dtype).itemsize)
 
     return max(map(of, needs), default=1.0)

@@ -35,8 +35,8 @@ def merge(plans: Sequence[Plan]) -> Merged:
     """Mergeable plans as one; ValueError unless they take and give the same shapes."""
     if len({(plan.input_shapes, plan.output_shape) for plan in plans}) != 1:
         raise ValueError("networks that run in lockstep take the same inputs and give the same outputs")
-    outlines = [_outline(plan) for plan in plans]
-    if any(outline != outlines[0] for outline in outlines[1:]):
+    outlines = [outline(plan) for plan in plans]
+    if any(other != outlines[0] for other in outlines[1:]):
         return _merged_nodes(tuple(plans))
     net = Builder()
     packs: Packs = {}
@@ -86,7 +86,8 @@ class _Piece(NamedTuple):
     """the pieces that it reads"""
 
 
-def _outline(plan: Plan) -> list[_Piece]:
+def outline(plan: Plan) -> list[_Piece]:
+    """A network's skeleton: networks of equal ones are merged block by block."""
     giver: dict[int, int] = {}
     found: list[_Piece] = []
     size = 0

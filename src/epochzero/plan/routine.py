@@ -259,15 +259,22 @@ class _Writer:
         return self._found(i, which, first)
 
 
-def has_routine(plan: Plan) -> bool:
-    """Whether all blocks of a network but the last would have one, by their ops: a guess that costs little."""
-    *blocks, _ = plan.pieces[1:]
-    return all(isinstance(block, Inlined) and len(block.inputs) == 1 and _all_known(block.block) for block in blocks)
+def blocks_with_routines(plan: Plan) -> frozenset[str]:
+    """The names of a network's blocks that would have one, by their ops: a guess that costs little.
+
+    None where a block reads more than one other: such networks do not run by routines at all.
+    """
+    pieces = plan.pieces[1:]
+    if any(len(piece.inputs) != 1 for piece in pieces):
+        return frozenset()
+    return frozenset(piece.name for piece in pieces if isinstance(piece, Inlined) and _all_known(piece.block))
 
 
 @lru_cache(maxsize=8192)
 def _all_known(block: Plan) -> bool:
-    return all(_known(node.op) or isinstance(node.op, Add) for node in block.nodes)
+    """A routine hands on sums of maps, which a ReLU's output is not."""
+    ends = not isinstance(block.nodes[-1].op, ReLU)
+    return ends and all(_known(node.op) or isinstance(node.op, Add) for node in block.nodes)
 
 
 def _known(op: Op, networks: int = 1) -> bool:
