@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+import epochzero as ez
+from epochzero import data
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork
+from epochzero.engine import Need, PlanNetwork, parse, score_population
+from epochzero.engine.score import Lockstep
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from tests.proxies.nets import (
@@ -27,6 +32,7 @@ from tests.proxies.nets import (
     unlabelled,
     value,
 )
+from tests.test_lockstep import some_plans
 
 STEP = 1e-6
 CORNER = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -108,3 +114,28 @@ def test_a_response_that_is_the_same_everywhere_has_no_correlation() -> None:
 def test_one_sample_cannot_be_compared() -> None:
     found = score(CONNECTED[0](), "jacov", random_batch(size=1))
     assert (found.status, found.why) == ("failed", "needs at least 2 samples, and the batch has 1")
+
+
+@pytest.mark.parametrize("name", ["jacov", "epe_nas"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lockstep", ["always", "never"])
+def test_gradients_that_are_rounding_have_no_correlation(name: str, dtype: str, lockstep: Lockstep) -> None:
+    """Nothing but a mean and a linear layer follows on TransNAS-Bench-101's last norms: what they give sums to zero."""
+    batch = data.pink((3, 32, 32), size=4, num_classes=3)
+    asked = parse(name)
+    asked = replace(asked, needs_of=[Need(replace(n.run, dtype=dtype), n.reads) for n in asked.needs])  # type: ignore[arg-type]
+    unfelt, felt = (some_plans(space, 2, (3, 32, 32)) for space in ("transnas_micro", "nb201"))
+    for plans, status in ((unfelt, "degenerate"), (felt, "ok")):
+        found = score_population([PlanNetwork(plan) for plan in plans], [asked], batch, 0, lockstep)
+        assert [one.scores[name].status for one in found] == [status] * 2
+        assert status == "ok" or "no more than rounding" in found[0].scores[name].why
+
+
+def test_small_responses_are_no_rounding() -> None:
+    """They shrink from layer to layer, and what arrives is exact in all its digits; biases rule the logits."""
+    deep = nn.Sequential(nn.Flatten(), *(layer for _ in range(30) for layer in (nn.Linear(12, 12), nn.ReLU())))
+    for module in deep.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, 0.02, 0.05, generator=torch.Generator().manual_seed(0))
+            nn.init.constant_(module.bias, 1.0)
+    assert ez.score(deep, "jacov", data=data.pink((3, 2, 2), size=4))["jacov"].ok

@@ -28,6 +28,7 @@ from epochzero.engine.network import PlanNetwork
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
 from epochzero.engine.population import Population, side_by_side
 from epochzero.engine.replay import Replay
+from epochzero.engine.responses import UNFELT, are_rounding
 from epochzero.engine.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
 from epochzero.engine.watch import Item
 from epochzero.engine.watch_many import WatcherOfMany
@@ -174,9 +175,18 @@ def _forward(
     for kind in wanted & KERNELS:
         found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
     if of_inputs:
-        gradient = back(torch.sum, [INPUT]).get(INPUT)
-        gradient = side_by_side(x * 0, population.size) if gradient is None else gradient
-        found.tensors["input_gradients"] = population.by_network(gradient)
+
+        def responses(of: Callable[[Tensor], Tensor]) -> Tensor:
+            gradient = back(of, [INPUT]).get(INPUT)
+            return population.by_network(side_by_side(x * 0, population.size) if gradient is None else gradient)
+
+        found.tensors["input_gradients"] = own = responses(torch.sum)
+        rounded = are_rounding(
+            own, x, logits, lambda signs: responses(lambda joint: (population.by_network(joint) * signs).sum())
+        )
+        found.whys["input_gradients"] = lambda _: dict.fromkeys(
+            rounded.nonzero().flatten().tolist(), DegenerateError(UNFELT)
+        )
 
 
 def _of_loss(

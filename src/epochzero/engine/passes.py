@@ -24,7 +24,7 @@ kind of gradient is computed once.
     kernel_outputs      the same for every single logit: [B*K, B*K]
     hessian_gradients   H g for those weights, with g as above and H the Hessian of the loss
     log_gradients       of log sum(logits), for those weights
-    input_gradients     of sum(logits), for each sample
+    input_gradients     of sum(logits), for each sample; none where they are no more than rounding
     velocity            first and second derivative of the logits along the circle on which the inputs lie
     acceleration
     params, flops       counts

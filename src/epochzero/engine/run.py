@@ -18,6 +18,7 @@ from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apa
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Need, Pass
+from epochzero.engine.responses import UNFELT, are_rounding
 from epochzero.engine.spill import spilling
 from epochzero.engine.trace import Trace, TraceInCrowd
 from epochzero.engine.watch import Item, Streams, Watcher
@@ -196,10 +197,22 @@ def _run_forward(
     for kind in wanted & KERNELS:
         results[kind] = tangent_kernel(rows_of(kind, logits, y), [weights[name] for name in network.trainable])
     if "input_gradients" in wanted:
-        results["input_gradients"] = or_why(lambda: gradients(logits.sum(), [x], retain_graph=True)[0])
+        results["input_gradients"] = or_why(lambda: _responses(logits, x))
     if callable(multiply := results.get("hessian_gradients")):
         results["hessian_gradients"] = or_why(multiply)
     return results
+
+
+def _responses(logits: Tensor, x: Tensor) -> Tensor:
+    """The gradients of the summed logits for the inputs; a reason where they are rounding."""
+
+    def signed(signs: Tensor) -> Tensor:
+        return gradients((logits * signs).sum(), [x], retain_graph=True)[0][None]
+
+    (found,) = gradients(logits.sum(), [x], retain_graph=True)
+    if are_rounding(found[None], x, logits.detach()[None], signed).item():
+        raise DegenerateError(UNFELT)
+    return found
 
 
 def _read_apart(

@@ -9,7 +9,9 @@ Options:
                 passes 10 for every data set, so that it never takes the second form: classes=10 does so
 
 Beware: a class with one sample in the batch adds next to nothing, so with many classes the batch has to be large (the
-paper's had 256 samples). It is reported as .00 on NAS-Bench-101 and NAS-Bench-301 (SiGeo's Table 2).
+paper's had 256 samples). No value where nothing but linear layers follow on the last batch norms (TransNAS-Bench-101,
+NAS-Bench-301): the sum of the logits is the same for any input. It is
+reported as .00 on NAS-Bench-101 and NAS-Bench-301 (SiGeo's Table 2).
 
 Lopes, Alirezazadeh, Alexandre. EPE-NAS: efficient performance estimation without training for neural architecture
 search. ICANN 2021. arXiv:2102.08099
