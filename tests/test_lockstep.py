@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from epochzero import data
@@ -59,6 +60,14 @@ def scored(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch, lockstep
     return [one.scores for one in score_population(networks, asked, batch, 0, lockstep)]
 
 
+def scored_as_merged(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch) -> list[dict[str, Score]]:
+    """As a population even where there is one network, which the engine would run alone."""
+    networks = [PlanNetwork(plan) for plan in plans]
+    found = scoring._run_all(scoring.Prepared(networks, Population(networks)), asked, batch, 0)
+    assert found is not None
+    return found
+
+
 def assert_equal(ours: dict[str, Score], alone: dict[str, Score], rel: float = 1e-8) -> None:
     for name, expected in alone.items():
         found = ours[name]
@@ -77,11 +86,29 @@ def test_every_proxy_scores_a_network_the_same_whatever_its_company(size: int, m
     plans = [*some_plans("nb201", max(1, size - 1), seed=1), cut][:size]
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     order = Random(2).sample(range(size), size)
-    together = dict(zip(order, scored([plans[i] for i in order], asked, batch, "always"), strict=True))
+    together = dict(zip(order, scored_as_merged([plans[i] for i in order], asked, batch), strict=True))
     for i in range(0, size, 1 if size <= 7 else 21):
         alone = scored(plans[i : i + 1], asked, batch, "never")[0]
         assert_equal(together[i], alone)
         assert plans[i] is cut or sum(score.ok for score in alone.values()) > len(asked) - 3
+
+
+def test_in_single_precision_a_population_ranks_as_its_members_do_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are cut in another way, so digits differ; some of the networks are equal but for rounding."""
+    monkeypatch.setattr(nb201, "CELLS", 1)
+    monkeypatch.setattr(nb201, "WIDTHS", (4, 8, 16))
+    asked = [parse(FEW.get(name, name)) for name in proxies if name != "tf_tas"]
+    plans = some_plans("nb201", 48, seed=7)
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    order = Random(2).sample(range(48), 48)
+    together = dict(zip(order, scored([plans[i] for i in order], asked, batch, "always"), strict=True))
+    alone = scored(plans, asked, batch, "never")
+    for proxy in asked:
+        pairs = [(alone[i][proxy.text], together[i][proxy.text]) for i in range(48)]
+        assert all(one.status == other.status for one, other in pairs), proxy.text
+        values = [(one.value, other.value) for one, other in pairs if one.ok]
+        ranked = spearmanr([one for one, _ in values], [other for _, other in values])
+        assert len(values) > 40 and ranked.statistic >= 0.999, proxy.text
 
 
 def test_what_no_network_can_run_is_said_of_each() -> None:
@@ -174,6 +201,29 @@ def test_values_that_are_added_up_in_passing() -> None:
                 assert sum(one.sum() for one in found if one is not None).item() == pytest.approx(
                     sum(one.sum() for one in each if one is not None).item()
                 )
+
+
+def test_last_maps_and_layers_are_added_up_beside_each_other() -> None:
+    """A node may hold some networks' last maps beside layers of others."""
+    conv = Conv(3, 3, padding=1)
+    networks = [PlanNetwork(in_blocks(*[[conv]] * depth)) for depth in (2, 1, 3)]
+    batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
+    items: list[Item] = [(stream, Summed(torch.sum)) for stream in ("layers", "features")]
+    run = Pass(dtype="float64")
+    crowd = run_together(run, items, Population(networks), batch, 0)
+    for p, network in enumerate(networks):
+        for item, expected in run_pass(run, items, network, batch, 0).items():
+            torch.testing.assert_close(crowd.read(item, p)[0], expected[0])
+
+
+def test_what_needs_no_run_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("merged")
+
+    monkeypatch.setattr(Population, "prepare", refuse)
+    plans, batch = some_plans("nb201", 3), data.load("pink", input_shape=SHAPE, size=2)
+    found = scored(plans, [parse("params"), parse("flops")], batch, "always")
+    assert [own["params"].value for own in found] == [plan.params for plan in plans]
 
 
 FAMILIES = [

@@ -46,16 +46,18 @@ from epochzero.types import Shape
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
 
+FACTS = frozenset({"flops", "params", "seed"})
+"""what is known without a run"""
 IN_PASSING = frozenset({"layers", "blocks", "relus", "norms", "features"})
 """streams that the forward run feeds"""
 STREAMS = IN_PASSING | {"layer_gradients", "block_gradients"}
 KERNELS = frozenset({"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs"})
 READS = (
-    STREAMS
+    FACTS
+    | STREAMS
     | KERNELS
     | {
         "acceleration",
-        "flops",
         "gradients",
         "hessian_gradients",
         "input_gradients",
@@ -66,8 +68,6 @@ READS = (
         "network",
         "parameter_gradients",
         "parameters",
-        "params",
-        "seed",
         "velocity",
         "weights",
     }

@@ -17,7 +17,7 @@ from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blaming, out_of_memory
 from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
-from epochzero.engine.passes import Need, Pass
+from epochzero.engine.passes import FACTS, Need, Pass
 from epochzero.engine.population import Population
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
@@ -76,7 +76,8 @@ def score_population(
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
     found: list[Scored] = []
     needs = [need for proxy in proxies for need in proxy.needs]
-    for prepared in _ahead(_in_groups(networks, needs, batch, lockstep), lockstep):
+    runs = any(need.reads.keys() - FACTS for need in needs)
+    for prepared in _ahead(_in_groups(networks, needs, batch, lockstep), lockstep if runs else "never"):
         found += _score(prepared, proxies, batch, seed, lockstep)
     return found
 

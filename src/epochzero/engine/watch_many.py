@@ -125,7 +125,7 @@ class WatcherOfMany:
         if node.name not in self.ends:
             return
         for item in self._asked("blocks"):
-            self._add(item, self._everyone(self.ends[node.name]), node, [maps.permute(1, 0, 4, 2, 3)], "block")
+            self._add(item, self._everyone(self.ends[node.name]), node, [maps.permute(1, 0, 4, 2, 3)], "blocks")
         if self._asked("block_gradients"):
             if self._begun:
                 signs = random_signs(maps[0].permute(0, 3, 1, 2), self.seed, self._pairs)  # [B, C, H, W]
@@ -150,7 +150,7 @@ class WatcherOfMany:
         if item[0] == "features" and len(slots) < count:  # other maps need not be kept
             index = self._index(node, "last", slots, maps[0])
             maps, slots = [tensor[:, index] for tensor in maps], np.arange(len(slots))
-        self._add(item, members._replace(slots=slots), node, maps, "block" if item[0] == "blocks" else "layer")
+        self._add(item, members._replace(slots=slots), node, maps, item[0])
 
     def _add(self, item: Item, members: Members, node: Node, maps: list[Any], kind: str) -> None:
         """Maps [B, M, C, ...], or where they are."""
