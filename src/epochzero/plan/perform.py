@@ -194,7 +194,7 @@ class Performance:
         known = self.routine
         if gradient.dim() == 4:
             gradient = apart(gradient, len(self.output))
-        arenas = [gradient.new_empty((count, *size)) for count, size in zip(known.back_slots, self.sizes, strict=True)]
+        arenas = self.back_arenas()
         places = [Place(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
         for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
             if isinstance(step, Sum):

@@ -200,17 +200,12 @@ class _Writer:
         starts = np.concatenate([[0], np.cumsum(counts)])
         return Value(starts, parts.slots, parts.rows, rectified == {True})
 
-    def _allocated(self, shape: int, count: int) -> int:
-        first = self.slots[shape]
-        self.slots[shape] += count
-        return first
-
     def _write(self, i: int, value: Value, missing: Numbers) -> Value:
         """The same value with these maps in the arena."""
         if value.rectified:
             raise NoRoutineError
         shape = self.shape[i]
-        first = self._allocated(shape, len(missing))
+        first = _allocated(self.slots, shape, len(missing))
         self.steps.append(Sum(shape, first, value.part(missing)))
         written = single(first + np.arange(len(missing)))
         place = np.arange(len(value.counts))
@@ -236,7 +231,7 @@ class _Writer:
         norm = self.norms.get(i)
         row = self.rows[shape]
         self.rows[shape] += 0 if norm is None else len(which)
-        first = self._allocated(shape, len(which))
+        first = _allocated(self.slots, shape, len(which))
         source = self.nodes[i].inputs[0]
         self.steps.append(Convolution(i, norm, self.shape[source], shape, first, row, sources, which, given.rectified))
         return self._found(i, which, first)
@@ -254,7 +249,7 @@ class _Writer:
             raise NoRoutineError
         which, sources = self._sources(i, given)
         shape = self.shape[i]
-        first = self._allocated(shape, len(which))
+        first = _allocated(self.slots, shape, len(which))
         self.steps.append(Pooling(i, self.shape[self.nodes[i].inputs[0]], shape, first, sources))
         return self._found(i, which, first)
 
@@ -285,6 +280,13 @@ def _known(op: Op, networks: int = 1) -> bool:
     if isinstance(op, AvgPool):
         return not op.count_padding
     return isinstance(op, (Input, ReLU, Identity, Zero, GatherSum, BatchNorm))
+
+
+def _allocated(slots: list[int], shape: int, count: int) -> int:
+    """The first of so many further slots of a shape, where so many were taken of each."""
+    first = slots[shape]
+    slots[shape] += count
+    return first
 
 
 class _BackWriter:
@@ -332,15 +334,10 @@ class _BackWriter:
         alone, many = value.counts == 1, np.flatnonzero(value.counts > 1)
         found[alone] = value.slots[value.starts[:-1][alone]]
         if len(many):
-            at = self._allocated(shape, len(many))
+            at = _allocated(self.slots, shape, len(many))
             self.steps.append(Sum(shape, at, value.part(many)))
             found[many] = at + np.arange(len(many))
         return found
-
-    def _allocated(self, shape: int, count: int) -> int:
-        first = self.slots[shape]
-        self.slots[shape] += count
-        return first
 
     def _pass_on(self, step: Sum, gradients: Numbers) -> None:
         """The gradient of a sum is that of each of its terms."""
@@ -353,7 +350,7 @@ class _BackWriter:
         gradients = self._arrived(step.shape, step.first, len(step.which), row)
         alive = np.flatnonzero(gradients != NOTHING)
         if len(alive):
-            first = self._allocated(step.given, len(alive))
+            first = _allocated(self.slots, step.given, len(alive))
             self.steps.append(BackConvolution(step, gradients[alive], alive, first))
             self._send(step.given, step.sources[alive], first)
 
@@ -361,7 +358,7 @@ class _BackWriter:
         gradients = self._arrived(step.shape, step.first, len(step.sources), NONE)
         alive = np.flatnonzero(gradients != NOTHING)
         if len(alive):
-            first = self._allocated(step.given, len(alive))
+            first = _allocated(self.slots, step.given, len(alive))
             self.steps.append(BackPooling(step, gradients[alive], first))
             self._send(step.given, step.sources[alive], first)
 
