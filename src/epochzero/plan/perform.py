@@ -78,6 +78,22 @@ def apart(joint: Tensor, networks: int) -> Tensor:
     return each.permute(1, 0, 3, 4, 2).contiguous()
 
 
+class Filler(Protocol):
+    """What takes the steps of a routine."""
+
+    arenas: list[Tensor]
+    output: Tensor
+
+    def place(self, shape: int) -> Place:
+        """Where maps of a shape are."""
+
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+        """Write sums."""
+
+    def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
+        """Write convolutions, with their norms."""
+
+
 class Performance:
     """A block that runs by its routine, for all networks at once."""
 
@@ -92,17 +108,21 @@ class Performance:
         self.arenas = [given.new_empty((count, *size)) for count, size in zip(known.slots, self.sizes, strict=True)]
         sizes = [(rows, 2, size[-1]) for rows, size in zip(known.rows, self.sizes, strict=True)]
         self.coefficients, self.statistics = ([given.new_empty(size) for size in sizes] for _ in range(2))
-        for step, table in zip(known.steps, self.tables.steps, strict=True):
+        self.output = given.new_empty((len(known.output.terms.counts), *self.sizes[known.output.shape]))
+        self.fill(self)
+
+    def fill(self, by: Filler) -> None:
+        """Step by step, its arenas and its output, or those of what runs along with it."""
+        for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
             if isinstance(step, Sum):
-                self._sum(step, table, self.arenas[step.shape][step.first :], self.place(step.shape))
+                by.add_up(step, table, by.arenas[step.shape][step.first :], by.place(step.shape))
             elif isinstance(step, Convolution):
-                self._convolve(step, table)
+                by.convolve(step, table)
             else:
-                out = self.arenas[step.shape][step.first : step.first + len(step.sources)]
-                self.kernels.pool(out, self.place(step.given), table[0], self.window(step.node), False)
-        end = known.output
-        self.output = given.new_empty((len(end.terms.counts), *self.sizes[end.shape]))
-        self._sum(end, self.tables.output, self.output, self.place(end.shape))
+                out = by.arenas[step.shape][step.first : step.first + len(step.sources)]
+                self.kernels.pool(out, by.place(step.given), table[0], self.window(step.node), False)
+        end = self.routine.output
+        by.add_up(end, self.tables.output, by.output, by.place(end.shape))
 
     def _size(self, node: int) -> tuple[int, int, int, int]:
         """[B, H, W, C] of a map that a node gives."""
@@ -112,7 +132,7 @@ class Performance:
     def place(self, shape: int) -> Place:
         return Place(self.arenas[shape], self.given if shape == 0 else None)
 
-    def _sum(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
         scaled = (step.terms.rows >= 0).any()
         coefficients = self.coefficients[step.shape] if scaled else None
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), coefficients)
@@ -128,7 +148,7 @@ class Performance:
         op: Any = self.nodes[node].op
         return (self.weight(node), self.weight(node, 1)) if op.affine else (None, None)
 
-    def _convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
+    def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
         sources, which, _, _ = table
         count = len(step.which)
         out = self.arenas[step.shape][step.first : step.first + count]
@@ -198,7 +218,7 @@ class Performance:
         places = [Place(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
         for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
             if isinstance(step, Sum):
-                self._sum(step, table, arenas[step.shape][step.first :], places[step.shape])
+                self.add_up(step, table, arenas[step.shape][step.first :], places[step.shape])
             elif isinstance(step, BackConvolution):
                 self._back(step, table, arenas, places, wanted, of_input, watch, found)
             else:
@@ -207,7 +227,7 @@ class Performance:
         if not of_input:
             return None
         arrived = gradient.new_empty((len(known.of_input.terms.counts), *self.sizes[0]))
-        self._sum(known.of_input, self.tables.of_input, arrived, places[0])
+        self.add_up(known.of_input, self.tables.of_input, arrived, places[0])
         return arrived
 
     def _back(

@@ -28,17 +28,8 @@ class Along:
         self.before_norms = [
             run.given.new_empty((rows, *size)) for rows, size in zip(known.rows, run.sizes, strict=True)
         ]
-        for step, table in zip(known.steps, run.tables.steps, strict=True):
-            if isinstance(step, Sum):
-                self._sum(step, table, self.arenas[step.shape][step.first :], self.place(step.shape))
-            elif isinstance(step, Convolution):
-                self._convolve(step, table)
-            else:
-                out = self.arenas[step.shape][step.first : step.first + len(step.sources)]
-                self.kernels.pool(out, self.place(step.given), table[0], run.window(step.node), False)
-        end = known.output
         self.output = torch.empty_like(run.output)
-        self._sum(end, run.tables.output, self.output, self.place(end.shape))
+        run.fill(self)
 
     def place(self, shape: int) -> Place:
         return Place(self.arenas[shape], self.given if shape == 0 else None)
@@ -46,7 +37,7 @@ class Along:
     def _pair(self, shape: int) -> Pair:
         return self.run.place(shape), self.place(shape)
 
-    def _sum(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), None)
 
     def _weights(self, node: int) -> TwoTensors:
@@ -54,7 +45,7 @@ class Along:
         velocity = self.along.get(self.run.names(node)[0])
         return weight, torch.zeros_like(weight) if velocity is None else velocity
 
-    def _convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
+    def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
         run, count = self.run, len(step.which)
         sources, which, own, rows = table
         slots = slice(step.first, step.first + count)
@@ -79,7 +70,7 @@ class Along:
         for step, table in zip(known.back_steps, run.tables.back_steps, strict=True):
             for one, place in zip(arenas, places, strict=True):
                 if isinstance(step, Sum):
-                    self._sum(step, table, one[step.shape][step.first :], place[step.shape])
+                    self.add_up(step, table, one[step.shape][step.first :], place[step.shape])
                 elif not isinstance(step, BackConvolution):
                     out = one[step.step.given][step.first : step.first + len(step.gradients)]
                     self.kernels.pool(out, place[step.step.shape], table[0], run.window(step.step.node), True)
@@ -90,7 +81,7 @@ class Along:
             return None
         arrived = [gradients[0].new_empty((len(known.of_input.terms.counts), *run.sizes[0])) for _ in gradients]
         for out, place in zip(arrived, places, strict=True):
-            self._sum(known.of_input, run.tables.of_input, out, place[0])
+            self.add_up(known.of_input, run.tables.of_input, out, place[0])
         return arrived[0], arrived[1]
 
     def _back(
