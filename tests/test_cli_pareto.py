@@ -344,6 +344,16 @@ def test_time_may_end_a_search_inside_one_network(tmp_path: Path) -> None:
     assert whole["steps"] == 3 and whole["weights"] == fresh["weights"]
 
 
+def test_what_time_ended_goes_on_to_another_network(tmp_path: Path) -> None:
+    command = ["search", "--method", "nasi", "--option", "nu=inf", "--option", "channels=2", "--proxy", "params", *FEW]
+    command += ["--budget", "6", "--winner-scores", "none", "--json"]
+    store = ["--store", tmp_path / "run.db"]
+    part = epochzero(*command, "--time-limit", "1e-3", *store).json
+    whole, fresh = epochzero(*command, *store).json, epochzero(*command).json
+    assert part["best"]["arch"] != fresh["best"]["arch"], "the network has to change for this test"
+    assert whole["best"] == fresh["best"] and whole["weights"] == fresh["weights"]
+
+
 def test_time_may_end_nasi_before_its_first_step_and_nothing_is_lost(tmp_path: Path) -> None:
     command = ["search", "--method", "nasi", "--option", "nu=mean", "--option", "channels=2", "--proxy", "params", *FEW]
     command += ["--budget", "1", "--store", str(tmp_path / "run.db"), "--winner-scores", "none", "--json"]

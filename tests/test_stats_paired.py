@@ -88,3 +88,11 @@ def test_a_proxy_without_randomness_has_one_row() -> None:
         paired_difference(first, first[:2], truth)
     as_scores = [scores(*row) for row in first]
     assert paired_quality(as_scores, scores(*size), truth, resamples=100) == once
+
+
+def test_a_difference_of_perfect_orders_has_a_width() -> None:
+    truth = np.arange(9.0)
+    found = paired_difference(truth, -truth, truth)
+    assert found.value == 2 and found.low < 2 <= found.high
+    same = paired_difference(truth, truth**3, truth)
+    assert (same.low, same.value, same.high) == (0, 0, 0), "equal orders differ by nothing"

@@ -16,6 +16,8 @@ from tests.report import real_stores
 from tests.report.pages import Page
 from tests.report.stores import opened as content_of
 
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
 pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
@@ -52,7 +54,9 @@ def test_every_kind_of_run_is_readable_on_a_phone_and_on_a_desk(
         assert seen.page.locator(".chart").count() == len(charts)
         for cut in seen.page.locator(".scrolling").all():
             wide = cut.locator("> :first-child").evaluate("box => box.scrollWidth > box.clientWidth + 1")
-            assert cut.locator(".sideways").is_visible() == wide
+            sync_api.expect(cut.locator(".sideways")).to_be_visible(
+                visible=wide
+            )  # the page notices a width in its next frame
         assert "[object" not in seen.page.locator("main").inner_text()
         assert (seen.errors, seen.requests) == ([], [page.as_uri()])
 

@@ -97,7 +97,7 @@ def _show_correlations(card: Card) -> None:
             last = space
         out.print(Padding(table, (0, 0, 0, 2)))
     out.print()
-    _paragraph("Spearman's rho, the papers' as they give it; Kendall's tau: --json.", style="dim")
+    _paragraph("Spearman's rho, the papers' signed as ours; Kendall's tau: --json.", style="dim")
     if card.measured:
         where = dict.fromkeys(f"{row.machine}, seed {row.seed}, {row.date}" for row in card.measured)
         _paragraph(

@@ -57,7 +57,8 @@ def scored_winner(outcome: Outcome, asked: list[Proxy], store: Store) -> tuple[d
     """What these proxies say of the winner, kept in the store, and how many seconds that took."""
     start = time.perf_counter()
     task = replace(outcome.task, proxies=asked)
-    run = store.begin_run("winner", {"search": outcome.run, "proxies": [found.text for found in asked]}, {})
+    of = {"search": outcome.run, "arch": outcome.winner.text}  # a search that goes on may end with another one
+    run = store.begin_run("winner", {**of, "proxies": [found.text for found in asked]}, {})
     with progress_bar("winner") as show:
         about = f"by {len(asked)} prox{'y' if len(asked) == 1 else 'ies'}"
         show(0, 1, about)

@@ -112,11 +112,13 @@ class _Group:
 
     def adds(self, network: Network) -> bool:
         """Whether there was room for one more; for its sake the others may have to do without routines."""
+        if len(self.networks) == POPULATION:
+            return False
         routines = self._shared(network)
         again = self.networks if routines != self.routines else []
         before = 0.0 if again else self.taken
         taken = before + sum(_needed(one, self.needs, self.batch, routines) for one in (*again, network))
-        if len(self.networks) == POPULATION or taken >= self.room:
+        if taken >= self.room:
             return False
         self.networks.append(network)
         self.routines, self.taken = routines, taken

@@ -6,8 +6,8 @@ r"""Jacobian covariance: how differently the network responds to small changes o
 
 Beware: a sum over samples: compare networks on one batch only, and with at least two samples. One pair of inputs with
 nearly equal responses (a tiny eigenvalue) outweighs the rest of the batch. No value where nothing but linear layers
-follow on the last batch norms (TransNAS-Bench-101, NAS-Bench-301): the sum of the logits is the same for any input. The
-wrong way on NAS-Bench-101 (-.29) and nothing on NAS-Bench-301 (-.04, SiGeo's Table 2).
+follow on the last batch norms (TransNAS-Bench-101, `nb301_naslib`): the sum of the logits is the same for any input.
+The wrong way on NAS-Bench-101 (-.29) and nothing on NAS-Bench-301 (-.04, SiGeo's Table 2).
 
 Mellor, Turner, Storkey, Crowley. Neural architecture search without training (first version, 2020).
 arXiv:2006.04647v1

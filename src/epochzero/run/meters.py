@@ -241,17 +241,18 @@ def exported(module: nn.Module, x: Tensor) -> bytes:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Without what PyTorch's exporters say of their insides; the older prints the graph that it fails on, from C++."""
-    logger, printed = logging.getLogger("torch.onnx"), torch._C._jit_onnx_log
+    logger, printed = logging.getLogger("torch.onnx"), getattr(torch._C, "_jit_onnx_log", None)  # torch's own, unnamed
     level = logger.level
     logger.setLevel(logging.ERROR)
-    torch._C._jit_onnx_log = lambda *said: None
+    torch._C._jit_onnx_log = lambda *said: None  # type: ignore[attr-defined,unused-ignore]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
-        torch._C._jit_onnx_log = printed
+        if printed is not None:
+            torch._C._jit_onnx_log = printed
 
 
 def _on_cpu(run: Callable[[], object]) -> Timing:

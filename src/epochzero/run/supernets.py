@@ -66,7 +66,8 @@ def run_inside(
     found, outcome.stopped = _taken(search, run, total, _state(store, run), outcome, progress, time_limit)
     outcome.clock.add("scoring", outcome.clock.seconds - before)
     outcome.steps = found.steps
-    scores, seconds = task.evaluate([found.arch], store, run, 0)
+    kept = None if outcome.stopped else run  # what comes of it so far may not be what it ends with
+    scores, seconds = task.evaluate([found.arch], store, kept, 0)
     outcome.clock.add("scoring", seconds)
     outcome.tell([found.arch], scores)
     if outcome.best is None:  # the search chose it, whether or not the proxy has a word on it

@@ -54,11 +54,15 @@ def paired_difference(
     rows = zip(np.broadcast_to(a, (repeats, len(y))), np.broadcast_to(b, (repeats, len(y))), strict=True)
     of = STATISTICS[statistic]
     differences = [_difference(of(one, y), of(other, y)) for one, other in rows]
-    interval: Interval = percentile_interval
-    if len(y) < FEW:
+
+    def estimated(interval: Interval) -> Estimate:
+        return estimate(differences, len(y), resamples=resamples, confidence=confidence, seed=seed, interval=interval)
+
+    found = estimated(percentile_interval)
+    if len(y) < FEW or (found.low == found.high and found.value != 0):  # equal orders differ by nothing, however drawn
         each = (MEASURES[statistic](x, y, resamples=resamples, confidence=confidence, seed=seed) for x in (a, b))
-        interval = difference_interval(*each)
-    return estimate(differences, len(y), resamples=resamples, confidence=confidence, seed=seed, interval=interval)
+        found = estimated(difference_interval(*each))
+    return found
 
 
 def _difference(first: Statistic, second: Statistic) -> Statistic:

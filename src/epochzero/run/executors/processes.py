@@ -64,8 +64,9 @@ class Processes:
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         key = key_of(task)
-        if key not in self._recipes:
-            self._recipes[key] = pickle.dumps(self.recipe(task))
+        with self._lock:  # several threads may ask at once, and all are to share one folder
+            if key not in self._recipes:
+                self._recipes[key] = pickle.dumps(self.recipe(task))
         texts = [task.space.text(arch) for arch in archs]
         waiting = [
             self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device, ROUNDS)
