@@ -56,7 +56,7 @@ def test_every_kind_of_run_is_readable_on_a_phone_and_on_a_desk(
             wide = cut.locator("> :first-child").evaluate("box => box.scrollWidth > box.clientWidth + 1")
             sync_api.expect(cut.locator(".sideways")).to_be_visible(
                 visible=wide
-            )  # the page notices a width in its next frame
+            )
         assert "[object" not in seen.page.locator("main").inner_text()
         assert (seen.errors, seen.requests) == ([], [page.as_uri()])
 
