@@ -337,8 +337,10 @@ def test_time_ends_a_pool_and_the_next_sitting_goes_on_with_it(tmp_path: Path) -
         assert part.stopped.startswith(says) and part.out_of_time and search.state == "unfinished"
         once = run_search(task, "top_k", 1, options=options, store=store, time_limit=0.01)
         assert once.out_of_time and pool.so_far()[0] > scored, "one more at least, whatever the budget"
+        held = pool.so_far()[0]
         whole = run_search(task, "top_k", 5, options=options, store=store)
         assert whole.evaluated == 5 and whole.stopped == "" and pool.so_far()[0] == 40
+        assert f"Of the pool of 40 networks {held} were read from the store." in whole.remarks
         assert whole.winner.score.value >= part.winner.score.value
     calm = Store.open(":memory:")
     with plugins_forgotten(), calm:
@@ -360,7 +362,7 @@ def test_time_ends_a_pool_in_which_no_network_has_all_scores() -> None:
             proxies.register(name, part_of(name, large), origin=__name__)
         task, wanted = Task(SPACE, [parse("params")], BATCH), Wanted(["of_large", "of_small"], 400)
         whole = BudgetedSpace(SPACE, Budget(), 10, (3, 32, 32))
-        found = scored_pool(task, whole, wanted, 0, store, lambda done, total: None, lambda: True)
+        found = scored_pool(task, whole, wanted, 0, store, lambda done, total: None, lambda: 0.0)
     assert 128 <= len(found.pool.archs) < 144 and found.wanted == 400
 
 

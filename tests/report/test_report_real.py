@@ -54,9 +54,7 @@ def test_every_kind_of_run_is_readable_on_a_phone_and_on_a_desk(
         assert seen.page.locator(".chart").count() == len(charts)
         for cut in seen.page.locator(".scrolling").all():
             wide = cut.locator("> :first-child").evaluate("box => box.scrollWidth > box.clientWidth + 1")
-            sync_api.expect(cut.locator(".sideways")).to_be_visible(
-                visible=wide
-            )
+            sync_api.expect(cut.locator(".sideways")).to_be_visible(visible=wide)
         assert "[object" not in seen.page.locator("main").inner_text()
         assert (seen.errors, seen.requests) == ([], [page.as_uri()])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -69,6 +70,8 @@ class ScoredPool(NamedTuple):
     """how many networks the whole pool has"""
     seconds: float
     """of scoring"""
+    held: int
+    """how many of these the store had before"""
 
 
 def scored_pool(
@@ -78,7 +81,7 @@ def scored_pool(
     seed: int,
     store: Store,
     progress: Callable[[int, int], None],
-    time_up: Callable[[], bool] = lambda: False,
+    time_left: Callable[[], float] = lambda: math.inf,
 ) -> ScoredPool:
     """So many different networks of the space with the scores that a search wants, or as many as there is time for.
 
@@ -91,13 +94,14 @@ def scored_pool(
     archs = _drawn(space, wanted.networks, seed)
     by_source = part.by_source()
     if len(by_source) == 1 and isinstance(by_source[0][0], TableSource):  # nothing to compute, and nothing to keep
-        found, seconds = [scores for scores, _ in by_source[0][0].score(part, archs)], 0.0
+        found, seconds, held = [scores for scores, _ in by_source[0][0].score(part, archs)], 0.0, 0
     else:
         run = store.begin_run("pool", _identity(part, len(archs), seed), {})
-        found, seconds = _scored(part, archs, store, run, progress, time_up)
+        held = sum(1 for _ in takewhile(bool, part.held(archs, store)))
+        found, seconds = _scored(part, archs, held, store, run, progress, time_left)
     _check_hope(part.proxies, found, whole=True)
     better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
-    return ScoredPool(Pool(archs[: len(found)], _columns(part.proxies, found), better), len(archs), seconds)
+    return ScoredPool(Pool(archs[: len(found)], _columns(part.proxies, found), better), len(archs), seconds, held)
 
 
 def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
@@ -126,10 +130,11 @@ def _identity(task: Task, networks: int, seed: int) -> dict[str, JSON]:
 def _scored(
     task: Task,
     archs: Sequence[Any],
+    held: int,
     store: Store,
     run: Run,
     progress: Callable[[int, int], None],
-    time_up: Callable[[], bool],
+    time_left: Callable[[], float],
 ) -> tuple[list[dict[str, Score]], float]:
     """The scores of the first networks, until one has all of them or none of many; and the seconds that they took.
 
@@ -137,7 +142,6 @@ def _scored(
     """
     least = population(task.device) * task.executor.workers
     most = max(CHUNK * task.executor.workers, least)
-    held = sum(1 for _ in takewhile(bool, task.held(archs, store)))
     found, total, size = list[dict[str, Score]](), 0.0, held or least
     while len(found) < len(archs):
         progress(len(found), len(archs))
@@ -146,9 +150,11 @@ def _scored(
         total += seconds
         found += scores
         _check_hope(task.proxies, found)
-        if time_up() and (any(map(_whole, found)) or enough_without(len(found), True)):
+        left = time_left()
+        if left <= 0 and (any(map(_whole, found)) or enough_without(len(found), True)):
             break
-        fitting = min(2 * size, int(size * CHUNK_SECONDS / max(seconds, CHUNK_SECONDS / most)))
+        allowed = min(CHUNK_SECONDS, max(left, 0.0))
+        fitting = min(2 * size, int(size * allowed / max(seconds, CHUNK_SECONDS / most)))
         size = least if len(found) <= held else max(least, min(most, fitting // least * least))
     progress(len(found), len(archs))
     return found, total

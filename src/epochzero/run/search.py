@@ -102,7 +102,7 @@ def make_search(
         outcome.note, outcome.seconds = f"pool {done:,} of {total:,}", outcome.clock.seconds
         progress(outcome)
 
-    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_up(outcome, time_limit))
+    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_left(outcome, time_limit))
     outcome.clock.add("scoring", pooled.seconds)
     outcome.note = ""
     if not any(map(is_looked_up, outcome.objective.proxies)):
@@ -110,14 +110,16 @@ def make_search(
             f"{method} chooses networks to be trained: here {outcome.text} stands in for their accuracy, which --proxy "
             "table:COLUMN or --feedback would tell."
         )
+    if pooled.held:
+        outcome.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} were read from the store.")
     if len(pooled.pool.archs) < pooled.wanted:
         outcome.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
     made: Any = maker
     return made(space, seed, pooled.pool, **options)  # type: ignore[no-any-return]
 
 
-def _time_up(outcome: Outcome, time_limit: float | None) -> bool:
-    return time_limit is not None and outcome.clock.seconds >= time_limit
+def _time_left(outcome: Outcome, time_limit: float | None) -> float:
+    return math.inf if time_limit is None else time_limit - outcome.clock.seconds
 
 
 def run_search(
@@ -208,7 +210,7 @@ def _choose(search: Choosing, outcome: Outcome, store: Store) -> None:
 
 def _reason_to_stop(outcome: Outcome, time_limit: float | None) -> str:
     """Why no further batch is to be looked at; empty where there is no reason."""
-    if outcome.evaluated and _time_up(outcome, time_limit):
+    if outcome.evaluated and _time_left(outcome, time_limit) <= 0:
         pool = f"the pool took all the time: {outcome.pool} scored; the same command with --store goes on"
         return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if outcome.pool else "")
     return f"none of the first {outcome.evaluated} networks has a score" if outcome.hopeless() else ""
