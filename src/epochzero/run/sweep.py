@@ -261,7 +261,8 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
     archs = chosen(asked, space)
     work = Sweep(task, archs, representatives(space, archs, asked.share), asked.share)
     settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": batch.id}
-    facts = _facts(asked.out, settings) | {"proxies": list(named), "data": asked.data, "data_about": batch.about}
+    data = {"data": Path(asked.data).name, "data_about": batch.about}
+    facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
     table = Table(asked.out, work.columns)
     before = len(table.rows)
     _write(asked.out, facts)
