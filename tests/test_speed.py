@@ -8,9 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
-import scipy.stats
 import torch
 
 from epochzero import data
@@ -20,7 +18,7 @@ from epochzero.registry import proxies, spaces
 from epochzero.run import speed
 from epochzero.run.bundles import bundles, groups
 from epochzero.run.roofline import Ceilings, Passes, ceilings, floor, passes
-from epochzero.run.speed import Row, Settings, run_speed, spearman
+from epochzero.run.speed import Row, Settings, run_speed
 from epochzero.run.speed_report import begun, left_out
 from epochzero.run.timing import Job, Timed, measure, measured
 from epochzero.types import Score
@@ -185,15 +183,6 @@ def test_too_little_memory_for_one_network_is_a_sentence_and_the_rest_goes_on(
     assert [row["name"] for row in report["rows"]] == ["params"]
     with pytest.raises(MachineError, match=r"Nothing was measured: Out of memory on one network\."):
         run_speed(replace(settings, only="grad_norm"), said.append, lambda report: None)
-
-
-def test_spearman_is_that_of_scipy() -> None:
-    rng = np.random.default_rng(0)
-    one, other = rng.integers(0, 5, 40), rng.integers(0, 5, 40)
-    assert spearman(one, other) == pytest.approx(scipy.stats.spearmanr(one, other).statistic)
-    assert spearman(np.array([1.0, 2.0, 3.0]), np.array([30.0, 20.0, 10.0])) == pytest.approx(-1)
-    assert spearman(np.ones(3), np.arange(3)) is None
-    assert spearman(np.ones(0), np.ones(0)) is None
 
 
 @pytest.mark.parametrize(

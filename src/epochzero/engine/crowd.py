@@ -135,6 +135,8 @@ class Crowd:
         self.rows: dict[Item, Rows] = {}
         self.whys: dict[str, Callable[[Crowd], Mapping[int, Exception]]] = {}
         """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
+        self._refusals: dict[str, Mapping[int, Exception]] = {}
+        """what was answered; who was asked is let go of, with all that it kept in memory"""
         self._known: dict[Any, Any] = {}
 
     def read(self, item: Item, network: int) -> Any:
@@ -159,13 +161,12 @@ class Crowd:
         return None
 
     def _refused(self, name: str, network: int) -> Exception | None:
-        if name not in self.whys:
-            return None
-        find = self.whys[name]
-        if find not in self._known:
-            self._known[find] = find(self)
-        why: Exception | None = self._known[find].get(network)
-        return why
+        if (find := self.whys.get(name)) is not None:
+            answered = [other for other, own in self.whys.items() if own is find]
+            self._refusals |= dict.fromkeys(answered, find(self))
+            for other in answered:
+                del self.whys[other]
+        return self._refusals.get(name, {}).get(network)
 
     def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source], network: int) -> Tensor | None:
         """`function` of the values of each of the network's layers; None where it cannot be had for all at once."""

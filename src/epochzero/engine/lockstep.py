@@ -181,12 +181,15 @@ def _forward(
             return population.by_network(side_by_side(x * 0, population.size) if gradient is None else gradient)
 
         found.tensors["input_gradients"] = own = responses(torch.sum)
-        rounded = are_rounding(
-            own, x, logits, lambda signs: responses(lambda joint: (population.by_network(joint) * signs).sum())
-        )
-        found.whys["input_gradients"] = lambda _: dict.fromkeys(
-            rounded.nonzero().flatten().tolist(), DegenerateError(UNFELT)
-        )
+
+        def unfelt(_: Crowd) -> dict[int, Exception]:
+            """Looked for when it is asked for: that waits for the device."""
+            rounded = are_rounding(
+                own, x, logits, lambda signs: responses(lambda joint: (population.by_network(joint) * signs).sum())
+            )
+            return dict.fromkeys(rounded.nonzero().flatten().tolist(), DegenerateError(UNFELT))
+
+        found.whys["input_gradients"] = unfelt
 
 
 def _of_loss(

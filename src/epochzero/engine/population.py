@@ -54,9 +54,8 @@ class Population:
 
     def prepare(self) -> None:
         """What takes time and no device, before it is needed."""
-        with _no_collection():
-            self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
-            self.merged.members  # noqa: B018
+        self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
+        self.merged.members  # noqa: B018
 
     @staticmethod
     def fits(networks: Sequence[Any]) -> bool:
@@ -200,8 +199,8 @@ def side_by_side(x: Tensor, count: int) -> Tensor:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Merging makes many small objects, and looking through them for garbage takes half as long again."""
+def no_collection() -> Iterator[None]:
+    """Planning and merging make many small objects; looking through them for garbage takes half as long again."""
     was = gc.isenabled()
     gc.disable()
     try:

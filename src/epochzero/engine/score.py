@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blam
 from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import FACTS, Need, Pass
-from epochzero.engine.population import Population
+from epochzero.engine.population import Population, no_collection
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
@@ -77,22 +76,26 @@ def score_population(
     found: list[Scored] = []
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
-    for prepared in _ahead(_in_groups(networks, needs, batch, lockstep), lockstep if runs else "never"):
-        found += _score(prepared, proxies, batch, seed, lockstep)
+    line = _Line(_in_groups(networks, needs, batch, lockstep), lockstep if runs else "never")
+    for prepared in line:
+        found += _score(prepared, proxies, batch, seed, lockstep, line.prepare)
     return found
 
 
 def _in_groups(
     waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep
 ) -> Iterator[list[Network]]:
-    """Networks in their order, as many at a time as there is room for; large ones take more of it."""
-    group: _Group | None = None
+    """Networks in their order, as many at a time as there is room for; large ones take more of it.
+
+    Memory is looked at once: later, populations that run take some of it.
+    """
+    free, group = cache(_free), None
     for network in waiting:
         if group is not None and group.adds(network):
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, needs, batch, _room(network, lockstep))
+        group = _Group(network, needs, batch, _room(network, lockstep, free))
     if group is not None:
         yield group.networks
 
@@ -107,6 +110,7 @@ class _Group:
     def __init__(self, first: Network, needs: Sequence[Need], batch: Batch, room: float) -> None:
         self.needs, self.batch, self.room = needs, batch, room
         self.networks = [first]
+        self.outline = outline(first.plan) if isinstance(first, PlanNetwork) else None
         self.routines = _routines(first)
         self.taken = _needed(first, needs, batch, self.routines)
 
@@ -126,11 +130,9 @@ class _Group:
 
     def _shared(self, network: Network) -> Routines:
         """Those that are left: none where the skeletons differ, for then networks are not merged block by block."""
-        first = self.networks[0]
-        if not self.routines or not isinstance(first, PlanNetwork) or not isinstance(network, PlanNetwork):
+        if not self.routines or not isinstance(network, PlanNetwork) or self.outline != outline(network.plan):
             return frozenset()
-        alike = outline(first.plan) == outline(network.plan)
-        return self.routines & _routines(network) if alike else frozenset()
+        return self.routines & _routines(network)
 
 
 def _routines(network: Network) -> Routines:
@@ -143,19 +145,19 @@ def population_size(
     network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: Lockstep = "auto"
 ) -> int:
     """How many networks like this one may run side by side."""
-    room = _room(network, lockstep)
+    room = _room(network, lockstep, _free)
     if math.isinf(room):
         return POPULATION
     return max(1, min(POPULATION, int(room / _needed(network, needs, batch, _routines(network)))))
 
 
-def _room(network: Network, lockstep: Lockstep) -> float:
+def _room(network: Network, lockstep: Lockstep, free: Callable[[torch.device], int]) -> float:
     """Bytes that networks like this one may take together; 0 where each has to run alone."""
     if lockstep == "never" or not isinstance(network, PlanNetwork):
         return 0.0
     if network.device.type != "cuda":
         return math.inf if lockstep == "always" else 0.0
-    return ROOM * _free(network.device)
+    return ROOM * free(network.device)
 
 
 def _needed(network: Network, needs: Sequence[Need], batch: Batch, routines: Routines = frozenset()) -> float:
@@ -187,28 +189,34 @@ def _free(device: torch.device) -> int:
     return min(nobodys, share) + held - torch.cuda.memory_allocated(index)
 
 
-def _ahead(groups: Iterable[list[Network]], lockstep: Lockstep) -> Iterator[Prepared]:
-    """Each population is merged while the one before it runs: a GPU leaves the processor time for that."""
-    beside = ThreadPoolExecutor(1)
-    waiting: deque[Future[Prepared]] = deque()
-    try:
-        for group in groups:
-            if len(group) == 1 and not waiting:
-                yield Prepared(group, None)
-                continue
-            waiting.append(beside.submit(_prepared, group, lockstep))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        if waiting:
-            yield waiting.popleft().result()
-    finally:
-        beside.shutdown()
+class _Line:
+    """Populations one after the other, each planned and merged while a GPU is busy with the one before it.
+
+    The thread that launches does that, too: two would wait for each other's turn at every launch.
+    """
+
+    def __init__(self, groups: Iterator[list[Network]], lockstep: Lockstep) -> None:
+        self._groups, self._lockstep = groups, lockstep
+        self._next: Prepared | None = None
+
+    @no_collection()
+    def prepare(self) -> None:
+        """The next one, where that has not been done."""
+        if self._next is None and (group := next(self._groups, None)) is not None:
+            self._next = _prepared(group, self._lockstep)
+
+    def __iter__(self) -> Iterator[Prepared]:
+        self.prepare()
+        while (now := self._next) is not None:
+            self._next = None
+            yield now
+            self.prepare()
 
 
 @asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
-    return _score(_prepared([network], "never"), proxies, batch, seed, "never")[0]
+    return _score(Prepared([network], None), proxies, batch, seed, "never")[0]
 
 
 class Prepared(NamedTuple):
@@ -226,10 +234,21 @@ def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
     return Prepared(networks, population)
 
 
-def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scored]:
+def _idle() -> None:
+    """Nothing, meanwhile."""
+
+
+def _score(
+    prepared: Prepared,
+    proxies: Sequence[Proxy],
+    batch: Batch,
+    seed: int,
+    lockstep: Lockstep,
+    meanwhile: Callable[[], None] = _idle,
+) -> list[Scored]:
     start = time.perf_counter()
     networks = prepared.networks
-    scores = _run_all(prepared, proxies, batch, seed)
+    scores = _run_all(prepared, proxies, batch, seed, meanwhile)
     if scores is None and len(networks) == 1:
         raise MachineError(
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
@@ -244,11 +263,14 @@ def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int
     return [Scored({proxy.text: of_network[proxy.text] for proxy in proxies}, seconds) for of_network in scores]
 
 
-def _run_all(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[dict[str, Score]] | None:
+def _run_all(
+    prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, meanwhile: Callable[[], None] = _idle
+) -> list[dict[str, Score]] | None:
     """The scores of each network; None where memory runs out.
 
     Passes that keep no graph come first. A proxy is computed as soon as it can be, and a pass is let go of when no
-    other proxy waits for it: what is found of one pass need not lie beside the graph of another.
+    other proxy waits for it: what is found of one pass need not lie beside the graph of another. `meanwhile` is called
+    when a device has a pass of a population to run, before anything is read of it.
     """
     networks, population = prepared
     waiting = [(proxy, proxy.needs) for proxy in proxies]
@@ -262,6 +284,8 @@ def _run_all(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: i
             together = None if population is None else _together(run, items, population, batch, seed)
             for found, network in zip(results, networks, strict=True):
                 found[run] = run_pass(run, items, network, batch, seed) if together is None else together
+            if together is not None:
+                meanwhile()
             waiting = _compute_ready(waiting, results, scores)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):

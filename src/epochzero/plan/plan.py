@@ -323,7 +323,7 @@ class Builder:
         A block that comes many times is planned once, and copied only when the network is run or drawn. With
         `shares`, it uses the parameters of the block of that name: a siamese network.
         """
-        given = tuple(self._shapes[i] for i in inputs)
+        given = tuple([self._shapes[i] for i in inputs])
         if given != block.input_shapes:
             raise ValueError(f"the block {name!r} takes inputs of shapes {block.input_shapes}, not {given}")
         if block.auxiliary is not None:

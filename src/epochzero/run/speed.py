@@ -28,9 +28,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import numpy as np
 import torch
 
 from epochzero.data import Batch
@@ -41,6 +39,7 @@ from epochzero.errors import MachineError, UserError
 from epochzero.registry import near_miss, spaces
 from epochzero.run.bare import command, default_device, machine, shape
 from epochzero.run.bundles import bundles, groups
+from epochzero.run.equality import agreement
 from epochzero.run.executors.base import LARGEST
 from epochzero.run.executors.processes import cores
 from epochzero.run.network import batch_for, network_of
@@ -101,21 +100,6 @@ class Row:
     """how many times the floor it takes"""
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Of the scores of the same networks in lockstep and alone."""
-
-    proxy: str
-    row: str
-    population: int
-    networks: int
-    """that have both scores"""
-    one_alone: int
-    """that have a score one way and none the other"""
-    worst_relative_error: float | None
-    spearman: float | None
-
-
 def run_speed(
     settings: Settings, show: Callable[[Row | str], None], save: Callable[[Report], None], before: Report | None = None
 ) -> Report:
@@ -169,7 +153,7 @@ def run_speed(
             show(row)
             save(report)
         if "lockstep" in scores and "alone" in scores:
-            report["equality"] += [dataclasses.asdict(one) for one in _agreements(name, members, scores)]
+            report["equality"] += _agreements(name, members, scores)
     report["seconds"] = spent + time.perf_counter() - start
     save(report)
     if not report["rows"]:
@@ -255,30 +239,14 @@ def _row(name: str, way: str, population: int, timed: Timed, least: Floor | None
     return Row(name, way, count, population, ms, 1e3 / ms, timed.peak / 2**20, lacking, least, times)
 
 
-def _agreements(name: str, members: Sequence[Proxy], scores: dict[str, tuple[Scores, int]]) -> list[Agreement]:
+def _agreements(name: str, members: Sequence[Proxy], scores: dict[str, tuple[Scores, int]]) -> list[Report]:
+    """Of the scores of the same networks in lockstep and alone, as many as were scored both ways."""
     (together, population), (alone, _) = scores["lockstep"], scores["alone"]
     found = []
     for proxy in members:
         pairs = [(one[proxy.text], other[proxy.text]) for one, other in zip(together, alone, strict=False)]
-        both = np.array([(one.value, other.value) for one, other in pairs if one.ok and other.ok]).reshape(-1, 2)
-        scale = np.abs(both).max(1, initial=0)
-        gaps = np.abs(both[:, 0] - both[:, 1]) / np.where(scale > 0, scale, 1)
-        differ = sum(one.ok != other.ok for one, other in pairs)
-        worst = float(gaps.max()) if len(gaps) else None
-        rho = spearman(both[:, 0], both[:, 1])
-        found.append(Agreement(proxy.text, name, population, len(both), differ, worst, rho))
+        found.append({"row": name} | dataclasses.asdict(agreement(proxy.text, population, pairs)))
     return found
-
-
-def spearman(one: Any, other: Any) -> float | None:
-    """The correlation of ranks, those of equal values averaged; None where all values are equal, or there are none."""
-    ranks = []
-    for values in (one, other):
-        _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-        rank = (np.cumsum(times) - (times - 1) / 2)[place]
-        ranks.append(rank - rank.mean() if len(rank) else rank)
-    spread = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
-    return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
 
 
 def options() -> argparse.ArgumentParser:
