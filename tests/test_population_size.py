@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, parse, score
+from epochzero.engine import PlanNetwork, grouping, parse
+from epochzero.engine.grouping import _Group, _needed, in_groups, population_size
 from epochzero.engine.passes import Need
-from epochzero.engine.score import _Group, _in_groups, _needed, population_size
 from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 
@@ -27,8 +27,8 @@ def networks(count: int, space: str = "nb201", size: int = 8) -> list[PlanNetwor
 def groups(
     monkeypatch: pytest.MonkeyPatch, room: float, some: list[PlanNetwork], needs: Sequence[Need] = SNIP
 ) -> list[int]:
-    monkeypatch.setattr(score, "_room", lambda *_: room)
-    found = list(_in_groups(some, needs, BATCH, "always"))
+    monkeypatch.setattr(grouping, "_room", lambda *_: room)
+    found = list(in_groups(some, needs, BATCH, "always"))
     assert [network for group in found for network in group] == some
     assert all(len(group) == 1 or sum(_needed(n, needs, BATCH) for n in group) < room for group in found)
     return [len(group) for group in found]
@@ -56,20 +56,20 @@ def test_networks_that_are_too_large_run_alone(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_population_is_larger_than_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score, "POPULATION", 4)
+    monkeypatch.setattr(grouping, "POPULATION", 4)
     assert groups(monkeypatch, float("inf"), networks(10)) == [4, 4, 2]
 
 
 def test_on_a_cpu_each_runs_alone_unless_asked() -> None:
     (one,) = networks(1)
     assert population_size(one, BATCH) == population_size(one, BATCH, lockstep="never") == 1
-    assert population_size(one, BATCH, lockstep="always") == score.POPULATION
+    assert population_size(one, BATCH, lockstep="always") == grouping.POPULATION
 
 
 @pytest.fixture
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks run by routines where they have some."""
-    monkeypatch.setattr(score, "_routines", lambda network: blocks_with_routines(network.plan))
+    monkeypatch.setattr(grouping, "_routines", lambda network: blocks_with_routines(network.plan))
 
 
 large = partial(networks, size=64)
@@ -114,5 +114,5 @@ def test_one_that_would_end_the_routines_of_a_full_group_begins_another(
 ) -> None:
     (first,), other = large(1, "nats_sss"), large(2, "nats_sss")[1]
     alike = [first] * 4
-    monkeypatch.setattr(score, "_room", lambda *_: 1.05 * group_of(alike).taken)
-    assert [len(group) for group in _in_groups([*alike, other], SNIP, IMAGES, "always")] == [4, 1]
+    monkeypatch.setattr(grouping, "_room", lambda *_: 1.05 * group_of(alike).taken)
+    assert [len(group) for group in in_groups([*alike, other], SNIP, IMAGES, "always")] == [4, 1]

@@ -15,7 +15,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Need, PlanNetwork, parse, score_population
-from epochzero.engine.score import Lockstep
+from epochzero.engine.grouping import Lockstep
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from tests.proxies.nets import (

@@ -36,9 +36,9 @@ from epochzero.data import Batch
 from epochzero.data.batch import Part
 from epochzero.engine import PlanNetwork, Proxy, Scored, score_population
 from epochzero.engine.failure import out_of_memory
+from epochzero.engine.grouping import population_size
 from epochzero.engine.population import Population
 from epochzero.engine.proxy import parse
-from epochzero.engine.score import population_size
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.experiments.lockstep_training import SGD, trained, trained_together
 from epochzero.registry import spaces

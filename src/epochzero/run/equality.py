@@ -30,9 +30,9 @@ import numpy as np
 
 from epochzero.data import Batch
 from epochzero.engine import Network, Proxy, score_population
+from epochzero.engine.grouping import Lockstep, population_size
 from epochzero.engine.population import Population
 from epochzero.engine.proxy import split_list
-from epochzero.engine.score import Lockstep, population_size
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision, shape

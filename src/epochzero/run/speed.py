@@ -33,8 +33,8 @@ import torch
 
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy
+from epochzero.engine.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
-from epochzero.engine.score import POPULATION, population_size
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import near_miss, spaces
 from epochzero.run.bare import command, default_device, machine, shape

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from epochzero.engine.score import POPULATION
+from epochzero.engine.grouping import POPULATION
 from epochzero.errors import UserError
 from epochzero.registry import near_miss
 from epochzero.store import JSON
