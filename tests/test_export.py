@@ -16,12 +16,12 @@ import torch
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.export import Subject, export, onnx_model, standalone
 from epochzero.export.weights import read_weights
+from epochzero.plan import Plan, chain
 from epochzero.plan.ops.attention import Attention
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import TokenMean
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
-from epochzero.plan.plan import Plan, chain
 from epochzero.registry import spaces
 from epochzero.train.image_data import load_images
 from epochzero.train.images import plan_for, train

@@ -9,8 +9,9 @@ from random import Random
 import pytest
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, grouping, parse
-from epochzero.engine.grouping import _Group, _needed, in_groups, population_size
+from epochzero.data import Batch
+from epochzero.engine import Network, PlanNetwork, grouping, parse
+from epochzero.engine.grouping import Routines, _Group, _loads, _needed, in_groups, population_size
 from epochzero.engine.passes import Need
 from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
@@ -24,19 +25,25 @@ def networks(count: int, space: str = "nb201", size: int = 8) -> list[PlanNetwor
     return [PlanNetwork(found.plan(found.sample(rng), 10, (3, size, size))) for _ in range(count)]
 
 
+def needed(some: Sequence[Network], needs: Sequence[Need], batch: Batch, routines: Routines = frozenset()) -> float:
+    """Bytes that they take together."""
+    loads = _loads(needs, batch)
+    return sum(_needed(network, loads, routines) for network in some)
+
+
 def groups(
     monkeypatch: pytest.MonkeyPatch, room: float, some: list[PlanNetwork], needs: Sequence[Need] = SNIP
 ) -> list[int]:
     monkeypatch.setattr(grouping, "_room", lambda *_: room)
     found = list(in_groups(some, needs, BATCH, "always"))
     assert [network for group in found for network in group] == some
-    assert all(len(group) == 1 or sum(_needed(n, needs, BATCH) for n in group) < room for group in found)
+    assert all(len(group) == 1 or needed(group, needs, BATCH) < room for group in found)
     return [len(group) for group in found]
 
 
 def test_a_population_takes_the_room_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     some = networks(20)
-    everything = sum(_needed(network, SNIP, BATCH) for network in some)
+    everything = needed(some, SNIP, BATCH)
     assert groups(monkeypatch, 2 * everything, some) == [20]
     halves = groups(monkeypatch, everything / 2, some)
     assert len(halves) in (2, 3) and min(halves[:2]) > 5
@@ -45,7 +52,7 @@ def test_a_population_takes_the_room_that_there_is(monkeypatch: pytest.MonkeyPat
 
 def test_a_pass_of_one_sample_leaves_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
     some = networks(20)
-    room = sum(_needed(network, SNIP, BATCH) for network in some) / 4
+    room = needed(some, SNIP, BATCH) / 4
     assert len(groups(monkeypatch, room, some, SYNFLOW)) < len(groups(monkeypatch, room, some, SNIP))
     assert groups(monkeypatch, room, some, [*SYNFLOW, *SNIP]) == groups(monkeypatch, room, some, SNIP)
 
@@ -77,7 +84,7 @@ large = partial(networks, size=64)
 
 
 def group_of(some: list[PlanNetwork], needs: Sequence[Need] = SNIP) -> _Group:
-    group = _Group(some[0], needs, IMAGES, float("inf"))
+    group = _Group(some[0], _loads(needs, IMAGES), float("inf"))
     assert all(group.adds(network) for network in some[1:])
     return group
 
@@ -86,8 +93,8 @@ def group_of(some: list[PlanNetwork], needs: Sequence[Need] = SNIP) -> _Group:
 def test_networks_of_several_skeletons_are_not_counted_as_running_by_routines(space: str, on_gpu: None) -> None:
     """Each alone would, and so would copies of it."""
     some = large(8, space)
-    assert group_of(some).taken == pytest.approx(sum(_needed(network, SNIP, IMAGES) for network in some))
-    assert group_of(some[:1] * 8).taken < 0.7 * 8 * _needed(some[0], SNIP, IMAGES)
+    assert group_of(some).taken == pytest.approx(needed(some, SNIP, IMAGES))
+    assert group_of(some[:1] * 8).taken < 0.7 * 8 * needed(some[:1], SNIP, IMAGES)
 
 
 def test_blocks_that_run_by_routines_are_counted_so(on_gpu: None) -> None:
@@ -96,17 +103,17 @@ def test_blocks_that_run_by_routines_are_counted_so(on_gpu: None) -> None:
     for space in ("nb201", "transnas_micro"):
         some = large(6, space)
         group = group_of(some)
-        plain = sum(_needed(network, SNIP, IMAGES) for network in some)
-        assert group.taken == pytest.approx(sum(_needed(one, SNIP, IMAGES, group.routines) for one in some))
+        plain = needed(some, SNIP, IMAGES)
+        assert group.taken == pytest.approx(needed(some, SNIP, IMAGES, group.routines))
         shares.append(group.taken / plain)
     assert shares[0] < 0.6 < shares[1] < 0.9
 
 
 def test_second_derivatives_need_routines_throughout(on_gpu: None) -> None:
     some = large(6, "transnas_micro")
-    assert group_of(some, GRASP).taken == pytest.approx(sum(_needed(network, GRASP, IMAGES) for network in some))
+    assert group_of(some, GRASP).taken == pytest.approx(needed(some, GRASP, IMAGES))
     some = large(6, "nb201")
-    assert group_of(some, GRASP).taken < 0.6 * sum(_needed(network, GRASP, IMAGES) for network in some)
+    assert group_of(some, GRASP).taken < 0.6 * needed(some, GRASP, IMAGES)
 
 
 def test_one_that_would_end_the_routines_of_a_full_group_begins_another(

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epochzero.errors import UserError
-from epochzero.plan import Plan
+from epochzero.plan import Builder, Plan
 from epochzero.plan.execute import execute
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.wiring import Add, Identity
-from epochzero.plan.plan import Builder
 from epochzero.registry import spaces
 from epochzero.train import augment
 from epochzero.train.drop_path import DroppingSum, with_drop_path

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
+from epochzero.plan import Plan, chain
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
-from epochzero.plan.plan import Plan, chain
 from epochzero.train.image_data import load_images
 from epochzero.train.images import Trained, train
 from epochzero.train.processes import joined

@@ -129,7 +129,7 @@ global_rng = Random(0)
 
 def wrong_params(self: MLP, arch: int, num_classes: int = 10, input_shape: Shape = (6,)) -> Plan:
     plan = MLP.plan(self, arch, num_classes, input_shape)
-    plan.__dict__["params"] = plan.params + 1
+    plan.__dict__["totals"] = plan.totals._replace(params=plan.params + 1)
     return plan
 
 

@@ -62,7 +62,7 @@ def smooth(relaxed: Relaxed) -> Relaxed:
 
     plan = relaxed.plan
     nodes = tuple(node._replace(op=change(node.op)) for node in plan.nodes)
-    return replace(relaxed, plan=Plan(nodes, plan.flops, plan.weights))
+    return replace(relaxed, plan=Plan.of(nodes, plan.flops, plan.weights))
 
 
 @pytest.mark.parametrize("space", ["nb201", "darts", "nb1shot1_s1", "nb1shot1_s3"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -13,8 +13,6 @@ from epochzero.data import Batch
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
 from epochzero.engine.run import NEED_GRAPH
-from epochzero.plan.merge import outline
-from epochzero.plan.plan import Inlined
 from epochzero.plan.routine import blocks_with_routines
 
 POPULATION = 512
@@ -50,14 +48,40 @@ def in_groups(
     Memory is looked at once: later, populations that run take some of it.
     """
     free, group = cache(_free), None
+    loads = _loads(needs, batch)
     for network in waiting:
         if group is not None and group.adds(network):
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, needs, batch, _room(network, lockstep, free))
+        group = _Group(network, loads, _room(network, lockstep, free))
     if group is not None:
         yield group.networks
+
+
+class _Load(NamedTuple):
+    """What a pass asks of memory, whatever the network."""
+
+    samples: int
+    order: int
+    """of the derivatives that are taken"""
+    relayed: bool
+    """whether blocks may run by routines"""
+    itemsize: int
+
+
+Loads = Collection[_Load]
+
+
+def _loads(needs: Iterable[Need], batch: Batch) -> Loads:
+    def of(need: Need) -> _Load:
+        graph = NEED_GRAPH & need.reads.keys() - {"block_gradients"}
+        order = 2 if "hessian_gradients" in graph else 1 if graph else 0
+        relayed = need.run.norm != "eval" and "layers" not in need.reads
+        itemsize = int(getattr(torch, need.run.dtype).itemsize)
+        return _Load(need.run.samples(batch.size), order, relayed, itemsize)
+
+    return set(map(of, needs))
 
 
 Routines = frozenset[str]
@@ -67,12 +91,11 @@ Routines = frozenset[str]
 class _Group:
     """Networks that are to run side by side, and the bytes that they take together."""
 
-    def __init__(self, first: Network, needs: Sequence[Need], batch: Batch, room: float) -> None:
-        self.needs, self.batch, self.room = needs, batch, room
+    def __init__(self, first: Network, loads: Loads, room: float) -> None:
+        self.loads, self.room = loads, room
         self.networks = [first]
-        self.outline = outline(first.plan) if isinstance(first, PlanNetwork) else None
         self.routines = _routines(first)
-        self.taken = _needed(first, needs, batch, self.routines)
+        self.taken = _needed(first, loads, self.routines)
 
     def adds(self, network: Network) -> bool:
         """Whether there was room for one more; for its sake the others may have to do without routines."""
@@ -81,7 +104,7 @@ class _Group:
         routines = self._shared(network)
         again = self.networks if routines != self.routines else []
         before = 0.0 if again else self.taken
-        taken = before + sum(_needed(one, self.needs, self.batch, routines) for one in (*again, network))
+        taken = before + sum(_needed(one, self.loads, routines) for one in (*again, network))
         if taken >= self.room:
             return False
         self.networks.append(network)
@@ -90,9 +113,11 @@ class _Group:
 
     def _shared(self, network: Network) -> Routines:
         """Those that are left: none where the skeletons differ, for then networks are not merged block by block."""
-        if not self.routines or not isinstance(network, PlanNetwork) or self.outline != outline(network.plan):
+        first = self.networks[0]
+        if not self.routines or not isinstance(network, PlanNetwork) or not isinstance(first, PlanNetwork):
             return frozenset()
-        return self.routines & _routines(network)
+        alike = network.plan.skeleton.is_like(first.plan.skeleton)
+        return self.routines & _routines(network) if alike else frozenset()
 
 
 def _routines(network: Network) -> Routines:
@@ -108,7 +133,7 @@ def population_size(
     room = _room(network, lockstep, _free)
     if math.isinf(room):
         return POPULATION
-    return max(1, min(POPULATION, int(room / _needed(network, needs, batch, _routines(network)))))
+    return max(1, min(POPULATION, int(room / _needed(network, _loads(needs, batch), _routines(network)))))
 
 
 def _room(network: Network, lockstep: Lockstep, free: Callable[[torch.device], int]) -> float:
@@ -120,24 +145,23 @@ def _room(network: Network, lockstep: Lockstep, free: Callable[[torch.device], i
     return ROOM * free(network.device)
 
 
-def _needed(network: Network, needs: Sequence[Need], batch: Batch, routines: Routines = frozenset()) -> float:
+def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) -> float:
     """Bytes that a network takes in the largest of its passes, roughly, where these of its blocks run by routines."""
     if not isinstance(network, PlanNetwork):
         return 1.0
     plan = network.plan
-    in_arenas = sum(p.block.activations for p in plan.pieces if isinstance(p, Inlined) and p.name in routines)
-    bends = len(routines) >= len(plan.pieces) - 2  # all but the input and the head, as second derivatives need it
+    places, numbers = plan.skeleton.places, plan.activations
+    in_arenas = sum(
+        [part.activations for place, part in zip(places, plan.parts, strict=True) if place.name in routines]
+    )
+    throughout = len(routines) >= len(plan.skeleton.pieces) - 2  # but for the input and the head
 
-    def of(need: Need) -> float:
-        graph = NEED_GRAPH & need.reads.keys() - {"block_gradients"}
-        order = 2 if "hessian_gradients" in graph else 1 if graph else 0
-        relayed = need.run.norm != "eval" and "layers" not in need.reads and (bends or order < 2)
-        there = in_arenas if relayed else 0
-        kept = KEPT_BY_ROUTINE[order] * there + KEPT[order] * (plan.activations - there)
-        numbers = kept * need.run.samples(batch.size) + WEIGHTS_KEPT * network.params
-        return numbers * int(getattr(torch, need.run.dtype).itemsize)
+    def of(load: _Load) -> float:
+        there = in_arenas if load.relayed and (throughout or load.order < 2) else 0
+        kept = KEPT_BY_ROUTINE[load.order] * there + KEPT[load.order] * (numbers - there)
+        return (kept * load.samples + WEIGHTS_KEPT * plan.params) * load.itemsize
 
-    return max(map(of, needs), default=1.0)
+    return max(map(of, loads), default=1.0)
 
 
 def _free(device: torch.device) -> int:

@@ -71,7 +71,7 @@ def features_at_start(plan: Plan, x: Tensor, seed: int = 0) -> Tensor:
     read = plan.trunk.nodes[-1].inputs[0]
     if plan.trunk.nodes[-1].op.kind != "linear":
         raise UserError("Features are read before a linear classifier, and this network does not end with one.")
-    body = Plan(plan.trunk.nodes[: read + 1], plan.flops, plan.weights)
+    body = Plan.of(plan.trunk.nodes[: read + 1], plan.flops, plan.weights)
     with torch.no_grad():
         return execute(body, draw(plan.weights, Origin(seed=seed), x.device), (x,)).flatten(1)
 

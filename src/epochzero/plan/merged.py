@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from epochzero.plan.builder import Builder
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.lockstep import Apart, GatherSum
 from epochzero.plan.ops.wiring import Input, Zero
-from epochzero.plan.plan import Builder, Node, Plan
+from epochzero.plan.plan import Node, Plan, Skeleton
 from epochzero.types import Shape
 
 Numbers = NDArray[np.int64]
@@ -29,8 +30,24 @@ class Members(NamedTuple):
     """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
 
 
-Packs = dict[str, tuple[tuple[int, str], ...]]
-"""for each parameter of a merged plan, the (network, name) of those that it joins along the first axis"""
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The (network, name) of parameters that are joined along the first axis."""
+
+    networks: Sequence[int]
+    names: Sequence[str]
+    inside: str = ""
+    """what comes before each name"""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        return zip(self.networks, map(self.inside.__add__, self.names), strict=True)
+
+
+Packs = dict[str, Pack]
+"""for each parameter of a merged plan, those that it joins"""
 
 
 @dataclass(frozen=True)
@@ -85,20 +102,37 @@ class _Sizes(NamedTuple):
 
 def _sizes(plans: tuple[Plan, ...], others: tuple[Plan, ...]) -> _Sizes | None:
     """From the others to the plans; None where two would become one, or where more than sizes differ."""
-    pairs: dict[int, tuple[Op, Op]] = {}
-    shapes: dict[Shape, Shape] = {}
-    for plan, other in zip(plans, others, strict=True):
-        if len(plan.nodes) != len(other.nodes):
-            return None
-        for (op, inputs, name, shape, params), was in zip(plan.nodes, other.nodes, strict=True):
-            if inputs != was.inputs or name != was.name or params != was.params:
-                return None
-            if shapes.setdefault(was.shape, shape) != shape or pairs.setdefault(id(was.op), (was.op, op))[1] != op:
-                return None
-    ops: dict[Op, Op] = {}
-    alike = all(type(old) is type(new) and ops.setdefault(old, new) == new for old, new in pairs.values())
-    apart = len(set(ops.values())) == len(ops) and len(set(shapes.values())) == len(shapes)
-    return _Sizes(ops, shapes) if alike and apart else None
+    sizes = _Sizes({}, {})
+    looked_at: set[tuple[Skeleton, Skeleton]] = set()
+    pairs = set(zip(plans, others, strict=True))
+    while pairs:
+        within: set[tuple[Plan, Plan]] = set()
+        for plan, other in pairs:
+            skeletons = plan.skeleton, other.skeleton
+            if skeletons not in looked_at:
+                if not _differ_in_sizes(*skeletons, sizes):
+                    return None
+                looked_at.add(skeletons)
+            within.update(zip(plan.parts, other.parts, strict=True))
+        pairs = within
+    apart = all(len(set(found.values())) == len(found) for found in sizes)
+    return sizes if apart else None
+
+
+def _differ_in_sizes(skeleton: Skeleton, other: Skeleton, sizes: _Sizes) -> bool:
+    """Whether one is the other in these sizes; what is new of them is added."""
+    if len(skeleton.pieces) != len(other.pieces):
+        return False
+    for new, old in zip(skeleton.pieces, other.pieces, strict=True):
+        if sizes.shapes.setdefault(old.shape, new.shape) != new.shape:
+            return False
+        if isinstance(new, Node) and isinstance(old, Node):
+            same_op = type(new.op) is type(old.op) and sizes.ops.setdefault(old.op, new.op) == new.op
+            if not same_op or new._replace(op=old.op, shape=old.shape) != old:
+                return False
+        elif new._replace(shape=old.shape) != old:
+            return False
+    return True
 
 
 def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[Shape]) -> Op | None:

@@ -7,9 +7,9 @@ counts, drawings and printed code are read off it, and the engine runs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from epochzero.plan.ops.base import Op, Param
@@ -35,27 +35,86 @@ class Node(NamedTuple):
     """full names of its parameters and buffers, in the op's order; two nodes that share one name it twice"""
 
 
-class Facts(NamedTuple):
-    """What an op says of itself for given input shapes."""
+class Place(NamedTuple):
+    """Where a block goes in a skeleton."""
 
+    inputs: tuple[int, ...]
+    """indices of earlier pieces"""
+    name: str
     shape: Shape
-    params: dict[str, Param]
-    macs: int
+    """of the block's output for one sample"""
+    home: str
+    """the name of the block whose parameters it uses: its own, unless it shares those of an earlier one"""
 
 
-def _facts(op: Op, inputs: tuple[Shape, ...]) -> Facts:
-    return _ask(op, inputs) if op.unique else _remembered(op, inputs)
+class Totals(NamedTuple):
+    """What the nodes of a plan add up to."""
+
+    nodes: int
+    """that are no inputs"""
+    flops: int
+    params: int
+    activations: int
+    layers: int
+    """convolutions and linear layers"""
+    shared: int
+    """nodes and blocks that use parameters of earlier ones"""
 
 
-def _ask(op: Op, inputs: tuple[Shape, ...]) -> Facts:
-    return Facts(op.shape(*inputs), op.params(*inputs), op.macs(*inputs))
+@dataclass(frozen=True, eq=False)
+class Skeleton:
+    """A plan but for what is in its blocks; plans that differ in nothing else have one together."""
+
+    pieces: tuple[Node | Place, ...]
+    """each after those that it reads, which it names by their places here"""
+    weights: dict[str, Param]
+    """parameters and buffers of the nodes"""
+    flops: int
+    """of the nodes; less those of an auxiliary tower, wherever these are"""
+
+    def is_like(self, other: Skeleton) -> bool:
+        return self is other or self.pieces == other.pieces
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        return tuple([piece for piece in self.pieces if isinstance(piece, Place)])
+
+    @cached_property
+    def ends(self) -> Ends:
+        given = (piece for piece in self.pieces if isinstance(piece, Node) and isinstance(piece.op, Input))
+        return tuple([piece.shape for piece in given]), self.pieces[-1].shape
+
+    @cached_property
+    def block_ends(self) -> list[Ends]:
+        """What its blocks have to take and to give."""
+        return [(tuple([self.pieces[i].shape for i in place.inputs]), place.shape) for place in self.places]
+
+    @cached_property
+    def borrowers(self) -> tuple[int, ...]:
+        """The places whose blocks use the parameters of others."""
+        return tuple([k for k, place in enumerate(self.places) if place.home != place.name])
+
+    @cached_property
+    def totals(self) -> Totals:
+        """Of its nodes."""
+        nodes = [piece for piece in self.pieces if isinstance(piece, Node)]
+        names = [name for node in nodes for name in node.params]
+        return Totals(
+            nodes=len(nodes) - len(self.ends[0]),
+            flops=self.flops,
+            params=sum(param.numel for param in self.weights.values() if param.trainable),
+            activations=sum(math.prod(node.shape) for node in nodes),
+            layers=sum(node.op.kind in ("conv", "linear") for node in nodes),
+            shared=len(names) - len(set(names)) + len(self.borrowers),
+        )
 
 
-_remembered = lru_cache(maxsize=65536)(_ask)
+Ends = tuple[tuple[Shape, ...], Shape]
+"""the shapes that a plan takes, and the one that it gives"""
 
 
 class Inlined(NamedTuple):
-    """A whole plan at its place as a block of a larger one; its nodes are copied when they are first needed."""
+    """A whole plan at its place as a block of a larger one."""
 
     block: Plan
     inputs: tuple[int, ...]
@@ -82,13 +141,43 @@ class Inlined(NamedTuple):
 class Plan:
     """A whole network, ready to be counted, drawn, printed or run."""
 
-    pieces: tuple[Node | Inlined, ...]
-    flops: int
-    """multiply-accumulates of one forward pass for one sample, without the auxiliary tower"""
-    direct_weights: dict[str, Param]
-    """parameters and buffers of the pieces that are nodes"""
+    skeleton: Skeleton
+    parts: tuple[Plan, ...] = ()
+    """the blocks that go to the places of the skeleton; their nodes are copied when they are first needed"""
     auxiliary: int | None = None
     """a node whose value is a second output, in training alone"""
+
+    @staticmethod
+    def of(nodes: Sequence[Node], flops: int, weights: dict[str, Param], auxiliary: int | None = None) -> Plan:
+        """A plan whose nodes are given, each after its inputs."""
+        return Plan(Skeleton(tuple(nodes), weights, flops), (), auxiliary)
+
+    def with_parts(self, parts: Sequence[Plan]) -> Plan:
+        """The same skeleton with other blocks, which take and give what those before them did."""
+        fit = [part.skeleton.ends for part in parts] == self.skeleton.block_ends
+        if not fit or self.auxiliary is not None or any(part.auxiliary is not None for part in parts):
+            raise ValueError("blocks that take the place of others have their shapes, and no auxiliary output")
+        return Plan(self.skeleton, tuple(parts))
+
+    @cached_property
+    def pieces(self) -> tuple[Node | Inlined, ...]:
+        """Its nodes and blocks, with the indices that nodes have in the whole network."""
+        if not self.parts:
+            return self.skeleton.pieces  # type: ignore[return-value]
+        found: list[Node | Inlined] = []
+        ends: list[int] = []
+        size, parts = 0, iter(self.parts)
+        for piece in self.skeleton.pieces:
+            inputs = tuple([ends[i] for i in piece.inputs])
+            if isinstance(piece, Place):
+                block = next(parts)
+                found.append(Inlined(block, inputs, piece.name, size, piece.home))
+                size += block.totals.nodes
+            else:
+                found.append(piece._replace(inputs=inputs))
+                size += 1
+            ends.append(size - 1)
+        return tuple(found)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -104,27 +193,48 @@ class Plan:
     @cached_property
     def weights(self) -> dict[str, Param]:
         """Every parameter and buffer once, by full name."""
-        found = dict(self.direct_weights)
-        for piece in self.pieces:
-            if isinstance(piece, Inlined) and piece.home == piece.name:
-                found.update({f"{piece.name}.{name}": param for name, param in piece.block.weights.items()})
+        found = dict(self.skeleton.weights)
+        for (_, name, _, home), part in zip(self.skeleton.places, self.parts, strict=True):
+            if home == name:
+                found.update({f"{name}.{own}": param for own, param in part.weights.items()})
         return found
 
     @cached_property
+    def totals(self) -> Totals:
+        columns = zip(self.skeleton.totals, *[part.totals for part in self.parts], strict=True)
+        found = Totals(*map(sum, columns))
+        borrowed = sum(self.parts[k].totals.params for k in self.skeleton.borrowers)
+        return found._replace(params=found.params - borrowed) if borrowed else found
+
+    @property
+    def flops(self) -> int:
+        """Multiply-accumulates of one forward pass for one sample, without the auxiliary tower."""
+        return self.totals.flops
+
+    @property
     def params(self) -> int:
         """How many trainable numbers the network has."""
-        direct = sum(param.numel for param in self.direct_weights.values() if param.trainable)
-        blocks = (p for p in self.pieces if isinstance(p, Inlined) and p.home == p.name)
-        return direct + sum(piece.block.params for piece in blocks)
+        return self.totals.params
 
-    @cached_property
+    @property
     def shares(self) -> bool:
         """Whether two of its nodes use the same parameter."""
-        blocks = (piece for piece in self.pieces if isinstance(piece, Inlined))
-        if any(piece.home != piece.name or piece.block.shares for piece in blocks):
-            return True
-        direct = [name for piece in self.pieces if isinstance(piece, Node) for name in piece.params]
-        return len(set(direct)) < len(direct)
+        return self.totals.shared > 0
+
+    @property
+    def activations(self) -> int:
+        """How many numbers the nodes give for one sample."""
+        return self.totals.activations
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether there is a convolution or a linear layer."""
+        return self.totals.layers > 0
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.totals.nodes + len(self.input_shapes)
 
     @cached_property
     def tower(self) -> frozenset[int]:
@@ -156,7 +266,7 @@ class Plan:
             node._replace(inputs=tuple(place[s] for s in node.inputs)) for node in (self.nodes[i] for i in kept)
         )
         used = {name for node in nodes for name in node.params}
-        return Plan(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
+        return Plan.of(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
 
     @cached_property
     def blocks(self) -> dict[str, tuple[int, ...]]:
@@ -191,36 +301,19 @@ class Plan:
     def input_shape(self) -> Shape:
         return self.nodes[self.inputs[0]].shape
 
-    @cached_property
+    @property
     def input_shapes(self) -> tuple[Shape, ...]:
-        return tuple(p.shape for p in self.pieces if isinstance(p, Node) and isinstance(p.op, Input))
+        return self.skeleton.ends[0]
 
-    @cached_property
+    @property
     def output_shape(self) -> Shape:
-        last = self.pieces[-1]
-        return last.block.output_shape if isinstance(last, Inlined) else last.shape
-
-    @cached_property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return sum(p.block.size - len(p.inputs) if isinstance(p, Inlined) else 1 for p in self.pieces)
+        return self.skeleton.ends[1]
 
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:
         """The weights of convolutions and linear layers, each once, in the order of the network."""
         named = (node.params[0] for node in self.trunk.nodes if node.op.kind in ("conv", "linear"))
         return tuple(dict.fromkeys(named))
-
-    @cached_property
-    def activations(self) -> int:
-        """How many numbers the nodes give for one sample."""
-        return sum(p.block.activations if isinstance(p, Inlined) else math.prod(p.shape) for p in self.pieces)
-
-    @cached_property
-    def has_layers(self) -> bool:
-        """Whether there is a convolution or a linear layer."""
-        blocks = (piece.block.has_layers if isinstance(piece, Inlined) else False for piece in self.pieces)
-        return any(blocks) or any(isinstance(p, Node) and p.op.kind in ("conv", "linear") for p in self.pieces)
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
@@ -262,7 +355,7 @@ class Plan:
         nodes = tuple(change(node) for node in self.nodes)
         used = {name for node in nodes for name in node.params}
         weights = {name: p for name, p in self.weights.items() if name in used}
-        return Plan(nodes, self.flops, weights, self.auxiliary)
+        return Plan.of(nodes, self.flops, weights, self.auxiliary)
 
     def module(self, origin: Origin = Origin()) -> PlanModule:
         """An ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
@@ -287,83 +380,3 @@ class Plan:
         from epochzero.plan.draw import text
 
         return text(self, block)
-
-
-class Builder:
-    """Collects nodes and infers shapes as they come."""
-
-    def __init__(self) -> None:
-        self._pieces: list[Node | Inlined] = []
-        self._shapes: dict[int, Shape] = {}
-        self._weights: dict[str, Param] = {}
-        self._flops = 0
-        self._size = 0
-
-    def input(self, shape: Shape, name: str = "input") -> int:
-        return self.add(Input(shape), name=name)
-
-    def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a node and return its index. With `shares`, it uses the parameters of the node of that name."""
-        facts = _facts(op, tuple([self._shapes[i] for i in inputs]))
-        named = tuple([f"{shares or name}.{attribute}" for attribute in facts.params])
-        for full, param in zip(named, facts.params.values(), strict=True):
-            if shares is None:
-                if full in self._weights:
-                    raise ValueError(f"two nodes of the plan are called {name!r}")
-                self._weights[full] = param
-            elif self._weights.get(full) != param:
-                raise ValueError(f"{name!r} cannot share {full!r}: there is none of that shape in this plan")
-        self._flops += facts.macs
-        self._pieces.append(Node(op, inputs, name, facts.shape, named))
-        return self._grown(1, facts.shape)
-
-    def inline(self, block: Plan, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a whole plan as the block `name`, its inputs bound to these nodes; returns its output's index.
-
-        A block that comes many times is planned once, and copied only when the network is run or drawn. With
-        `shares`, it uses the parameters of the block of that name: a siamese network.
-        """
-        given = tuple([self._shapes[i] for i in inputs])
-        if given != block.input_shapes:
-            raise ValueError(f"the block {name!r} takes inputs of shapes {block.input_shapes}, not {given}")
-        if block.auxiliary is not None:
-            raise ValueError(f"the block {name!r} has an auxiliary output of its own, which only a whole network can")
-        if shares is not None:
-            owners = (p for p in self._pieces if isinstance(p, Inlined) and p.name == p.home == shares)
-            if not any(p.block is block or p.block.weights == block.weights for p in owners):
-                raise ValueError(f"the block {name!r} cannot share the parameters of {shares!r}: none here is like it")
-        self._pieces.append(Inlined(block, inputs, name, self._size, shares or name))
-        self._flops += block.flops
-        return self._grown(block.size - len(given), block.output_shape)
-
-    def _grown(self, nodes: int, shape: Shape) -> int:
-        self._size += nodes
-        self._shapes[self._size - 1] = shape
-        return self._size - 1
-
-    def shape(self, index: int) -> Shape:
-        return self._shapes[index]
-
-    def plan(self, auxiliary: int | None = None) -> Plan:
-        """The finished plan; the node added last is its output.
-
-        `auxiliary` is a node whose value `module()` gives beside the output in training. What leads to it alone, the
-        auxiliary tower, is part of `params` and not of `flops`, and never scored.
-        """
-        whole = Plan(tuple(self._pieces), self._flops, self._weights, auxiliary)
-        if auxiliary is None:
-            return whole
-        if auxiliary not in self._shapes or auxiliary == self._size - 1:
-            raise ValueError(f"node {auxiliary} cannot be the auxiliary output: it has to be there, and not the last")
-        nodes = whole.nodes
-        aside = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
-        return replace(whole, flops=self._flops - aside)
-
-
-def chain(shape: Shape, **ops: Op) -> Plan:
-    """One op after the other, each under its name."""
-    net = Builder()
-    x = net.input(shape)
-    for name, op in ops.items():
-        x = net.add(op, x, name=name)
-    return net.plan()

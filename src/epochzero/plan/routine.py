@@ -25,7 +25,7 @@ from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool
 from epochzero.plan.ops.wiring import Add, Identity, Input, Zero
-from epochzero.plan.plan import Inlined, Plan
+from epochzero.plan.plan import Node, Place, Plan, Skeleton
 from epochzero.plan.steps import (
     NONE,
     BackConvolution,
@@ -259,17 +259,36 @@ def blocks_with_routines(plan: Plan) -> frozenset[str]:
 
     None where a block reads more than one other: such networks do not run by routines at all.
     """
-    pieces = plan.pieces[1:]
-    if any(len(piece.inputs) != 1 for piece in pieces):
+    if not _one_by_one(plan.skeleton):
         return frozenset()
-    return frozenset(piece.name for piece in pieces if isinstance(piece, Inlined) and _all_known(piece.block))
+    places = zip(plan.skeleton.places, plan.parts, strict=True)
+    return frozenset([place.name for place, part in places if _has_routine(part)])
+
+
+@lru_cache(maxsize=1024)
+def _one_by_one(skeleton: Skeleton) -> bool:
+    return all(len(piece.inputs) == 1 for piece in skeleton.pieces[1:])
 
 
 @lru_cache(maxsize=8192)
-def _all_known(block: Plan) -> bool:
+def _has_routine(block: Plan) -> bool:
     """A routine hands on sums of maps, which a ReLU's output is not."""
-    ends = not isinstance(block.nodes[-1].op, ReLU)
-    return ends and all(_known(node.op) or isinstance(node.op, Add) for node in block.nodes)
+    return _all_known(block) and not isinstance(_last(block), ReLU)
+
+
+def _last(block: Plan) -> Op:
+    last = block.skeleton.pieces[-1]
+    return _last(block.parts[-1]) if isinstance(last, Place) else last.op
+
+
+def _all_known(block: Plan) -> bool:
+    return _nodes_known(block.skeleton) and all(map(_all_known, block.parts))
+
+
+@lru_cache(maxsize=8192)
+def _nodes_known(skeleton: Skeleton) -> bool:
+    nodes = (piece for piece in skeleton.pieces if isinstance(piece, Node))
+    return all(_known(node.op) or isinstance(node.op, Add) for node in nodes)
 
 
 def _known(op: Op, networks: int = 1) -> bool:

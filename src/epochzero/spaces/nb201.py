@@ -97,16 +97,25 @@ class NB201(Product[str]):
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
-        net = Builder()
-        x = net.inline(stem(WIDTHS[0], input_shape), net.input(input_shape), name="stem")
-        for stage, width in enumerate(WIDTHS):
-            if stage:
-                x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
-            repeated = cell(arch, width, 1, net.shape(x))
-            for i in range(CELLS):
-                x = net.inline(repeated, x, name=f"cell{stage * CELLS + i}")
-        net.inline(head(num_classes, net.shape(x)), x, name="head")
-        return net.plan()
+        network, stages = _example(CELLS, WIDTHS, num_classes, input_shape)
+        own = {stage: cell(arch, width, 1, stage.output_shape) for stage, width in zip(stages, WIDTHS, strict=True)}
+        return network.with_parts([own.get(part, part) for part in network.parts])
+
+
+@lru_cache(maxsize=256)
+def _example(cells: int, widths: tuple[int, ...], num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
+    """The network of a cell of skips, and that cell as each stage has it: others differ in their cells alone."""
+    net = Builder()
+    stages = []
+    x = net.inline(stem(widths[0], input_shape), net.input(input_shape), name="stem")
+    for stage, width in enumerate(widths):
+        if stage:
+            x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
+        stages.append(cell(("skip_connect",) * len(EDGES), width, 1, net.shape(x)))
+        for i in range(cells):
+            x = net.inline(stages[-1], x, name=f"cell{stage * cells + i}")
+    net.inline(head(num_classes, net.shape(x)), x, name="head")
+    return net.plan(), stages
 
 
 # Parts that the relatives of this space share
@@ -158,16 +167,25 @@ def _factorized(width: int, shape: Shape) -> Plan:
 @lru_cache(maxsize=1024)
 def cell(arch: Cell, width: int, stride: int, shape: Shape) -> Plan:
     """A cell; the edges that leave its input bring the map to the cell's width and stride."""
+    empty, edges = _edges(width, stride, shape)
+    return empty.with_parts([by_op[op] for by_op, op in zip(edges, arch, strict=True)])
+
+
+@lru_cache(maxsize=1024)
+def _edges(width: int, stride: int, shape: Shape) -> tuple[Plan, list[dict[str, Plan]]]:
+    """A cell of cut edges, and what may be in the place of each."""
     net = Builder()
     nodes = [net.input(shape)]
     arriving: dict[int, list[int]] = {1: [], 2: [], 3: []}
-    for (to, source), op in zip(EDGES, arch, strict=True):
+    edges = []
+    for to, source in EDGES:
         if len(nodes) < to:
             nodes.append(net.add(SUM, *arriving[to - 1], name=f"node{to - 1}"))
-        block = edge(op, width, 1 if source else stride, net.shape(nodes[source]))
-        arriving[to].append(net.inline(block, nodes[source], name=f"edge{to}{source}"))
+        given = net.shape(nodes[source])
+        edges.append({op: edge(op, width, 1 if source else stride, given) for op in OPS})
+        arriving[to].append(net.inline(edges[-1]["none"], nodes[source], name=f"edge{to}{source}"))
     net.add(SUM, *arriving[3], name="node3")
-    return net.plan()
+    return net.plan(), edges
 
 
 @lru_cache(maxsize=256)

@@ -202,4 +202,4 @@ def _own(path: Plan) -> Plan:
     nodes = tuple(
         node._replace(name=own_name(node.name), params=tuple(map(own_name, node.params))) for node in path.nodes
     )
-    return Plan(nodes, path.flops, {own_name(name): param for name, param in path.weights.items()})
+    return Plan.of(nodes, path.flops, {own_name(name): param for name, param in path.weights.items()})

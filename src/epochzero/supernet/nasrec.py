@@ -98,7 +98,7 @@ class RecommenderSupernet:
         made = self.space.network(path, input_shape=input_shape)
         nodes = tuple(self._sharing(node, made.places) for node in made.plan.nodes)
         used = dict.fromkeys(name for node in nodes for name in node.params)
-        return Plan(nodes, made.plan.flops, {name: self.params[name] for name in used})
+        return Plan.of(nodes, made.plan.flops, {name: self.params[name] for name in used})
 
     def _sharing(self, node: Node, places: Mapping[str, Places]) -> Node:
         if not node.params:

@@ -85,7 +85,7 @@ class Relaxed:
                 nodes += shift, Node(SUM, (place[i], place[i] + 1), f"{node.name}.shifted", node.shape, ())
                 place[i] += 2
         names = dict.fromkeys(name for node in nodes for name in node.params)
-        return Plan(tuple(nodes), self.plan.flops, {name: self.plan.weights[name] for name in names})
+        return Plan.of(tuple(nodes), self.plan.flops, {name: self.plan.weights[name] for name in names})
 
     def selected(self, weights: Sequence[Tensor]) -> Plan:
         """The whole network for weights of zero and one: every option is run, those of weight zero are not added."""
@@ -94,7 +94,7 @@ class Relaxed:
             if isinstance(node.op, Mixture):
                 used = tuple(option for option, used in enumerate(on[node.inputs[0]]) if used)
                 nodes[i] = node._replace(op=Selected(used))
-        return Plan(tuple(nodes), self.plan.flops, self.plan.weights)
+        return Plan.of(tuple(nodes), self.plan.flops, self.plan.weights)
 
     def _on(self, weights: Sequence[Tensor]) -> dict[int, list[bool]]:
         """For each input of weights, which are not zero."""

@@ -58,4 +58,4 @@ def with_drop_path(plan: Plan, often: float, rng: Generator) -> Plan:
         else node
         for node in plan.nodes
     ]
-    return Plan(tuple(nodes), plan.flops, plan.weights, plan.auxiliary)
+    return Plan.of(tuple(nodes), plan.flops, plan.weights, plan.auxiliary)

@@ -1,0 +1,244 @@
+"""Merging node by node: the nodes of all plans that are ready and alike become one.
+
+A node is ready when its inputs are there. Sums wait until nothing else is ready, and convolutions until sums alone are,
+so that as many as can be are one call. Activations and skips run on a whole node's output: nothing is gathered for
+them. A cut edge is one map of zeros for all, and sums leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from epochzero.plan.builder import Builder
+from epochzero.plan.flat import Flat, Numbers, Row
+from epochzero.plan.merged import Members, Merged, Pack, Packs
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.fused import GatherTable
+from epochzero.plan.ops.lockstep import Apart, Gather, GatherSum
+from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
+from epochzero.plan.plan import Plan
+from epochzero.types import Shape
+
+TURNS = 4
+
+
+def _turn(op: Op) -> int:
+    """What costs nothing first; sums when nothing else is ready, so that few of them bring most maps together."""
+    if isinstance(op, (Zero, Identity)) or op.kind == "activation":
+        return 0
+    if isinstance(op, (Add, Concat, Narrow)):
+        return 3
+    return 2 if op.kind in ("conv", "linear") else 1
+
+
+@lru_cache(maxsize=256)
+def merged_nodes(plans: tuple[Plan, ...]) -> Merged:
+    """Plans that take and give the same shapes as one."""
+    return _Merging(plans).merged()
+
+
+class _Merging:
+    """Places the nodes of all plans."""
+
+    def __init__(self, plans: tuple[Plan, ...]) -> None:
+        self.size = len(plans)
+        self.flat = Flat.of(plans)
+        table = self.flat.table
+        alike: dict[tuple[Op, tuple[Shape, ...]], int] = {}
+        self.alike = np.array([alike.setdefault((row.op, row.shapes), len(alike)) for row in table])
+        self.norms = np.array([row.op.kind == "norm" for row in table])
+        self.turns = np.array([_turn(row.op) for row in table])[self.flat.rows]
+        self.missing = self.flat.new.sum(1)
+        self.users, self.user_starts = _users(self.flat)
+        self.ready: list[list[Numbers]] = [[] for _ in range(TURNS)]
+        self.net = Builder()
+        self.packs: Packs = {}
+        self.members: dict[int, list[tuple[Numbers, Numbers]]] = {}
+        """for each merged node, the layers that it runs and their slots"""
+        self.made_of: list[Op | None] = []
+        self.node = np.zeros_like(self.missing)
+        """the merged node that each node is in"""
+        self.slot = np.zeros_like(self.missing)
+        """which of the maps in that it is"""
+        self.maps: list[tuple[int, Shape]] = []
+        """for each merged node, how many maps of which shape it holds"""
+        self.made: dict[tuple[object, ...], int] = {}
+        """merged nodes that others may use again"""
+        self.blank: list[bool] = []
+        """whether it holds zeros"""
+
+    def merged(self) -> Merged:
+        self._place_inputs()
+        while any(self.ready):
+            turn = next(turn for turn, waiting in enumerate(self.ready) if waiting)
+            now, self.ready[turn] = np.concatenate(self.ready[turn]), []
+            for group in self._groups(now):
+                self._place(group)
+        ends = self.flat.firsts[1:] - 1
+        output = self._together(self.node[ends], self.slot[ends])
+        if output != len(self.maps) - 1:
+            self._add(Identity(), [output], *self.maps[output], of=Identity())
+        maps = {f"n{index}": count for index, (count, _) in enumerate(self.maps)}
+        return Merged(self.net.plan(), self.size, self.packs, self._members, maps, made_of=tuple(self.made_of))
+
+    def _members(self) -> dict[str, Members]:
+        found = {}
+        for index, parts in self.members.items():
+            layers, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+            networks = self.flat.networks[layers]
+            found[f"n{index}"] = Members(networks, layers - self.flat.firsts[networks], slots)
+        return found
+
+    def _place_inputs(self) -> None:
+        are_inputs = np.array([isinstance(row.op, Input) for row in self.flat.table])
+        inputs = np.flatnonzero(are_inputs[self.flat.rows]).reshape(self.size, -1)
+        for group in inputs.T:
+            shape = self._row(group).shape
+            index = self._add(Input((self.size * shape[0], *shape[1:])), [], self.size, shape)
+            self._found(group, index, np.arange(self.size))
+
+    def _groups(self, now: Numbers) -> list[Numbers]:
+        """Nodes of equal op and input shapes, in the order of their first inputs.
+
+        Norms of different merged nodes stay apart: gathering costs more than a second call.
+        """
+        first = self.flat.inputs[now, 0]
+        node, rows = self.node[first], self.flat.rows[now]
+        key = self.alike[rows] * (len(self.maps) + 1) + np.where(self.norms[rows], node + 1, 0)
+        _, begin, inverse = np.unique(key, return_index=True, return_inverse=True)
+        rank = begin[inverse]
+        order = np.lexsort((now, self.slot[first], node, rank))
+        return np.split(now[order], np.flatnonzero(np.diff(rank[order])) + 1)
+
+    def _row(self, group: Numbers) -> Row:
+        return self.flat.table[int(self.flat.rows[group[0]])]
+
+    def _place(self, group: Numbers) -> None:
+        op, shapes, shape, *_ = self._row(group)
+        first = self.flat.inputs[group, 0]
+        if isinstance(op, Zero):
+            source = int(self.node[first[0]])
+            index = self._once(("zero", shape), Zero(shape[0], op.stride), source, 1, shape, blank=True)
+            self._found(group, index, np.zeros_like(group))
+        elif op.kind in ("activation", "identity"):
+            for source in np.unique(self.node[first]).tolist():
+                blank = self.blank[source] and isinstance(op, Identity)
+                count, _ = self.maps[source]
+                index = self._once((op, source), op, source, count, shape, blank=blank)
+                own = self.node[first] == source
+                self._found(group[own], index, self.slot[first[own]])
+        elif isinstance(op, Add):
+            self._place_sums(group, len(shapes), shape)
+        elif isinstance(op, (Concat, Narrow)) and getattr(op, "axis", 0) == 0:
+            self._found(group, self._gather(self.flat.inputs[group, : len(shapes)], shape), np.arange(len(group)))
+        else:
+            self._place_joint(op, shapes, group, shape)
+
+    def _place_sums(self, group: Numbers, terms: int, shape: Shape) -> None:
+        """Without the zeros in them; a sum of one map is that map."""
+        given = self.flat.inputs[group, :terms]
+        node, slot = self.node[given], self.slot[given]
+        kept = ~np.array(self.blank)[node]
+        kept[~kept.any(1), 0] = True
+        counts = kept.sum(1)
+        alone, many = counts == 1, counts > 1
+        self._found(group[alone], node[alone][kept[alone]], slot[alone][kept[alone]])
+        if many.any():
+            index = self._sums(counts[many], node[many][kept[many]], slot[many][kept[many]], shape)
+            self._found(group[many], index, np.arange(many.sum()))
+
+    def _place_joint(self, op: Op, shapes: tuple[Shape, ...], group: Numbers, shape: Shape) -> None:
+        count = len(group)
+        given = self.flat.inputs[group]
+        inputs = [self._together(self.node[given[:, k]], self.slot[given[:, k]]) for k in range(len(shapes))]
+        joint = op if count == 1 else op.side_by_side(count, *shapes)
+        index = self._add(joint or Apart(op, count), inputs, count, shape, of=op)
+        networks = self.flat.networks[group].tolist()
+        own = [self.flat.table[row].params for row in self.flat.rows[group].tolist()]
+        for attribute, names in zip(op.params(*shapes), zip(*own, strict=True), strict=True):
+            if joint is None:
+                each = enumerate(zip(networks, names, strict=True))
+                self.packs |= {f"n{index}.{attribute}{i}": Pack((p,), (name,)) for i, (p, name) in each}
+            else:
+                self.packs[f"n{index}.{attribute}"] = Pack(networks, names)
+        self._found(group, index, np.arange(count))
+
+    def _found(self, group: Numbers, index: int | Numbers, slots: Numbers) -> None:
+        """These are in that merged node, or those, and what waits for nothing else is ready."""
+        self.node[group], self.slot[group] = index, slots
+        if isinstance(index, int) and self._row(group).op.kind:
+            self.members.setdefault(index, []).append((group, slots))
+        begin = self.user_starts[group]
+        counts = self.user_starts[group + 1] - begin
+        ends = np.cumsum(counts)
+        users = self.users[np.repeat(begin + counts - ends, counts) + np.arange(counts.sum())]
+        np.subtract.at(self.missing, users, 1)
+        done = users[self.missing[users] == 0]
+        last = np.sort(len(done) - 1 - np.unique(done[::-1], return_index=True)[1])
+        done = done[last]
+        for turn in np.unique(self.turns[done]).tolist():
+            self.ready[turn].append(done[self.turns[done] == turn])
+
+    def _add(
+        self, op: Op, inputs: Sequence[int], count: int, shape: Shape, of: Op | None = None, blank: bool = False
+    ) -> int:
+        index = self.net.add(op, *inputs, name=f"n{len(self.maps)}")
+        assert index == len(self.maps)
+        self.maps.append((count, shape))
+        self.made_of.append(of)
+        self.blank.append(blank)
+        return index
+
+    def _once(self, key: tuple[object, ...], op: Op, source: int, count: int, shape: Shape, blank: bool) -> int:
+        if key not in self.made:
+            self.made[key] = self._add(op, [source], count, shape, of=op, blank=blank)
+        return self.made[key]
+
+    def _together(self, nodes: Numbers, slots: Numbers) -> int:
+        """The node whose maps are these and no others, in this order."""
+        node, count = int(nodes[0]), len(nodes)
+        if count == self.maps[node][0] and (nodes == node).all() and (slots == np.arange(count)).all():
+            return node
+        return self._sums(np.ones_like(nodes), nodes, slots, self.maps[node][1])
+
+    def _sums(self, counts: Numbers, nodes: Numbers, slots: Numbers, shape: Shape) -> int:
+        """A node with maps that are sums of so many of these each."""
+        sources, which = np.unique(nodes, return_inverse=True)
+        key = tuple(column.tobytes() for column in (counts, nodes, slots))
+        if key not in self.made:
+            outs = np.repeat(np.arange(len(counts)), counts)
+            read = sources.tolist()
+            table = GatherTable(len(counts), tuple([self.maps[node][0] for node in read]), outs, which, slots)
+            self.made[key] = self._add(GatherSum(table), read, len(counts), shape)
+        return self.made[key]
+
+    def _gather(self, given: Numbers, shape: Shape) -> int:
+        """A node with maps that are each joined from the places of these, and cut to its channels."""
+        sources = np.unique(self.node[given]).tolist()
+        which = {node: k for k, node in enumerate(sources)}
+        pieces: list[tuple[int, int, int]] = []
+        for nodes, slots in zip(self.node[given].tolist(), self.slot[given].tolist(), strict=True):
+            left = shape[0]
+            for node, slot in zip(nodes, slots, strict=True):
+                channels = self.maps[node][1][0]
+                piece = (which[node], slot * channels, min(channels, left))
+                left -= piece[2]
+                last = pieces[-1] if pieces else None
+                if last is not None and last[0] == piece[0] and last[1] + last[2] == piece[1]:
+                    pieces[-1] = (last[0], last[1], last[2] + piece[2])
+                else:
+                    pieces.append(piece)
+        key = (tuple(sources), tuple(pieces))
+        if key not in self.made:
+            self.made[key] = self._add(Gather(tuple(pieces)), sources, len(given), shape)
+        return self.made[key]
+
+
+def _users(flat: Flat) -> tuple[Numbers, Numbers]:
+    """The nodes that read each, one after the other, and where those of each begin."""
+    sources, users = flat.inputs[flat.new], np.nonzero(flat.new)[0]
+    counts = np.bincount(sources, minlength=len(flat.rows))
+    return users[np.argsort(sources, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
