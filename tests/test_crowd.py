@@ -90,7 +90,7 @@ def test_values_that_are_reasons_are_said() -> None:
     rows = Rows(2, [piece([ONE[0], reason], (0, 0, 0), (1, 0, 1))])
     crowd = Crowd(2)
     crowd.rows["layers", None] = rows
-    assert crowd.why(("layers", None), 0) is None and crowd.why(("layers", None), 1) is reason
+    assert crowd.refusals([("layers", None)]) == {1: reason}
     assert crowd.read(("layers", None), 1) is reason
     with pytest.raises(AttributeError, match="not asked for 'weights'"):
         _ = TraceInCrowd(crowd, 0, {"layers": None}).weights

@@ -63,9 +63,7 @@ def scored(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch, lockstep
 def scored_as_merged(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch) -> list[dict[str, Score]]:
     """As a population even where there is one network, which the engine would run alone."""
     networks = [PlanNetwork(plan) for plan in plans]
-    found = scoring._run_all(scoring.Prepared(networks, Population(networks)), asked, batch, 0)
-    assert found is not None
-    return found
+    return scoring._score(scoring.Prepared(networks, Population(networks)), asked, batch, 0, "always")
 
 
 def assert_equal(ours: dict[str, Score], alone: dict[str, Score], rel: float = 1e-8) -> None:

@@ -21,7 +21,8 @@ from torch import Tensor
 from epochzero.data import Batch
 from epochzero.engine import Need, Network, Pass
 from epochzero.engine.inputs import like, pass_curve
-from epochzero.engine.run import run_pass, trace
+from epochzero.engine.run import run_pass
+from epochzero.engine.trace import refusals, trace
 from epochzero.errors import UserError
 from epochzero.proxies.dextr import bending, curve, extrinsic_curvature, harmonic, independence, one_sample
 
@@ -74,7 +75,10 @@ def dextr_of_each(
         raise UserError(f"The batch has {batch.size} samples, so that Dextr can be taken for 1 to {batch.size}.")
 
     def read(need: Need) -> Tensor:
-        found = trace(need, run_pass(need.run, list(need.reads.items()), network, batch, seed))
+        ran = [run_pass(need.run, list(need.reads.items()), network, batch, seed)]
+        for why in refusals(need, ran).values():
+            raise why
+        found = trace(need, ran, 0)
         return bending(found) if need.run.inputs == "circle" else independence(found)
 
     return [float(harmonic(read(one_sample(i)), read(curve(points, q, i)))) for i in range(count)]

@@ -8,7 +8,7 @@ of each network. Results come to the CPU together.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from epochzero.engine.aside import Mark, mark
 from epochzero.engine.failure import REASONS, out_of_memory
 from epochzero.engine.watch import Item
 from epochzero.plan.upload import upload
@@ -81,15 +82,15 @@ class Rows:
         own = self.rows[self.bounds[network] : self.bounds[network + 1]].tolist()
         return [None if row == NONE else self._flat[row] for row in own]
 
-    def kept(self, network: int) -> Numbers:
-        """The rows of the network's layers for which there is something."""
-        rows, bounds = self._kept
-        return rows[bounds[network] : bounds[network + 1]]
-
     def cut(self, values: Tensor) -> list[Tensor]:
         """Values on the CPU, one for each row, as those of each network's layers for which there is something."""
         rows, bounds = self._kept
         return list(torch.split(values[torch.from_numpy(rows)], np.diff(bounds).tolist()))
+
+    @cached_property
+    def lacking(self) -> set[int]:
+        """The networks for whose layers there is nothing."""
+        return set(np.flatnonzero(np.diff(self._kept[1]) == 0).tolist())
 
     @cached_property
     def _kept(self) -> tuple[Numbers, Numbers]:
@@ -125,9 +126,9 @@ numbers = itertools.count()
 class Crowd:
     """What is read of a pass of a population."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, device: torch.device = torch.device("cpu")) -> None:
         self.number = next(numbers)
-        self.size = size
+        self.size, self.device = size, device
         self.facts: dict[str, Sequence[Any]] = {}
         """one of each network"""
         self.tensors: dict[str, Tensor] = {}
@@ -135,15 +136,23 @@ class Crowd:
         self.rows: dict[Item, Rows] = {}
         self.whys: dict[str, Callable[[Crowd], Mapping[int, Exception]]] = {}
         """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
-        self._refusals: dict[str, Mapping[int, Exception]] = {}
-        """what was answered; who was asked is let go of, with all that it kept in memory"""
+        self.late: Callable[[Crowd], None] | None = None
+        """what has to be done as long as the run itself is there, and may wait for the device"""
+        self.launched: Mark | None = None
         self._known: dict[Any, Any] = {}
+
+    def settle(self) -> None:
+        """Let go of the run. Nothing is launched for it from now on."""
+        if self.late is not None:
+            self.late(self)
+            self.late = None
+        self.launched = mark(self.device)
 
     def read(self, item: Item, network: int) -> Any:
         """The network's own, or why it cannot be had."""
         name = item[0]
-        if (why := self._refused(name, network)) is not None:
-            return why
+        if network in (refused := self._refused(name)):
+            return refused[network]
         if name in self.facts:
             return self.facts[name][network]
         if name in self.tensors:
@@ -151,45 +160,36 @@ class Crowd:
         found = self.rows[item].of(network)
         return next((value for value in found if isinstance(value, Exception)), found)
 
-    def why(self, item: Item, network: int) -> Exception | None:
-        """Why the network's own cannot be had."""
-        if (why := self._refused(item[0], network)) is not None:
-            return why
-        if item in self.rows and not self.rows[item].stacked:
-            found = self.read(item, network)
-            return found if isinstance(found, Exception) else None
-        return None
+    def refusals(self, items: Iterable[Item]) -> dict[int, Exception]:
+        """The networks for which not all of this can be had, and why."""
+        found: dict[int, Exception] = {}
+        for item in items:
+            found = {**self._refused(item[0]), **found}
+            if item in self.rows and not self.rows[item].stacked:
+                values = {network: self.read(item, network) for network in range(self.size)}
+                found = {p: value for p, value in values.items() if isinstance(value, Exception)} | found
+        return found
 
-    def _refused(self, name: str, network: int) -> Exception | None:
-        if (find := self.whys.get(name)) is not None:
-            answered = [other for other, own in self.whys.items() if own is find]
-            self._refusals |= dict.fromkeys(answered, find(self))
-            for other in answered:
-                del self.whys[other]
-        return self._refusals.get(name, {}).get(network)
+    def _refused(self, name: str) -> Mapping[int, Exception]:
+        find = self.whys.get(name)
+        return {} if find is None else self._once(find, lambda: find(self))
 
-    def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source], network: int) -> Tensor | None:
-        """`function` of the values of each of the network's layers; None where it cannot be had for all at once."""
-        each = self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))
-        return None if each is None else each[network]
+    def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
+        """Of each network, `function` of the values of each of its layers; None where that cannot be had at once."""
+        return self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))  # type: ignore[no-any-return]
 
-    def of_networks(self, function: Callable[..., Any], sources: Sequence[Source], network: int) -> Any:
-        """`function` of the network's values, where those of layers are summed."""
+    def of_networks(self, function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
+        """`function` of each network's values, where those of layers are summed; None as above.
 
-        def values(crowd: Crowd, item: Item) -> Tensor:
-            return crowd.tensors[item[0]] if item[0] in crowd.tensors else crowd.rows[item].totals
-
-        found = self._once(
-            (function, *_named(sources)), lambda: _mapped(function, [values(*source) for source in sources])
-        )
-        return tree_map(lambda tensor: tensor[network], found)
+        A network that has no such layers has None.
+        """
+        return self._once((function, *_named(sources)), lambda: _of_all_networks(function, sources))  # type: ignore[no-any-return]
 
     def _once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """Found for all networks when the first one asks, and brought to the CPU."""
+        """Found for all networks when the first one asks."""
         if key not in self._known:
             with torch.no_grad():
-                found = find()
-            self._known[key] = None if found is None else tree_map(Tensor.cpu, found)
+                self._known[key] = find()
         return self._known[key]
 
 
@@ -200,6 +200,23 @@ def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -
         return None
     flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
     return rows[0].cut(flat.cpu())
+
+
+def _of_all_networks(function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
+    rows = [crowd.rows[item] for crowd, item in sources if item in crowd.rows]
+    if not all(one.stacked for one in rows):
+        return None
+    size, lacking = sources[0][0].size, set[int]().union(*(one.lacking for one in rows))
+    if len(lacking) == size:
+        return [None] * size
+    values = [crowd.rows[item].totals if item in crowd.rows else crowd.tensors[item[0]] for crowd, item in sources]
+    found = _taken_apart(_mapped(function, values))
+    return [None if p in lacking else own for p, own in enumerate(found)] if lacking else found
+
+
+def _taken_apart(found: Any) -> Sequence[Any]:
+    """The rows of a tensor, or of each of several, on the CPU."""
+    return found.cpu().unbind() if isinstance(found, Tensor) else list(zip(*map(_taken_apart, found), strict=True))
 
 
 def _named(sources: Sequence[Source]) -> tuple[Any, ...]:

@@ -29,11 +29,12 @@ def check_samples(found: int, least: int = 2) -> None:
 
 
 def or_why(find: Callable[[], Any]) -> Any:
-    """What is to be found, or the reason why it cannot be had."""
+    """What is to be found, or the reason why it cannot be had: without its traceback, which keeps what the run kept."""
     try:
         return find()
     except REASONS as reason:
-        return reason
+        reason.__cause__ = reason.__context__ = None
+        return reason.with_traceback(None)
 
 
 @contextmanager
@@ -46,8 +47,12 @@ def blaming(who: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iter
     except kinds as error:
         if out_of_memory(error):
             raise
-        first = (str(error).strip() or "no message").splitlines()[0]
-        raise PassFailedError(f"{who} raised {type(error).__name__}: {first}") from error
+        raise PassFailedError(blame(who, error)) from error
+
+
+def blame(who: str, error: Exception) -> str:
+    first = (str(error).strip() or "no message").splitlines()[0]
+    return f"{who} raised {type(error).__name__}: {first}"
 
 
 def out_of_memory(error: BaseException) -> bool:

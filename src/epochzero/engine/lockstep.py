@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data.batch import Batch
+from epochzero.engine.aside import Arriving
 from epochzero.engine.crowd import Crowd, Rows
 from epochzero.engine.gradients import gradients, product
 from epochzero.engine.inputs import like, pass_curve
@@ -28,7 +29,7 @@ from epochzero.engine.network import PlanNetwork
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
 from epochzero.engine.population import Population, side_by_side
 from epochzero.engine.replay import Replay
-from epochzero.engine.responses import UNFELT, are_rounding
+from epochzero.engine.responses import UNFELT, Signed, are_faint, faint_and_rounding
 from epochzero.engine.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
 from epochzero.engine.watch import Item
 from epochzero.engine.watch_many import WatcherOfMany
@@ -68,7 +69,7 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     """What `run_pass` gives for each network. Raises a reason where there is one for all of them."""
     wanted = {name for name, _ in items}
     networks = population.networks
-    found = Crowd(population.size)
+    found = Crowd(population.size, population.device)
     found.facts["seed"] = [seed] * population.size
     found.facts["params"] = [network.params for network in networks] if "params" in wanted else []
     found.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
@@ -158,6 +159,17 @@ def _forward(
             (start,) = torch.autograd.grad(of(joint), [joint])
         return tape.gradients(start, names, seen)
 
+    if of_inputs:
+
+        def responses(of: Callable[[Tensor], Tensor]) -> Tensor:
+            gradient = back(of, [INPUT]).get(INPUT)
+            return population.by_network(side_by_side(x * 0, population.size) if gradient is None else gradient)
+
+        def signed(signs: Tensor) -> Tensor:
+            return responses(lambda joint: (population.by_network(joint) * signs).sum())
+
+        found.tensors["input_gradients"] = own = responses(torch.sum)
+        found.late = partial(_refuse_rounding, signed, Arriving(are_faint(own, x, logits)))
     if y is not None and wanted & NEED_LABELS:
         names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
         of_loss = _of_loss(population, packed, names, logits, y, wanted, found, watcher, back)
@@ -174,22 +186,19 @@ def _forward(
         found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
     for kind in wanted & KERNELS:
         found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
-    if of_inputs:
 
-        def responses(of: Callable[[Tensor], Tensor]) -> Tensor:
-            gradient = back(of, [INPUT]).get(INPUT)
-            return population.by_network(side_by_side(x * 0, population.size) if gradient is None else gradient)
 
-        found.tensors["input_gradients"] = own = responses(torch.sum)
+def _refuse_rounding(signed: Signed, seen: Arriving, found: Crowd) -> None:
+    """Looks closely at faint responses, where there are some; which of them are rounding is read later."""
+    faint = seen.wait()
+    if faint.any():
+        own, logits = found.tensors["input_gradients"], found.tensors["logits"]
+        rounding = faint_and_rounding(faint.to(own.device), own, logits, signed)
+        found.whys["input_gradients"] = partial(_unfelt, rounding)
 
-        def unfelt(_: Crowd) -> dict[int, Exception]:
-            """Looked for when it is asked for: that waits for the device."""
-            rounded = are_rounding(
-                own, x, logits, lambda signs: responses(lambda joint: (population.by_network(joint) * signs).sum())
-            )
-            return dict.fromkeys(rounded.nonzero().flatten().tolist(), DegenerateError(UNFELT))
 
-        found.whys["input_gradients"] = unfelt
+def _unfelt(rounding: Tensor, _: Crowd) -> dict[int, Exception]:
+    return dict.fromkeys(rounding.nonzero().flatten().tolist(), DegenerateError(UNFELT))
 
 
 def _of_loss(
@@ -224,8 +233,8 @@ def _joint_loss(population: Population, y: Tensor, joint: Tensor) -> Tensor:
 
 def _dead(found: Crowd) -> dict[int, Exception]:
     """The networks whose layers get no gradient."""
-    felt = [found.of_layers(_absolute_sum, [(found, ("gradients", None))], p) for p in range(found.size)]
-    return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if own is not None and not own.any()}
+    felt = found.of_layers(_absolute_sum, [(found, ("gradients", None))]) or ()
+    return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if not own.any()}
 
 
 def _losses(logits: Tensor, y: Tensor) -> Tensor:

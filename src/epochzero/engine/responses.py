@@ -25,17 +25,25 @@ ROUNDING = 1000
 UNFELT = "the sum of the logits does not depend on the input: its gradients are no more than rounding"
 
 
-def are_rounding(responses: Tensor, x: Tensor, logits: Tensor, signed: Callable[[Tensor], Tensor]) -> Tensor:
-    """Of which networks [P] the responses [P, B, ...] to x [B, ...] are rounding, given logits [P, B, K].
+Signed = Callable[[Tensor], Tensor]
+"""gives the responses of the logits under signs [B, K]"""
 
-    `signed` gives the responses of the logits under signs [B, K]. Zeros are no rounding.
-    """
+
+def are_rounding(responses: Tensor, x: Tensor, logits: Tensor, signed: Signed) -> Tensor:
+    """Of which networks [P] the responses [P, B, ...] to x [B, ...] are rounding, given logits [P, B, K]."""
+    faint = are_faint(responses, x, logits)
+    return faint_and_rounding(faint, responses, logits, signed) if faint.any() else faint
+
+
+def are_faint(responses: Tensor, x: Tensor, logits: Tensor) -> Tensor:
+    """Which are to be looked at closely. Zeros are no rounding."""
     size = _size(responses)
-    faint = (size > 0) & (size * _size(x[None]) < FAINT * logits.flatten(1).double().abs().sum(1))
-    if not faint.any():
-        return faint
+    return (size > 0) & (size * _size(x[None]) < FAINT * logits.flatten(1).double().abs().sum(1))
+
+
+def faint_and_rounding(faint: Tensor, responses: Tensor, logits: Tensor, signed: Signed) -> Tensor:
     least = ROUNDING * torch.finfo(responses.dtype).eps
-    return faint & (size <= least * _size(signed(random_signs(logits[0], 0, 0))))
+    return faint & (_size(responses) <= least * _size(signed(random_signs(logits[0], 0, 0))))
 
 
 def _size(of_networks: Tensor) -> Tensor:

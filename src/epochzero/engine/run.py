@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from epochzero.data import Batch
-from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import PassFailedError, or_why
 from epochzero.engine.gradients import gradients, product, product_apart
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
@@ -20,7 +19,6 @@ from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Need, Pass
 from epochzero.engine.responses import UNFELT, are_rounding
 from epochzero.engine.spill import spilling
-from epochzero.engine.trace import Trace, TraceInCrowd
 from epochzero.engine.watch import Item, Streams, Watcher
 from epochzero.errors import DegenerateError
 
@@ -39,20 +37,6 @@ def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
     for run, reads in needs:
         passes.setdefault(run, {}).update(dict.fromkeys(reads.items()))
     return {run: list(items) for run, items in passes.items()}
-
-
-def trace(need: Need, results: Mapping[Item, Any] | Crowd, network: int = 0) -> Trace:
-    """What one need gets of its pass. Raises what stood in the way of a read."""
-    if isinstance(results, Crowd):
-        for item in need.reads.items():
-            if (why := results.why(item, network)) is not None:
-                raise why
-        return TraceInCrowd(results, network, need.reads)
-    reads = {item[0]: results[item] for item in need.reads.items()}
-    for value in reads.values():
-        if isinstance(value, Exception):
-            raise value
-    return Trace(reads)
 
 
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 
 from epochzero.data import Batch
+from epochzero.engine.aside import aside
 from epochzero.engine.crowd import Crowd
-from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blaming, out_of_memory
+from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
 from epochzero.engine.grouping import Lockstep, in_groups
 from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network
@@ -20,23 +24,23 @@ from epochzero.engine.passes import FACTS, Need, Pass
 from epochzero.engine.population import Population, no_collection
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
-from epochzero.engine.run import NEED_GRAPH, merged, run_pass, trace
+from epochzero.engine.run import NEED_GRAPH, merged, run_pass
+from epochzero.engine.trace import Found, Trace, refusals, trace
 from epochzero.engine.watch import Item
-from epochzero.errors import DegenerateError, MachineError
+from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
 
-Traces = dict[Pass, dict[Item, object] | Crowd]
-"""what was found of each pass: of this network, or of a population that it is part of"""
 MISFITS = (RuntimeError, ValueError, IndexError, ArithmeticError)
 """what a proxy raises over shapes and numbers that it was not made for; other errors are bugs"""
+Scores = dict[str, Score]
+"""by `Proxy.text`"""
 
 
 @dataclass(frozen=True)
 class Scored:
     """What the proxies say of one network, and how long they took."""
 
-    scores: dict[str, Score]
-    """by `Proxy.text`"""
+    scores: Scores
     seconds: float
 
 
@@ -44,14 +48,53 @@ class Scored:
 def score_population(
     networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep = "auto"
 ) -> list[Scored]:
-    """Score each network. They run side by side where that is quicker; scores never depend on the neighbours."""
-    found: list[Scored] = []
+    """Score each network. They run side by side where that is quicker; scores never depend on the neighbours.
+
+    What is left to be computed of a population waits until the next one has its first pass to run.
+    """
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
     line = _Line(in_groups(networks, needs, batch, lockstep), lockstep if runs else "never")
-    for prepared in line:
-        found += _score(prepared, proxies, batch, seed, lockstep, line.prepare)
+    begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
+    found: list[Scored] = []
+    under_way: list[_Scoring] = []
+    since = time.perf_counter()
+
+    def take() -> None:
+        nonlocal since
+        scores, before = _scores(under_way.pop(0), lockstep), since
+        since = time.perf_counter()
+        found.extend(Scored(own, (since - before) / len(scores)) for own in scores)
+
+    def meanwhile() -> None:
+        line.prepare()
+        for before in under_way:
+            before.finish()
+
+    with no_collection(when=line.side_by_side()):
+        for now in map(begin, line):
+            now.launch(meanwhile)
+            under_way.append(now)
+            while len(under_way) > 1 or (under_way and not under_way[0].found):
+                take()
+        while under_way:
+            take()
     return found
+
+
+class Prepared(NamedTuple):
+    """Networks that are scored at a time, and how they run side by side where they do."""
+
+    networks: Sequence[Network]
+    population: Population | None
+
+
+def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
+    if lockstep == "never" or len(networks) < 2 or not Population.fits(networks):
+        return Prepared(networks, None)
+    population = Population(networks)  # type: ignore[arg-type]
+    population.prepare()
+    return Prepared(networks, population)
 
 
 class _Line:
@@ -70,110 +113,135 @@ class _Line:
         if self._next is None and (group := next(self._groups, None)) is not None:
             self._next = _prepared(group, self._lockstep)
 
-    def __iter__(self) -> Iterator[Prepared]:
+    def side_by_side(self) -> bool:
+        """Whether the networks of the next one run so."""
         self.prepare()
-        while (now := self._next) is not None:
-            self._next = None
-            yield now
-            self.prepare()
+        return self._next is not None and self._next.population is not None
+
+    def __iter__(self) -> _Line:
+        return self
+
+    def __next__(self) -> Prepared:
+        self.prepare()
+        if (now := self._next) is None:
+            raise StopIteration
+        self._next = None
+        return now
 
 
 @asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
-    return _score(Prepared([network], None), proxies, batch, seed, "never")[0]
+    start = time.perf_counter()
+    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
+    return Scored(scores, time.perf_counter() - start)
 
 
-class Prepared(NamedTuple):
-    """Networks that are scored at a time, and how they run side by side where they do."""
+def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scores]:
+    """The scores of each network."""
+    scoring = _Scoring(prepared, proxies, batch, seed)
+    del prepared
+    scoring.launch()
+    return _scores(scoring, lockstep)
 
-    networks: Sequence[Network]
-    population: Population | None
 
-
-def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
-    if lockstep == "never" or len(networks) < 2 or not Population.fits(networks):
-        return Prepared(networks, None)
-    population = Population(networks)  # type: ignore[arg-type]
-    population.prepare()
-    return Prepared(networks, population)
+def _scores(scoring: _Scoring, lockstep: Lockstep) -> list[Scores]:
+    """The same when its passes have been launched: of one half after the other where memory ran out."""
+    if scoring.finish():
+        return scoring.scores()
+    networks, batch = scoring.networks, scoring.batch
+    if len(networks) == 1:
+        raise MachineError(
+            f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
+            "use a smaller --batch-size, or a machine with more memory."
+        )
+    scoring.let_go()
+    gc.collect()
+    halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
+    again = (_score(_prepared(half, lockstep), scoring.proxies, batch, scoring.seed, lockstep) for half in halves)
+    return [own for half in again for own in half]
 
 
 def _idle() -> None:
     """Nothing, meanwhile."""
 
 
-def _score(
-    prepared: Prepared,
-    proxies: Sequence[Proxy],
-    batch: Batch,
-    seed: int,
-    lockstep: Lockstep,
-    meanwhile: Callable[[], None] = _idle,
-) -> list[Scored]:
-    start = time.perf_counter()
-    networks = prepared.networks
-    scores = _run_all(prepared, proxies, batch, seed, meanwhile)
-    if scores is None and len(networks) == 1:
-        raise MachineError(
-            f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
-            "use a smaller --batch-size, or a machine with more memory."
-        )
-    if scores is None:
-        halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
-        del prepared
-        parts = (_score(_prepared(half, lockstep), proxies, batch, seed, lockstep) for half in halves)
-        return [scored for part in parts for scored in part]
-    seconds = (time.perf_counter() - start) / len(networks)
-    return [Scored({proxy.text: of_network[proxy.text] for proxy in proxies}, seconds) for of_network in scores]
-
-
-def _run_all(
-    prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, meanwhile: Callable[[], None] = _idle
-) -> list[dict[str, Score]] | None:
-    """The scores of each network; None where memory runs out.
+class _Scoring:
+    """Networks that are being scored.
 
     Passes that keep no graph come first. A proxy is computed as soon as it can be, and a pass is let go of when no
-    other proxy waits for it: what is found of one pass need not lie beside the graph of another. `meanwhile` is called
-    when a device has a pass of a population to run, before anything is read of it.
+    other proxy waits for it: what is found of one pass need not lie beside the graph of another. Where networks run
+    side by side, all that is one pass behind, so that a device has the next one to run meanwhile.
     """
-    networks, population = prepared
-    waiting = [(proxy, proxy.needs) for proxy in proxies]
-    passes = merged(need for _, needs in waiting for need in needs)
-    results: list[Traces] = [{} for _ in networks]
-    scores: list[dict[str, Score]] = [{} for _ in networks]
+
+    def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
+        self.networks, self._population = prepared
+        self.proxies, self.batch, self.seed = proxies, batch, seed
+        self.found: dict[Pass, Found] = {}
+        """what proxies are still to be computed from"""
+        self._waiting = [(proxy, proxy.needs) for proxy in proxies]
+        self._columns: dict[str, list[Score]] = {}
+        """of each network, by `Proxy.text`"""
+
+    def launch(self, meanwhile: Callable[[], None] = _idle) -> None:
+        """Run every pass; where memory runs out, let go of everything.
+
+        `meanwhile` is called when a device has a pass of a population to run, before anything is read of it.
+        """
+        passes = merged(need for _, needs in self._waiting for need in needs)
+        with _unless_full(self.let_go):
+            for run in sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH)):
+                found = self._run(run, passes[run])
+                if isinstance(found, Crowd):
+                    meanwhile()
+                    self._compute()
+                    found.settle()
+                    self.found[run] = found
+                else:
+                    self.found[run] = found
+                    self._compute()
+        self._population = None
+
+    def let_go(self) -> None:
+        self.found.clear()
+
+    def finish(self) -> bool:
+        """Compute the rest; whether that was all, as it is not where memory runs out."""
+        with _unless_full():
+            self._compute()
+        return not self._waiting
+
+    def scores(self) -> list[Scores]:
+        columns = [(proxy.text, self._columns[proxy.text]) for proxy in self.proxies]
+        return [{text: column[p] for text, column in columns} for p in range(len(self.networks))]
+
+    def _run(self, run: Pass, items: list[Item]) -> Found:
+        """The pass, in lockstep where it can be."""
+        population, batch, seed = self._population, self.batch, self.seed
+        together = None if population is None else _together(run, items, population, batch, seed)
+        return [run_pass(run, items, own, batch, seed) for own in self.networks] if together is None else together
+
+    def _compute(self) -> None:
+        """The proxies whose passes are all there; passes that no other needs are let go of."""
+        for proxy, needs in self._waiting:
+            if proxy.text not in self._columns and all(need.run in self.found for need in needs):
+                found = [self.found[need.run] for need in needs]
+                with aside([one.launched if isinstance(one, Crowd) else None for one in found]):
+                    self._columns[proxy.text] = _computed(proxy, needs, found, len(self.networks))
+        self._waiting = [(proxy, needs) for proxy, needs in self._waiting if proxy.text not in self._columns]
+        needed = {need.run for _, needs in self._waiting for need in needs}
+        self.found = {run: found for run, found in self.found.items() if run in needed}
+
+
+@contextmanager
+def _unless_full(otherwise: Callable[[], None] = _idle) -> Iterator[None]:
+    """Goes on behind this where memory runs out in it."""
     try:
-        waiting = _compute_ready(waiting, results, scores)
-        for run in sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH)):
-            items = passes[run]
-            together = None if population is None else _together(run, items, population, batch, seed)
-            for found, network in zip(results, networks, strict=True):
-                found[run] = run_pass(run, items, network, batch, seed) if together is None else together
-            if together is not None:
-                meanwhile()
-            waiting = _compute_ready(waiting, results, scores)
+        yield
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
-        return None
-    return scores
-
-
-Waiting = list[tuple[Proxy, tuple[Need, ...]]]
-
-
-def _compute_ready(waiting: Waiting, results: Sequence[Traces], scores: Sequence[dict[str, Score]]) -> Waiting:
-    """Compute the proxies whose passes are all there, forget passes that no other needs, and say which still wait."""
-    done = results[0].keys()
-    ready = [(proxy, needs) for proxy, needs in waiting if all(need.run in done for need in needs)]
-    for i, (found, own) in enumerate(zip(results, scores, strict=True)):
-        own |= {proxy.text: _compute(proxy, needs, found, i) for proxy, needs in ready}
-    left = [(proxy, needs) for proxy, needs in waiting if proxy.text not in scores[0]]
-    needed = {need.run for _, needs in left for need in needs}
-    for found in results:
-        for run in found.keys() - needed:
-            del found[run]
-    return left
+        otherwise()
 
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> Crowd | None:
@@ -184,17 +252,35 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
         return None
 
 
-def _compute(proxy: Proxy, needs: Sequence[Need], results: Traces, network: int) -> Score:
+def _computed(proxy: Proxy, needs: Sequence[Need], found: Sequence[Found], count: int) -> list[Score]:
+    """What the proxy says of each network."""
+    pairs, settings = list(zip(needs, found, strict=True)), proxy.resolved
+    with torch.no_grad():
+        refused = {p: why for pair in reversed(pairs) for p, why in refusals(*pair).items()}
+        return [
+            _without_value(refused[p])
+            if p in refused
+            else _value(proxy.compute, [trace(need, own, p) for need, own in pairs], settings)
+            for p in range(count)
+        ]
+
+
+def _value(compute: Callable[..., Any], traces: Sequence[Trace], settings: dict[str, Any]) -> Score:
     try:
-        traces = [trace(need, results[need.run], network) for need in needs]
-        with torch.no_grad(), blaming("the proxy", MISFITS):
-            value = float(proxy.compute(*traces, **proxy.resolved))
-    except PassFailedError as reason:
+        value = float(compute(*traces, **settings))
+    except REASONS as reason:
+        return _without_value(reason)
+    except UserError:
+        raise
+    except MISFITS as error:
+        if out_of_memory(error):
+            raise
+        return Score.failed(blame("the proxy", error))
+    return Score(value) if math.isfinite(value) else Score.degenerate(f"the value is {value}")
+
+
+def _without_value(reason: Exception) -> Score:
+    if isinstance(reason, PassFailedError):
         return Score.failed(str(reason))
-    except DegenerateError as reason:
-        return Score.degenerate(str(reason))
-    except LinAlgError as error:
-        return Score.degenerate(f"the linear algebra did not converge: {error}")
-    if not math.isfinite(value):
-        return Score.degenerate(f"the value is {value}")
-    return Score(value)
+    unsolved = isinstance(reason, LinAlgError)
+    return Score.degenerate(f"the linear algebra did not converge: {reason}" if unsolved else str(reason))

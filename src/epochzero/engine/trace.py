@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.crowd import Crowd, of_each
+from epochzero.engine.passes import Need
 
 if TYPE_CHECKING:
     from epochzero.engine.network import Handle
@@ -61,7 +62,7 @@ class TraceInCrowd(Trace):
     """The trace of a network among others; what is read of it is taken apart when it is asked for."""
 
     def __init__(self, crowd: Crowd, network: int, reads: Mapping[str, Callable[..., Any] | None]) -> None:
-        super().__init__({"crowd": crowd, "at": network, "reads": reads})
+        self.crowd, self.at, self.reads = crowd, network, reads
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.reads:
@@ -73,29 +74,50 @@ class TraceInCrowd(Trace):
         return [(self.crowd, (name, self.reads[name])) for name in reads]
 
 
+Found = Crowd | Sequence[Mapping[Any, Any]]
+"""what is read of a pass of some networks, which ran side by side or each for itself"""
+
+
+def trace(need: Need, found: Found, network: int) -> Trace:
+    """What one need gets of its pass, of one of the networks."""
+    if isinstance(found, Crowd):
+        return TraceInCrowd(found, network, need.reads)
+    return Trace({item[0]: found[network][item] for item in need.reads.items()})
+
+
+def refusals(need: Need, found: Found) -> dict[int, Exception]:
+    """The networks for which not all that is needed can be had, and why."""
+    if isinstance(found, Crowd):
+        return found.refusals(need.reads.items())
+    values = {p: [own[item] for item in need.reads.items()] for p, own in enumerate(found)}
+    whys = {p: next((value for value in own if isinstance(value, Exception)), None) for p, own in values.items()}
+    return {p: why for p, why in whys.items() if why is not None}
+
+
 def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads: str) -> Tensor:
     """[L] `function` of each layer's values: those that are read of the first trace, then those of the next.
 
     Layers for which there is nothing are left out.
     """
-    first = traces[0]
-    if isinstance(first, TraceInCrowd):
-        sources = [source for trace in traces for source in trace.sources(reads)]
-        found: Tensor | None = first.crowd.of_layers(function, sources, first.at)
+    in_crowds = [trace for trace in traces if isinstance(trace, TraceInCrowd)]
+    if len(in_crowds) == len(traces):
+        crowd, at = in_crowds[0].crowd, in_crowds[0].at
+        found = crowd.of_layers(function, [source for trace in in_crowds for source in trace.sources(reads)])
         if found is not None:
-            return found
+            return found[at]
     layers = zip(*(getattr(trace, name) for trace in traces for name in reads), strict=True)
     return of_each([layer for layer in layers if layer[0] is not None], function)
 
 
 def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:
-    """`function` of what is read; a list of layers' values is summed, and None comes back where it is empty."""
+    """`function` of what is read; a list of layers' values is summed, and None comes back where it is empty.
+
+    It gives a tensor, or a tuple of some.
+    """
     if isinstance(trace, TraceInCrowd):
-        sources = trace.sources(reads)
-        if any(item in crowd.rows and not len(crowd.rows[item].kept(trace.at)) for crowd, item in sources):
-            return None
-        if all(item not in crowd.rows or crowd.rows[item].stacked for crowd, item in sources):
-            return trace.crowd.of_networks(function, sources, trace.at)
+        found = trace.crowd.of_networks(function, trace.sources(reads))
+        if found is not None:
+            return found[trace.at]
     values = [_summed(getattr(trace, name)) for name in reads]
     return None if any(value is None for value in values) else function(*values)
 

@@ -1,0 +1,72 @@
+"""A GPU's queue of work, and work that goes before it.
+
+What is launched on a GPU queues behind everything that was launched before. What is found of a pass is looked at while
+the next one runs: on a stream of its own, which waits for that pass alone and goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Mark(NamedTuple):
+    """A place in a device's queue, behind what was launched so far."""
+
+    device: torch.device
+    event: torch.cuda.Event
+
+
+def mark(device: torch.device) -> Mark | None:
+    """None where nothing queues."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(device))
+    return Mark(device, event)
+
+
+@contextmanager
+def aside(marks: Sequence[Mark | None]) -> Iterator[None]:
+    """What is launched in here waits for the marks alone, and is done at the end; without them, it queues as ever.
+
+    So tensors that were made before the marks and are let go of later are not written over while they are read here.
+    """
+    behind = [one for one in marks if one is not None]
+    if not behind or len(behind) < len(marks):
+        yield
+        return
+    side = _side(behind[0].device)
+    for _, event in behind:
+        side.wait_event(event)
+    try:
+        with torch.cuda.stream(side):
+            yield
+    finally:
+        side.synchronize()
+
+
+@cache
+def _side(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+
+
+class Arriving:
+    """Numbers that come to the CPU while this process goes on."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers = numbers
+        if numbers.is_cuda:
+            here = torch.empty_like(numbers, device="cpu", pin_memory=True)
+            self._numbers = here.copy_(numbers, non_blocking=True)
+        self._there = mark(numbers.device)
+
+    def wait(self) -> Tensor:
+        if self._there is not None:
+            self._there.event.synchronize()
+        return self._numbers
