@@ -1,7 +1,7 @@
 """What a population costs the host of a GPU: `python benchmarks/launches.py [--only synflow,dextr] [--networks 128]`.
 
 launches   operations on tensors in a population's passes, views not counted: on a GPU each is a kernel at least
-merging    processor milliseconds for planning and merging the networks
+merging    processor milliseconds for planning, grouping and merging the networks
 scoring    the same for the passes and the proxies, when the kernels themselves cost next to nothing
 
 No GPU is needed: where one would run kernels of ours, stand-ins give tensors of the right shape with ones in them, and
@@ -27,10 +27,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
-from epochzero.engine import Proxy, population, reductions, score
+from epochzero.engine import Proxy, grouping, population, reductions, score
 from epochzero.plan import perform
 from epochzero.plan.ops import conv, fused
 from epochzero.plan.ops.arena import Moments, Place, Window
+from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 from epochzero.run.bundles import groups
 from epochzero.run.network import network_of
@@ -152,6 +153,7 @@ def as_on_a_gpu() -> Iterator[None]:
             (fused, "gathers", lambda x: True),
             (fused, "_conv", lambda: KERNELS["conv"]),
             (fused, "_maps", lambda: KERNELS["maps"]),
+            (grouping, "_routines", lambda network: blocks_with_routines(network.plan)),
             (population, "runs_here", lambda x: True),
             (perform, "kernels", lambda arena: ROUTINES),
             (reductions, "kernels", lambda arena: ROUTINES),
@@ -167,12 +169,14 @@ def as_on_a_gpu() -> Iterator[None]:
 def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, float]:
     """The least of several populations of other networks, as a busy machine slows some down; the first one warms up."""
     batch, space = data.load("pink", input_shape=SHAPE, num_classes=10, size=2), spaces["nb201"]
+    needs = [need for proxy in members for need in proxy.needs]
     counted, merging, scoring = 0, [], []
     for seed in range(rounds + 1):
         rng = Random(seed)
         found = [network_of(space, space.sample(rng), batch, Origin(), "cpu") for _ in range(networks)]
         start = time.process_time()
-        prepared = score._prepared(found, "always")
+        (group,) = grouping.in_groups(found, needs, batch, "always")
+        prepared = score._prepared(group, "always")
         middle = time.process_time()
         if seed:
             score._score(prepared, members, batch, 0, "always")
