@@ -52,7 +52,7 @@ def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tenso
     if run.nudge:
         step = torch.randn(x.shape, generator=generator(seed, "zen", run.draw))
         real = movable(batch)
-        x = x + run.nudge * (step if real is None else step * real).to(like)
+        x = x + run.nudge * _like(step if real is None else step * real, like)
     return x, y
 
 
@@ -66,7 +66,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
             x = torch.randn((count, *batch.input_shape), generator=generator(seed, "noise", run.draw))
         if real is not None:
             x = torch.where(real, x, batch.part(0)[0][torch.arange(len(x)) % batch.size])
-        return x.to(like), None
+        return _like(x, like), None
     try:
         x, y = batch.part(run.part)
     except DataError as error:
@@ -75,7 +75,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
         if run.only[1] > len(x):
             raise PassFailedError(f"needs {run.only[1]} samples, and a part of this data has {len(x)}")
         x, y = x[slice(*run.only)], None if y is None else y[slice(*run.only)]
-    return x.to(like), None if y is None else y.to(like.device)
+    return _like(x, like), None if y is None else brought(y, like.device)
 
 
 def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
@@ -89,7 +89,17 @@ def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
         velocity, acceleration = (
             torch.zeros_like(first).masked_scatter(real, moved) for moved in (velocity, acceleration)
         )
-    return value.to(like), velocity.to(like), acceleration.to(like)
+    return _like(value, like), _like(velocity, like), _like(acceleration, like)
+
+
+def _like(x: Tensor, like: Tensor) -> Tensor:
+    return brought(x.to(like.dtype), like.device)
+
+
+def brought(x: Tensor, device: torch.device) -> Tensor:
+    """On the device, without waiting for what runs there: see `epochzero.plan.upload`."""
+    queues = device.type == "cuda" and not x.is_cuda
+    return x.pin_memory().to(device, non_blocking=True) if queues else x.to(device)
 
 
 def movable(batch: Batch) -> Tensor | None:

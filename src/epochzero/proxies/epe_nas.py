@@ -42,14 +42,10 @@ def epe_nas(trace: Trace, *, classes: int = 0) -> Tensor:
     _, length, correlated = of_network(correlation, trace, "input_gradients")
     check_samples(len(correlated))
     check_responses(torch.ones(1), length)
-    labels = trace.labels.to(correlated.device)
-    sums, sizes = [], []
-    for label in torch.unique(labels):
-        same = labels == label
-        sums.append((correlated[same][:, same].abs() + K).log().sum())
-        sizes.append(int(same.sum()))
-    s = torch.stack(sums)  # [classes seen]
+    seen, which = torch.unique(trace.labels.to(correlated.device), return_inverse=True)
+    logs = torch.where(which[:, None] == which, (correlated.abs() + K).log(), 0)  # [B, B]
+    s = logs.new_zeros(len(seen)).index_add_(0, which, logs.sum(1))  # [classes seen]
     if (classes or trace.logits.shape[1]) <= 100:
         return s.abs().sum()
-    s = s / torch.tensor(sizes).to(s)
+    s = s / torch.bincount(which)
     return (s[:, None] - s[None, :]).abs().sum() / len(s)
