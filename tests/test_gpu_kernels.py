@@ -43,6 +43,7 @@ CONVS = (
     (4, 5, 64, 64, 8, 8, 3, 1, 1, 1),
     (1, 2, 8, 8, 9, 9, 3, 2, 2, 2),
     (2, 1, 40, 16, 4, 4, 1, 1, 0, 1),
+    (16, 2, 16, 16, 8, 8, 3, 1, 1, 1),
 )
 
 
@@ -161,7 +162,7 @@ class KernelsOnAGPU(unittest.TestCase):
         """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""
         kernels, plain, maps, outside = arena.kernels(noise(1)), arena.PLAIN, 4, 2
         slots, which, own = numbers(2, -1, 0, -2), numbers(1, 0, 3, 2), numbers(3, 1, 0, 2)
-        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3]):
+        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3], CONVS[6]):
             window = (kernel, *rest)
             size = F.conv2d(noise(1, 1, height, width), noise(1, 1, kernel, kernel), None, *rest).shape[2:]
             given = [noise(n, images, height, width, inputs, seed=n) for n in (3, outside)]
@@ -206,6 +207,12 @@ class KernelsOnAGPU(unittest.TestCase):
             kernels.combine(ours, x, terms, coefficients)
             plain.combine(right, x, terms, coefficients)
             self.near([ours], [right], 1e-6, coefficients is None)
+        rows = Place(noise(3, 5, 4, 8, 16), noise(2, 5, 4, 8, 16, seed=1))
+        for transposed in (False, True):
+            ours, right = (torch.empty(3, 5, 4, 8, 16, device="cuda") for _ in range(2))
+            kernels.pool(ours, rows, numbers(1, -2, 0), (3, 1, 1, 1), transposed)
+            plain.pool(right, rows, numbers(1, -2, 0), (3, 1, 1, 1), transposed)
+            self.near([ours], [right], 1e-6, ("row by row", transposed))
         for window in ((3, 1, 1, 1), (2, 2, 0, 1), (3, 2, 1, 1)):
             small = F.avg_pool2d(noise(1, 1, 6, 6), *window[:3]).shape[2:]
             for transposed, given, size in ((False, x, small), (True, Place(noise(3, 2, *small, 5)), (6, 6))):

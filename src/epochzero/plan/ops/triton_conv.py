@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from epochzero.plan.ops import triton_rows
 from epochzero.plan.ops.arena import Moments, Pair, Place, TwoTensors, Window
 from epochzero.plan.ops.triton_arena import WIDE, address, beginning, launch
 from epochzero.plan.ops.triton_windows import (
@@ -255,6 +256,8 @@ def _launch(
     last: bool = True,
 ) -> Moments | None:
     x, weight = read.x, weights[0]
+    if triton_rows.suits(read, sizes, window, last, triton_rows.DOWN):
+        return triton_rows.convolve(out, read, weight, on, slots, which, sizes, transposed, relu, moments)
     taps, taps_along = (None if w is None else by_taps(w, sizes.inputs, sizes.outputs, transposed) for w in weights)
     wide_in, wide_out = block(sizes.inputs), block(sizes.outputs)
     most_in, most_out, tile, warps, stages, at_once = CONVOLVE[size(window), max(wide_in, wide_out)]

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from epochzero.plan.ops import triton_rows
 from epochzero.plan.ops.arena import Pair, Place, TwoTensors, Window
 from epochzero.plan.ops.triton_arena import beginning, launch
 from epochzero.plan.ops.triton_windows import Read, Sizes, block, forward, high, precision, size, some, tap_of
@@ -137,6 +138,8 @@ def _correlated(
     read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, window: Window, relu: bool = False, last: bool = True
 ) -> Tensor:
     """[M, Co, Ci, k, k]."""
+    if triton_rows.suits(read, sizes, window, last, triton_rows.ACROSS):
+        return triton_rows.correlate(read, gradient, slots, sizes, relu)
     x, kernel, inputs, outputs = read.x, window[0], sizes.inputs, sizes.outputs
     pixels = sizes.images * sizes.out_height * sizes.out_width
     wide_in, wide_out = block(inputs), block(outputs)

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from epochzero.plan.ops import triton_rows
 from epochzero.plan.ops.arena import Place, Terms, Window
 from epochzero.plan.ops.triton_arena import address, beginning, launch
 
@@ -217,6 +218,9 @@ def combine(out: Tensor, place: Place, terms: Terms, coefficients: Tensor | None
 
 def pool(out: Tensor, place: Place, slots: Tensor, window: Window, transposed: bool) -> None:
     """See `epochzero.plan.ops.arena`."""
+    if triton_rows.smooths(out, window):
+        triton_rows.smooth(out, place, slots, transposed)
+        return
     maps, images, *size, channels = out.shape
     kernel, stride, padding, _ = window
     inner = list(place.arena.shape[2:4])

@@ -55,29 +55,30 @@ def tap_of(
     return y * W + z, (y >= 0) & (y < H) & (z >= 0) & (z < W)
 
 
-@triton.jit(do_not_specialize=["total", "lows", "inputs", "outputs", "taps"])
+@triton.jit(do_not_specialize=["lows"])
 def _split(
     out: tl.tensor,
     weight: tl.tensor,
-    total: tl.tensor,
-    lows: tl.tensor,
-    inputs: tl.tensor,
-    outputs: tl.tensor,
-    taps: tl.tensor,
+    lows: tl.int64,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    TAPS: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     LOWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Weights [M, out, in, taps], of the transpose [M, in, out, taps], by taps: [M, taps, in, out]; low parts last."""
-    n = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    o, c, tap = n % outputs, n // outputs % inputs, n // (outputs * inputs) % taps
-    own = n // (outputs * inputs * taps) * (outputs * inputs)
-    own += (c * outputs + o) if TRANSPOSED else (o * inputs + c)
-    value = tl.load(weight + own * taps + tap, mask=n < total, other=0.0)
+    """Weights [out, in, taps] of one map, of the transpose [in, out, taps], by taps: [taps, in, out]; low parts last."""
+    size: tl.constexpr = INPUTS * OUTPUTS * TAPS
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    begin = tl.program_id(1).to(tl.int64) * size
+    o, c, tap = n % OUTPUTS, n // OUTPUTS % INPUTS, n // (OUTPUTS * INPUTS)
+    own = (c * OUTPUTS + o) if TRANSPOSED else (o * INPUTS + c)
+    value = tl.load(weight + begin + own * TAPS + tap, mask=n < size, other=0.0)
+    to = out + begin + n
     if LOWS:
-        tl.store(out + lows + n, value - high(value), mask=n < total)
+        tl.store(to + lows, value - high(value), mask=n < size)
         value = high(value)
-    tl.store(out + n, value, mask=n < total)
+    tl.store(to, value, mask=n < size)
 
 
 def precision(x: Tensor) -> str:
@@ -101,13 +102,13 @@ def lows_of(weight: Tensor) -> int:
 
 def by_taps(weight: Tensor, inputs: int, outputs: int, transposed: bool) -> Tensor:
     """As `_split` has them, of weights [M * Co, Ci, k, k]: of the transpose, inputs are the Co."""
-    taps, total = weight.shape[2] * weight.shape[3], weight.numel()
+    taps = weight.shape[2] * weight.shape[3]
     split = precision(weight) == "tf32x3"
-    out = weight.new_empty(2 * lows_of(weight) if split else total)
-    grid = (triton.cdiv(total, SPLIT),)
+    out = weight.new_empty(2 * lows_of(weight) if split else weight.numel())
+    each = inputs * outputs * taps
     launch(
-        _split, grid, out, weight.contiguous(), total, lows_of(weight), inputs, outputs, taps, transposed, split, SPLIT,
-        num_warps=4,
+        _split, (triton.cdiv(each, SPLIT), weight.numel() // each), out, weight.contiguous(), lows_of(weight), inputs,
+        outputs, taps, transposed, split, SPLIT, num_warps=4,
     )  # fmt: skip
     return out
 

@@ -1,0 +1,293 @@
+"""GPU kernels for many networks side by side: windows of 3x3 pixels, taken row by row.
+
+What limits a convolution or a pooling of few channels is how often its pixels are read: nine times, if every output
+pixel looks for its own. Here a block goes down the rows of some images and reads each row three times, once for each
+column of the window; what it adds to the rows above, here and below is kept until they are complete. Gradients of
+weights read a row of pixels three times, too, and the three rows of gradients that it meets.
+
+Each sum has the order that `triton_conv`, `triton_correlate` and `triton_maps` give it.
+"""
+
+# mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment, var-annotated"
+# ruff: noqa: N803, RUF005
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from epochzero.plan.ops.arena import Moments, Place, Window
+from epochzero.plan.ops.triton_arena import WIDE, address, beginning, launch
+from epochzero.plan.ops.triton_windows import Read, Sizes, by_taps, high, lows_of, precision, some
+
+WINDOW = (3, 1, 1, 1)
+CHANNELS = 16
+"""of convolutions for which this is quicker: 4.9 microseconds a map of 64 images on an H200 in place of 7.3; products
+of more channels keep tensor cores as busy either way"""
+DOWN = 128
+"""pixels of one row, of several images, in a convolution"""
+ACROSS, SHARES = 32, 32
+"""pixels of one row in a gradient of weights, and shares of the rows"""
+SMOOTH = 2048
+"""numbers of one row in a pooling"""
+
+
+@triton.jit
+def _read(
+    x: tl.tensor, at: tl.tensor, column: tl.tensor, y: tl.tensor, shift: tl.constexpr, C: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, RELU: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """The pixels of row y that lie `shift` columns on, 0 outside of the image."""
+    inside = (column + shift >= 0) & (column + shift < W) & (y >= 0) & (y < H)
+    piece = tl.load(x + y * (W * C) + shift * C + at, mask=inside[:, None], other=0.0)
+    if RELU:
+        piece = tl.maximum(piece, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    return piece
+
+
+@triton.jit
+def _plus(total: tl.tensor, a: tl.tensor, b: tl.tensor, b_low: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    """`total` and a product with what was split before: three of tensor cores, or one."""
+    if PRECISION == "tf32x3":
+        top = high(a)
+        total = tl.dot(a - top, b, total, input_precision="tf32")
+        total = tl.dot(top, b_low, total, input_precision="tf32")
+        return tl.dot(top, b, total, input_precision="tf32")
+    return tl.dot(a, b, total, input_precision=PRECISION)
+
+
+@triton.jit(do_not_specialize=["gap", "step", "lows", "images"])
+def _down(
+    out: tl.tensor,
+    x: tl.tensor,
+    weight: tl.tensor,
+    on: tl.tensor,
+    moments: tl.tensor,
+    slots: tl.tensor,
+    which: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    lows: tl.int64,
+    images: tl.tensor,
+    C: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    RELU: tl.constexpr,
+    MASKED: tl.constexpr,
+    MOMENTS: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BP: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> None:
+    """A convolution or its transpose of BP / W images of one map; see `triton_conv._convolve` for what is asked."""
+    group, m = tl.program_id(0), tl.program_id(1)
+    n, c = tl.arange(0, BP), tl.arange(0, C)
+    column = n % W
+    size: tl.constexpr = H * W * C
+    first = (group * (BP // W)).to(tl.int64) * size
+    at = (n // W * size + column * C)[:, None] + c[None, :]
+    from_x = m.to(tl.int64) * images * size
+    out += from_x + first
+    if TRANSPOSED:
+        if MASKED:
+            on += beginning(slots, m, gap, step, images * size, ALIGNED) + first
+    else:
+        from_x = beginning(slots, m, gap, step, images * size, ALIGNED)
+    x += from_x + first
+    weight += tl.load(which + m).to(tl.int64) * (9 * C * C)
+    factors, low_factors = (), ()
+    for tap in tl.static_range(9):
+        own = weight + (8 - tap if TRANSPOSED else tap) * (C * C) + tl.arange(0, C)[:, None] * C + c[None, :]
+        factors = factors + (tl.load(own),)
+        low_factors = low_factors + (tl.load(own + lows) if PRECISION == "tf32x3" else factors[tap],)
+    above = tl.zeros([BP, C], tl.float32)
+    here = tl.zeros([BP, C], tl.float32)
+    for y in range(H + 1):
+        below = tl.zeros([BP, C], tl.float32)
+        for j in tl.static_range(3):
+            piece = _read(x, at, column, y, j - 1, C, H, W, RELU)
+            below = _plus(below, piece, factors[j], low_factors[j], PRECISION)
+            here = _plus(here, piece, factors[j + 3], low_factors[j + 3], PRECISION)
+            above = _plus(above, piece, factors[j + 6], low_factors[j + 6], PRECISION)
+        if y > 0:
+            far = (y - 1) * (W * C) + at
+            if MASKED:
+                above = tl.where(tl.load(on + far) > 0, above, 0.0)
+            tl.store(out + far, above)
+            if MOMENTS:
+                mean = tl.sum(above, 0) / BP
+                away = above - mean[None, :]
+                tile = (m * tl.num_programs(0) + group) * H + y - 1
+                to = moments + tile.to(tl.int64) * (2 * C) + c
+                tl.store(to, mean)
+                tl.store(to + C, tl.sum(away * away, 0))
+        above = here
+        here = below
+
+
+@triton.jit(do_not_specialize=["gap", "step", "share", "maps", "images"])
+def _across(
+    partial: tl.tensor,
+    x: tl.tensor,
+    gradient: tl.tensor,
+    slots: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    share: tl.tensor,
+    maps: tl.tensor,
+    images: tl.tensor,
+    C: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    RELU: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BP: tl.constexpr,
+    PRECISION: tl.constexpr,
+) -> None:
+    """The gradients of one map's weights, of one share of its rows."""
+    m, split = tl.program_id(0), tl.program_id(1)
+    n, c = tl.arange(0, BP), tl.arange(0, C)
+    column = n % W
+    size: tl.constexpr = H * W * C
+    at = (n // W * size + column * C)[:, None] + c[None, :]
+    x += beginning(slots, m, gap, step, images * size, ALIGNED)
+    gradient += m.to(tl.int64) * images * size
+    totals = ()
+    for _ in tl.static_range(9):
+        totals = totals + (tl.zeros([C, C], tl.float32),)
+    for row in range(split * share, min((split + 1) * share, images // (BP // W) * H)):
+        y = row % H
+        first = row // H * (BP // W) * size
+        added = ()
+        for i in tl.static_range(3):
+            g = tl.trans(_read(gradient + first, at, column, y + 1 - i, 0, C, H, W, False))  # [C, BP]
+            for j in tl.static_range(3):
+                piece = _read(x + first, at, column, y, j - 1, C, H, W, RELU)
+                top = high(piece) if PRECISION == "tf32x3" else piece
+                added = added + (_plus(totals[3 * i + j], g, top, piece - top, PRECISION),)
+        totals = added
+    to = partial + (split * maps + m).to(tl.int64) * (9 * C * C) + tl.arange(0, C)[:, None] * (9 * C) + c[None, :] * 9
+    for tap in tl.static_range(9):
+        tl.store(to + tap, totals[tap])
+
+
+@triton.jit(do_not_specialize=["gap", "step", "images"])
+def _smooth(
+    out: tl.tensor,
+    x: tl.tensor,
+    slots: tl.tensor,
+    gap: tl.int64,
+    step: tl.int64,
+    images: tl.tensor,
+    C: tl.constexpr,
+    H: tl.constexpr,
+    W: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+    ALIGNED: tl.constexpr,
+    BP: tl.constexpr,
+) -> None:
+    """Means over the windows of BP / W images of one map, without what is outside; or the transpose."""
+    group, m = tl.program_id(0), tl.program_id(1)
+    n, c = tl.arange(0, BP), tl.arange(0, C)
+    column = n % W
+    size: tl.constexpr = H * W * C
+    first = (group * (BP // W)).to(tl.int64) * size
+    known = (n // W + group * (BP // W) < images)[:, None]
+    at = (n // W * size + column * C)[:, None] + c[None, :]
+    x += beginning(slots, m, gap, step, images * size, ALIGNED) + first
+    out += m.to(tl.int64) * images * size + first
+    wide = _covered(column, W)[:, None]
+    above = tl.zeros([BP, C], out.dtype.element_ty)
+    here = tl.zeros([BP, C], out.dtype.element_ty)
+    for y in range(H + 1):
+        line = tl.zeros([BP, C], out.dtype.element_ty)
+        for j in tl.static_range(3):
+            near = column + (j - 1)
+            inside = known & ((near >= 0) & (near < W) & (y < H))[:, None]
+            value = tl.load(x + y * (W * C) + (j - 1) * C + at, mask=inside, other=0.0)
+            line += value / _covered(near, W)[:, None] if TRANSPOSED else value
+        if TRANSPOSED:
+            line /= _covered(y, H)
+        if y > 0:
+            mean = above + line
+            if not TRANSPOSED:
+                mean /= wide * _covered(y - 1, H)
+            tl.store(out + (y - 1) * (W * C) + at, mean, mask=known)
+        above = here + line
+        here = line
+
+
+@triton.jit
+def _covered(place: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
+    """How many places of an axis the window around `place` covers; at least 1."""
+    return tl.maximum(tl.minimum(place + 2, SIZE) - tl.maximum(place - 1, 0), 1).to(tl.float32)
+
+
+def _divides(pixels: int, images: int, width: int) -> bool:
+    return pixels % width == 0 and images % (pixels // width) == 0
+
+
+def suits(read: Read, sizes: Sizes, window: Window, last: bool, pixels: int) -> bool:
+    """Whether a convolution, its transpose or the gradient of its weights is taken so, in rows of so many pixels."""
+    alone = last and read.along is None and read.x.dtype == torch.float32 and read.aligned == WIDE
+    shape = window == WINDOW and sizes.inputs == sizes.outputs == CHANNELS
+    return alone and shape and _divides(pixels, sizes.images, sizes.width)
+
+
+def convolve(
+    out: Tensor,
+    read: Read,
+    weight: Tensor,
+    on: Tensor | None,
+    slots: Tensor,
+    which: Tensor,
+    sizes: Sizes,
+    transposed: bool,
+    relu: bool,
+    moments: bool,
+) -> Moments | None:
+    """A convolution that suits, or its transpose."""
+    groups = sizes.images * sizes.width // DOWN
+    taps = by_taps(weight, CHANNELS, CHANNELS, transposed)
+    partial = out.new_empty((sizes.maps, groups * sizes.height, 2, CHANNELS)) if moments else None
+    launch(
+        _down, (groups, sizes.maps), out, read.x, taps, some(on, out), some(partial, out), slots, which, read.gap,
+        read.step, lows_of(weight), sizes.images, CHANNELS, sizes.height, sizes.width, transposed, relu, on is not None,
+        moments, read.aligned, DOWN, precision(out), num_warps=2, num_stages=2,
+    )  # fmt: skip
+    return None if partial is None else Moments(partial, DOWN)
+
+
+def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: bool) -> Tensor:
+    """[M, C, C, 3, 3] the gradients of a convolution's weights that suits."""
+    rows = sizes.images * sizes.width // ACROSS * sizes.height
+    share = triton.cdiv(rows, SHARES)
+    splits = triton.cdiv(rows, share)
+    partial = gradient.new_empty((splits, sizes.maps, CHANNELS, CHANNELS, 3, 3))
+    launch(
+        _across, (sizes.maps, splits), partial, read.x, gradient, slots, read.gap, read.step, share, sizes.maps,
+        sizes.images, CHANNELS, sizes.height, sizes.width, relu, read.aligned, ACROSS, precision(gradient), num_warps=1,
+        num_stages=2,
+    )  # fmt: skip
+    return partial.sum(0)
+
+
+def smooths(out: Tensor, window: Window) -> bool:
+    """Whether a pooling, or its transpose, is taken so."""
+    width, channels = out.shape[3:]
+    powers = width & (width - 1) == 0 and channels & (channels - 1) == 0
+    return window == WINDOW and powers and width * channels <= SMOOTH
+
+
+def smooth(out: Tensor, place: Place, slots: Tensor, transposed: bool) -> None:
+    """Means over windows that `smooths`, or their transpose."""
+    maps, images, height, width, channels = out.shape
+    pixels = SMOOTH // channels
+    gap, step, aligned = address(place)
+    launch(
+        _smooth, (triton.cdiv(images * width, pixels), maps), out, place.arena, slots, gap, step, images, channels,
+        height, width, transposed, aligned, pixels, num_warps=4,
+    )  # fmt: skip
