@@ -18,7 +18,7 @@ from epochzero.engine import score_population as really_score
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run import sweep as module
-from epochzero.run.sweep import options, sweep
+from epochzero.run.sweep import LEAST, evened, options, sweep
 from epochzero.types import Score
 from tests.command import CUT
 
@@ -144,6 +144,27 @@ def test_no_score_is_an_empty_cell_with_a_reason(tmp_path: Path) -> None:
 def test_workers_write_the_same_table(tmp_path: Path) -> None:
     alone = swept(tmp_path / "a.csv", "--networks", "4", "--proxies", "synflow")
     assert swept(tmp_path / "b.csv", "--networks", "4", "--proxies", "synflow", "--workers", "2") == alone
+
+
+@pytest.mark.parametrize("workers", [1, 2, 12])
+def test_chunks_become_smaller_towards_the_end(workers: int) -> None:
+    for count in (0, 1, LEAST, 1000, 6466):
+        archs = list(map(str, range(count)))
+        cut = list(evened(archs, workers, 256))
+        sizes = [len(chunk) for chunk in cut]
+        assert [arch for chunk in cut for arch in chunk] == archs
+        assert sizes == sorted(sizes, reverse=True) and max(sizes, default=0) <= 256
+        assert workers == 1 or count < LEAST * workers or max(sizes[-workers:]) <= 2 * LEAST
+
+
+def test_shared_cells_are_counted_after_a_stop_too(tmp_path: Path) -> None:
+    archs, out = tmp_path / "archs.txt", tmp_path / "a.csv"
+    archs.write_text("\n".join(SAME), encoding="utf-8")
+    asked = ("--archs", str(archs), "--share", "--proxies", "synflow,params")
+    whole = swept(out, *asked)
+    lines = out.read_text(encoding="utf-8").splitlines(keepends=True)
+    out.write_text("".join(lines[:2]), encoding="utf-8")
+    assert swept(out, *asked) == whole
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,7 +34,7 @@ from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.run.bundles import groups
-from epochzero.run.executors.base import LARGEST, Scored
+from epochzero.run.executors.base import Scored
 from epochzero.run.executors.processes import Processes
 from epochzero.run.network import batch_for, network_of
 from epochzero.run.task import Task
@@ -41,7 +43,11 @@ from epochzero.types import Origin, Score
 SETTINGS = ("space", "batch_size", "data_seed", "input_shape", "init", "seed", "share", "tf32")
 """what a table that goes on has to share with the one before, beside the data themselves"""
 CHUNKS = {"cpu": 8, "cuda": 1024}
-"""networks that are scored before they are written: what a stop may cost"""
+"""networks that are scored before they are written, at most: what a stop may cost"""
+EACH = 256
+"""the same for each of several workers"""
+LEAST = 16
+"""networks at the end, when chunks become smaller so that workers end together"""
 EVERY = 5.0
 """seconds between two lines of progress"""
 Row = dict[str, str]
@@ -54,6 +60,7 @@ class Table:
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path, self.columns = path, list(columns)
+        self._cells = itemgetter(*columns)
         self.rows: dict[str, Row] = {}
         """by architecture"""
         text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -66,25 +73,25 @@ class Table:
         if whole:
             os.truncate(path, len(whole.encode()))
         else:
-            path.write_text(_line(self.columns), encoding="utf-8", newline="")
+            path.write_text(_csv([self.columns]), encoding="utf-8", newline="")
 
     def add(self, rows: Sequence[Row]) -> None:
         self.rows |= {row["arch"]: row for row in rows}
         with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write("".join(_line([row[column] for column in self.columns]) for row in rows))
+            file.write(_csv(map(self._cells, rows)))
 
     def sort(self, archs: Sequence[str]) -> None:
         """Rewrite the file with these first and in this order."""
         order = dict.fromkeys([*archs, *self.rows])
-        lines = [_line(self.columns), *(_line([self.rows[arch][c] for c in self.columns]) for arch in order)]
         written = self.path.with_name(f"{self.path.name}.part")
-        written.write_text("".join(lines), encoding="utf-8", newline="")
+        text = _csv([self.columns, *(self._cells(self.rows[arch]) for arch in order)])
+        written.write_text(text, encoding="utf-8", newline="")
         written.replace(self.path)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _csv(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
@@ -110,49 +117,58 @@ class Sweep:
         names = [proxy.text for proxy in self.task.proxies]
         return ["arch", *(["scored_as"] if self.shared else []), *names, "reasons"]
 
-    def fill(self, table: Table, size: int, score: Scorer, workers: int) -> None:
+    def fill(self, table: Table, most: int, score: Scorer, workers: int) -> None:
         """Score what the table lacks, a chunk for each worker at a time; say on standard error how far it is."""
         missing: dict[str, list[str]] = {}
         for arch in self.archs:
             if arch not in table.rows:
                 missing.setdefault(self.scored_as[arch], []).append(arch)
+        own = self._counts([arch for r, archs in missing.items() for arch in archs if arch != r])
         known = {row["scored_as"]: row for row in table.rows.values()} if self.shared else {}
-        table.add(self._rows(missing, {arch: known[arch] for arch in missing if arch in known}))
+
+        def add(found: Mapping[str, Row]) -> None:
+            """The rows of all architectures that get these scores; what is only counted is each one's own."""
+            pairs = [(arch, representative) for representative in found for arch in missing[representative]]
+            table.add([found[r] | own.get(arch, {}) | {"arch": arch, "scored_as": r} for arch, r in pairs])
+
+        add({arch: known[arch] for arch in missing if arch in known})
         todo = [arch for arch in missing if arch not in known]
-        chunks = [todo[first : first + size] for first in range(0, len(todo), size)]
         say = Progress(len(todo), sum(len(missing[arch]) for arch in todo))
         parse = self.task.space.parse
+        chunks = evened(todo, workers, most)
         for chunk, scored in _in_parallel(lambda texts: score([parse(text) for text in texts]), chunks, workers):
-            found = {arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)}
-            table.add(self._rows(missing, found))
+            add({arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)})
             say.more(len(chunk))
         table.sort(self.archs)
 
-    def _rows(self, missing: Mapping[str, list[str]], found: Mapping[str, Row]) -> list[Row]:
-        """The rows of all architectures that get these scores; what is only counted is each one's own."""
-        pairs = [(arch, representative) for representative in found for arch in missing[representative]]
-        others = [arch for arch, representative in pairs if arch != representative]
-        own = dict(zip(others, self._counts(others), strict=True))
-        return [found[r] | own.get(arch, {}) | {"arch": arch, "scored_as": r} for arch, r in pairs]
-
-    def _counts(self, archs: Sequence[str]) -> list[Row]:
+    def _counts(self, archs: Sequence[str]) -> dict[str, Row]:
         counted = [proxy for proxy in self.task.proxies if proxy.free]
         if not counted:
-            return [{} for _ in archs]
+            return {}
         scored = replace(self.task, proxies=counted, device="cpu").score([self.task.space.parse(a) for a in archs])
-        return [{name: repr(score.value) for name, score in scores.items()} for scores, _ in scored]
+        texts = [{name: repr(score.value) for name, score in scores.items()} for scores, _ in scored]
+        return dict(zip(archs, texts, strict=True))
+
+
+def evened(archs: Sequence[str], workers: int, most: int) -> Iterator[Sequence[str]]:
+    """In order, in chunks of so many at most; among several workers, each half of its share of what is left."""
+    first = 0
+    while first < len(archs):
+        left = len(archs) - first
+        size = min(most, left if workers == 1 else max(LEAST, left // (2 * workers)))
+        yield archs[first : first + size]
+        first += size
 
 
 def _in_parallel(
-    score: Callable[[list[str]], Scored], chunks: Sequence[list[str]], workers: int
-) -> Iterator[tuple[list[str], Scored]]:
+    score: Callable[[Sequence[str]], Scored], chunks: Iterator[Sequence[str]], workers: int
+) -> Iterator[tuple[Sequence[str], Scored]]:
     """The scores of each chunk, as they come; one more than there are workers waits, so that none of them does."""
     with ThreadPoolExecutor(workers) as threads:
-        todo = iter(chunks)
-        running: dict[Future[Scored], list[str]] = {}
+        running: dict[Future[Scored], Sequence[str]] = {}
         try:
             while True:
-                while len(running) <= workers and (chunk := next(todo, None)) is not None:
+                while len(running) <= workers and (chunk := next(chunks, None)) is not None:
                     running[threads.submit(score, chunk)] = chunk
                 if not running:
                     return
@@ -239,14 +255,19 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--population",
         type=int,
-        help=f"networks side by side on a GPU; default: what memory allows, of several workers {LARGEST}",
+        help="networks that a worker gets at a time at most, of which as many run side by side as memory allows; "
+        f"default: {CHUNKS['cuda']} on a GPU, of several workers {EACH}",
     )
     parser.add_argument("--out", type=Path, required=True, help="the table, a CSV file; settings go beside it")
     return parser
 
 
 def sweep(asked: argparse.Namespace, begun: float) -> None:
-    """Fill the table, and write beside it how it was made and how long it took since `begun`."""
+    """Fill the table, and write beside it how it was made and how long it took since `begun`.
+
+    Workers are started first: they load torch while this process reads the data and lists what is to be scored, and
+    get ready to score while it counts.
+    """
     for name in ("networks", "workers", "population"):
         if (number := getattr(asked, name)) is not None and number < 1:
             raise UserError(f"--{name} is {number}; it has to be at least 1.")
@@ -256,29 +277,34 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
     space = spaces[asked.space]
     named = {proxy.text: proxy for group in groups(asked.proxies).values() for proxy in group}
     sizes = shape(asked.input_shape)
-    batch = batch_for(space, asked.data, input_shape=sizes, size=asked.batch_size, seed=asked.data_seed)
-    task = Task(space, list(named.values()), batch, Origin(asked.init, asked.seed), asked.device)
-    archs = chosen(asked, space)
-    work = Sweep(task, archs, representatives(space, archs, asked.share), asked.share)
-    settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": batch.id}
-    data = {"data": Path(asked.data).name, "data_about": batch.about}
-    facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
-    table = Table(asked.out, work.columns)
-    before = len(table.rows)
-    _write(asked.out, facts)
-    chunk = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
-    if asked.workers == 1:
-        work.fill(table, asked.population or chunk, partial(score_here, task), 1)
-    else:
-        with Processes(asked.workers) as crew:
-            work.fill(table, asked.population or min(chunk, LARGEST), partial(crew.score, task), asked.workers)
-    seconds = time.perf_counter() - begun
-    added = len(table.rows) - before
-    facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
-    facts["rows"] = len(table.rows)
-    facts["scored"] = len({work.scored_as[arch] for arch in archs})
-    _write(asked.out, facts)
-    print(f"{len(table.rows)} rows in {asked.out}, {added} of them new, in {seconds:.1f} s", flush=True)
+    with ExitStack() as open_:
+        crew = open_.enter_context(Processes(asked.workers)) if asked.workers > 1 else None
+        if crew is not None:
+            crew.start()
+        batch = batch_for(space, asked.data, input_shape=sizes, size=asked.batch_size, seed=asked.data_seed)
+        task = Task(space, list(named.values()), batch, Origin(asked.init, asked.seed), asked.device)
+        archs = chosen(asked, space)
+        work = Sweep(task, archs, representatives(space, archs, asked.share), asked.share)
+        settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": batch.id}
+        data = {"data": Path(asked.data).name, "data_about": batch.about}
+        facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
+        table = Table(asked.out, work.columns)
+        before = len(table.rows)
+        _write(asked.out, facts)
+        most = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
+        if crew is None:
+            work.fill(table, asked.population or most, partial(score_here, task), 1)
+        else:
+            if any(arch not in table.rows for arch in archs):
+                crew.ready(task)
+            work.fill(table, asked.population or min(most, EACH), partial(crew.score, task), asked.workers)
+        seconds = time.perf_counter() - begun
+        added = len(table.rows) - before
+        facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
+        facts["rows"] = len(table.rows)
+        facts["scored"] = len({work.scored_as[arch] for arch in archs})
+        _write(asked.out, facts)
+        print(f"{len(table.rows)} rows in {asked.out}, {added} of them new, in {seconds:.1f} s", flush=True)
 
 
 def _facts(out: Path, settings: dict[str, Any]) -> dict[str, Any]:

@@ -62,11 +62,22 @@ class Processes:
     def about(self) -> dict[str, JSON]:
         return {"name": "processes", "workers": self.workers, "threads": self.threads}
 
+    def start(self) -> None:
+        """Start all workers now, and not when there is work for them: loading torch takes seconds."""
+        for _ in range(self.workers):
+            self._idle.put(self._started())
+
+    def ready(self, task: Task) -> None:
+        """Let each worker do what comes before its first score of a task, while this process does something else.
+
+        What goes wrong there goes wrong again, and is told, when scores are asked for.
+        """
+        key = self._key(task)
+        for _ in range(self.workers):
+            self._feeders.submit(self._scored, key, [])
+
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
-        key = key_of(task)
-        with self._lock:  # several threads may ask at once, and all are to share one folder
-            if key not in self._recipes:
-                self._recipes[key] = pickle.dumps(self.recipe(task))
+        key = self._key(task)
         texts = [task.space.text(arch) for arch in archs]
         waiting = [
             self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device, ROUNDS)
@@ -77,6 +88,14 @@ class Processes:
             for chunk in waiting:
                 chunk.cancel()
             raise
+
+    def _key(self, task: Task) -> Key:
+        """Of a task whose recipe is at hand from now on."""
+        key = key_of(task)
+        with self._lock:  # several threads may ask at once, and all are to share one folder
+            if key not in self._recipes:
+                self._recipes[key] = pickle.dumps(self.recipe(task))
+        return key
 
     def recipe(self, task: Task) -> Recipe:
         """With the share that each worker has of a GPU."""
@@ -109,12 +128,15 @@ class Processes:
         try:
             return self._idle.get_nowait()
         except Empty:
-            with self._lock:
-                if self._closed:
-                    raise RuntimeError("This executor is closed.") from None
-                worker = _Worker(self.threads)
-                self._all.add(worker)
-                return worker
+            return self._started()
+
+    def _started(self) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("This executor is closed.")
+            worker = _Worker(self.threads)
+            self._all.add(worker)
+            return worker
 
     def __enter__(self) -> Self:
         return self
@@ -159,7 +181,8 @@ class _Worker:
         except (OSError, EOFError, pickle.UnpicklingError):
             self.kill()
             raise _DiedError(self.forget()) from None
-        self._knows.add(key)
+        if not isinstance(found, Failure):
+            self._knows.add(key)
         return found
 
     def kill(self) -> None:

@@ -149,4 +149,6 @@ def lost(texts: Sequence[str], times: int, how: str) -> MachineError:
 
 
 def _some(texts: Sequence[str]) -> str:
+    if not texts:
+        return "what comes before the first network"
     return repr(texts[0]) if len(texts) == 1 else f"one of {len(texts)} networks from {texts[0]!r} on"
