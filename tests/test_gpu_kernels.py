@@ -44,6 +44,7 @@ CONVS = (
     (1, 2, 8, 8, 9, 9, 3, 2, 2, 2),
     (2, 1, 40, 16, 4, 4, 1, 1, 0, 1),
     (16, 2, 16, 16, 8, 8, 3, 1, 1, 1),
+    (4, 2, 32, 32, 8, 8, 3, 1, 1, 1),
 )
 
 
@@ -152,8 +153,8 @@ class KernelsOnAGPU(unittest.TestCase):
         mark(right, owners, arena[slots].permute(1, 0, 4, 2, 3))
         self.assertTrue(torch.equal(found, right))
 
-    def test_eigenvalues_of_matrices_that_libraries_take_one_by_one(self) -> None:
-        for size in (33, 64):
+    def test_eigenvalues(self) -> None:
+        for size in (2, 16, 32, 33, 64):
             x = noise(5, 200, size).double() * torch.logspace(0, -6, size, dtype=torch.float64, device="cuda")
             matrices = torch.cat([x.mT @ x, torch.zeros(1, size, size, dtype=torch.float64, device="cuda")])
             self.near([eigenvalues(matrices)], [torch.linalg.eigvalsh(matrices)], 1e-12, size)
@@ -162,7 +163,7 @@ class KernelsOnAGPU(unittest.TestCase):
         """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""
         kernels, plain, maps, outside = arena.kernels(noise(1)), arena.PLAIN, 4, 2
         slots, which, own = numbers(2, -1, 0, -2), numbers(1, 0, 3, 2), numbers(3, 1, 0, 2)
-        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3], CONVS[6]):
+        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3], *CONVS[6:]):
             window = (kernel, *rest)
             size = F.conv2d(noise(1, 1, height, width), noise(1, 1, kernel, kernel), None, *rest).shape[2:]
             given = [noise(n, images, height, width, inputs, seed=n) for n in (3, outside)]

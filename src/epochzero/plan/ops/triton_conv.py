@@ -256,7 +256,7 @@ def _launch(
     last: bool = True,
 ) -> Moments | None:
     x, weight = read.x, weights[0]
-    if triton_rows.suits(read, sizes, window, last, triton_rows.DOWN):
+    if triton_rows.convolves(read, sizes, window, last):
         return triton_rows.convolve(out, read, weight, on, slots, which, sizes, transposed, relu, moments)
     taps, taps_along = (None if w is None else by_taps(w, sizes.inputs, sizes.outputs, transposed) for w in weights)
     wide_in, wide_out = block(sizes.inputs), block(sizes.outputs)

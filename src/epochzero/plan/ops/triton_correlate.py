@@ -138,7 +138,7 @@ def _correlated(
     read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, window: Window, relu: bool = False, last: bool = True
 ) -> Tensor:
     """[M, Co, Ci, k, k]."""
-    if triton_rows.suits(read, sizes, window, last, triton_rows.ACROSS):
+    if triton_rows.correlates(read, sizes, window, last):
         return triton_rows.correlate(read, gradient, slots, sizes, relu)
     x, kernel, inputs, outputs = read.x, window[0], sizes.inputs, sizes.outputs
     pixels = sizes.images * sizes.out_height * sizes.out_width

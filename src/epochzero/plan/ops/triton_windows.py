@@ -67,7 +67,7 @@ def _split(
     LOWS: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """Weights [out, in, taps] of one map, of the transpose [in, out, taps], by taps: [taps, in, out]; low parts last."""
+    """Weights [out, in, taps] of a map, of the transpose [in, out, taps], by taps: [taps, in, out]; low parts last."""
     size: tl.constexpr = INPUTS * OUTPUTS * TAPS
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     begin = tl.program_id(1).to(tl.int64) * size
