@@ -69,11 +69,11 @@ class Flat(NamedTuple):
 
 def _columns(table: list[Row]) -> tuple[Numbers, NDArray[np.bool_]]:
     """What the rows read, 0 beyond that, and whether for the first time."""
-    reads = np.zeros((len(table), max(len(row.reads) for row in table)), np.int64)
-    new = np.zeros(reads.shape, np.bool_)
-    for i, row in enumerate(table):
-        reads[i, : len(row.reads)] = row.reads
-        new[i, [row.reads.index(step) for step in row.reads]] = True
+    width = max(len(row.reads) for row in table)
+    reads = np.array([row.reads + (0,) * (width - len(row.reads)) for row in table])
+    new = reads != 0
+    for k in range(1, width):
+        new[:, k] &= (reads[:, :k] != reads[:, k : k + 1]).all(1)
     return reads, new
 
 

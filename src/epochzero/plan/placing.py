@@ -54,6 +54,8 @@ class _Merging:
         self.missing = self.flat.new.sum(1)
         self.users, self.user_starts = _users(self.flat)
         self.ready: list[list[Numbers]] = [[] for _ in range(TURNS)]
+        self.arrived: list[Numbers] = []
+        """nodes that were placed, of which those that read them have not heard"""
         self.net = Builder()
         self.packs: Packs = {}
         self.members: dict[int, list[tuple[Numbers, Numbers]]] = {}
@@ -63,18 +65,16 @@ class _Merging:
         """the merged node that each node is in"""
         self.slot = np.zeros_like(self.missing)
         """which of the maps in that it is"""
+        self.blank = np.zeros(len(self.missing), np.bool_)
+        """whether that is zeros"""
         self.maps: list[tuple[int, Shape]] = []
         """for each merged node, how many maps of which shape it holds"""
         self.made: dict[tuple[object, ...], int] = {}
         """merged nodes that others may use again"""
-        self.blank: list[bool] = []
-        """whether it holds zeros"""
 
     def merged(self) -> Merged:
         self._place_inputs()
-        while any(self.ready):
-            turn = next(turn for turn, waiting in enumerate(self.ready) if waiting)
-            now, self.ready[turn] = np.concatenate(self.ready[turn]), []
+        while (now := self._next()) is not None:
             for group in self._groups(now):
                 self._place(group)
         ends = self.flat.firsts[1:] - 1
@@ -100,6 +100,23 @@ class _Merging:
             index = self._add(Input((self.size * shape[0], *shape[1:])), [], self.size, shape)
             self._found(group, index, np.arange(self.size))
 
+    def _next(self) -> Numbers | None:
+        """The nodes whose turn it is, in the order in which they became ready."""
+        placed, self.arrived = np.concatenate(self.arrived), []
+        begin = self.user_starts[placed]
+        counts = self.user_starts[placed + 1] - begin
+        users = self.users[_ranges(begin, counts)]
+        np.subtract.at(self.missing, users, 1)
+        users = users[self.missing[users] == 0]
+        done = users[np.sort(len(users) - 1 - np.unique(users[::-1], return_index=True)[1])]
+        for turn, waiting in enumerate(self.ready):
+            waiting.append(done[self.turns[done] == turn])
+        for turn, waiting in enumerate(self.ready):
+            now, self.ready[turn] = np.concatenate(waiting), []
+            if len(now):
+                return now
+        return None
+
     def _groups(self, now: Numbers) -> list[Numbers]:
         """Nodes of equal op and input shapes, in the order of their first inputs.
 
@@ -121,15 +138,16 @@ class _Merging:
         first = self.flat.inputs[group, 0]
         if isinstance(op, Zero):
             source = int(self.node[first[0]])
-            index = self._once(("zero", shape), Zero(shape[0], op.stride), source, 1, shape, blank=True)
+            index = self._once(("zero", shape), Zero(shape[0], op.stride), source, 1, shape)
             self._found(group, index, np.zeros_like(group))
+            self.blank[group] = True
         elif op.kind in ("activation", "identity"):
-            for source in np.unique(self.node[first]).tolist():
-                blank = self.blank[source] and isinstance(op, Identity)
-                count, _ = self.maps[source]
-                index = self._once((op, source), op, source, count, shape, blank=blank)
+            for source in sorted(set(self.node[first].tolist())):
+                index = self._once((op, source), op, source, *self.maps[source])
                 own = self.node[first] == source
                 self._found(group[own], index, self.slot[first[own]])
+            if isinstance(op, Identity):
+                self.blank[group] = self.blank[first]
         elif isinstance(op, Add):
             self._place_sums(group, len(shapes), shape)
         elif isinstance(op, (Concat, Narrow)) and getattr(op, "axis", 0) == 0:
@@ -140,14 +158,17 @@ class _Merging:
     def _place_sums(self, group: Numbers, terms: int, shape: Shape) -> None:
         """Without the zeros in them; a sum of one map is that map."""
         given = self.flat.inputs[group, :terms]
-        node, slot = self.node[given], self.slot[given]
-        kept = ~np.array(self.blank)[node]
+        kept = ~self.blank[given]
         kept[~kept.any(1), 0] = True
         counts = kept.sum(1)
         alone, many = counts == 1, counts > 1
-        self._found(group[alone], node[alone][kept[alone]], slot[alone][kept[alone]])
+        if alone.any():
+            term = given[alone][kept[alone]]
+            self._found(group[alone], self.node[term], self.slot[term])
+            self.blank[group[alone]] = self.blank[term]
         if many.any():
-            index = self._sums(counts[many], node[many][kept[many]], slot[many][kept[many]], shape)
+            read = given[many][kept[many]]
+            index = self._sums(counts[many], self.node[read], self.slot[read], shape)
             self._found(group[many], index, np.arange(many.sum()))
 
     def _place_joint(self, op: Op, shapes: tuple[Shape, ...], group: Numbers, shape: Shape) -> None:
@@ -167,34 +188,22 @@ class _Merging:
         self._found(group, index, np.arange(count))
 
     def _found(self, group: Numbers, index: int | Numbers, slots: Numbers) -> None:
-        """These are in that merged node, or those, and what waits for nothing else is ready."""
+        """These are in that merged node, or those."""
         self.node[group], self.slot[group] = index, slots
         if isinstance(index, int) and self._row(group).op.kind:
             self.members.setdefault(index, []).append((group, slots))
-        begin = self.user_starts[group]
-        counts = self.user_starts[group + 1] - begin
-        ends = np.cumsum(counts)
-        users = self.users[np.repeat(begin + counts - ends, counts) + np.arange(counts.sum())]
-        np.subtract.at(self.missing, users, 1)
-        done = users[self.missing[users] == 0]
-        last = np.sort(len(done) - 1 - np.unique(done[::-1], return_index=True)[1])
-        done = done[last]
-        for turn in np.unique(self.turns[done]).tolist():
-            self.ready[turn].append(done[self.turns[done] == turn])
+        self.arrived.append(group)
 
-    def _add(
-        self, op: Op, inputs: Sequence[int], count: int, shape: Shape, of: Op | None = None, blank: bool = False
-    ) -> int:
+    def _add(self, op: Op, inputs: Sequence[int], count: int, shape: Shape, of: Op | None = None) -> int:
         index = self.net.add(op, *inputs, name=f"n{len(self.maps)}")
         assert index == len(self.maps)
         self.maps.append((count, shape))
         self.made_of.append(of)
-        self.blank.append(blank)
         return index
 
-    def _once(self, key: tuple[object, ...], op: Op, source: int, count: int, shape: Shape, blank: bool) -> int:
+    def _once(self, key: tuple[object, ...], op: Op, source: int, count: int, shape: Shape) -> int:
         if key not in self.made:
-            self.made[key] = self._add(op, [source], count, shape, of=op, blank=blank)
+            self.made[key] = self._add(op, [source], count, shape, of=op)
         return self.made[key]
 
     def _together(self, nodes: Numbers, slots: Numbers) -> int:
@@ -242,3 +251,9 @@ def _users(flat: Flat) -> tuple[Numbers, Numbers]:
     sources, users = flat.inputs[flat.new], np.nonzero(flat.new)[0]
     counts = np.bincount(sources, minlength=len(flat.rows))
     return users[np.argsort(sources, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
+
+
+def _ranges(begin: Numbers, counts: Numbers) -> Numbers:
+    """So many numbers from each beginning on."""
+    ends = np.cumsum(counts)
+    return np.repeat(begin + counts - ends, counts) + np.arange(counts.sum())

@@ -255,11 +255,13 @@ class Plan:
             waiting += new
         return found
 
-    @cached_property
+    @property
     def trunk(self) -> Plan:
         """The network without its auxiliary tower: what is evaluated and scored."""
-        if self.auxiliary is None:
-            return self
+        return self if self.auxiliary is None else self._trunk
+
+    @cached_property
+    def _trunk(self) -> Plan:
         kept = [i for i in range(len(self.nodes)) if i not in self.tower]
         place = {i: at for at, i in enumerate(kept)}
         nodes = tuple(

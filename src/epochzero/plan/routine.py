@@ -281,6 +281,7 @@ def _last(block: Plan) -> Op:
     return _last(block.parts[-1]) if isinstance(last, Place) else last.op
 
 
+@lru_cache(maxsize=8192)
 def _all_known(block: Plan) -> bool:
     return _nodes_known(block.skeleton) and all(map(_all_known, block.parts))
 
