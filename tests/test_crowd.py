@@ -63,6 +63,11 @@ def test_lists_of_layers_come_summed_and_none_where_there_is_nothing() -> None:
     assert of_network(torch.clone, Trace({"layers": []}), "layers") is None
 
 
+def test_one_layer_of_each_network_is_its_sum() -> None:
+    assert Rows(2, [piece(ONE, (0, 3, 0), (1, 2, 1))]).totals is ONE
+    assert Rows(2, [piece(ONE, (0, 3, 1), (1, 2, 0))]).totals.tolist() == ONE.flip(0).tolist()
+
+
 def test_a_function_runs_once_for_the_population() -> None:
     calls = []
 

@@ -108,8 +108,8 @@ def test_proxies_are_computed_one_pass_behind(notes: list[Note], alone: list[dic
     assert [(what, names.index(name)) for what, name in notes] == [
         ("plan", 0),
         ("launch 0", 0),
-        ("plan", 1),
         ("launch 1", 0),
+        ("plan", 1),
         ("jacov", 0),
         ("naswot", 0),
         ("launch 0", 1),

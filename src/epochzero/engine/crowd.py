@@ -106,6 +106,9 @@ class Rows:
         """The sum over each network's layers, which all have one shape."""
         (values,) = self.groups
         assert isinstance(values, Tensor)
+        everyone = np.arange(self.size)
+        if len(values) == self.size and all(np.array_equal(own, everyone) for own in (self.rows, self.owners)):
+            return values
         there = self.rows != NONE
         rows, owners = (upload(array[there], values.device) for array in (self.rows, self.owners))
         return values.new_zeros(self.size, *values.shape[1:]).index_add_(0, owners, values[rows])  # [P, ...]

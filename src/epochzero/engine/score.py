@@ -66,8 +66,9 @@ def score_population(
         since = time.perf_counter()
         found.extend(Scored(own, (since - before) / len(scores)) for own in scores)
 
-    def meanwhile() -> None:
-        line.prepare()
+    def meanwhile(left: int) -> None:
+        if not left:
+            line.prepare()
         for before in under_way:
             before.finish()
 
@@ -162,7 +163,7 @@ def _scores(scoring: _Scoring, lockstep: Lockstep) -> list[Scores]:
     return [own for half in again for own in half]
 
 
-def _idle() -> None:
+def _idle(_: int) -> None:
     """Nothing, meanwhile."""
 
 
@@ -183,26 +184,31 @@ class _Scoring:
         self._columns: dict[str, list[Score]] = {}
         """of each network, by `Proxy.text`"""
 
-    def launch(self, meanwhile: Callable[[], None] = _idle) -> None:
+    def launch(self, meanwhile: Callable[[int], None] = _idle) -> None:
         """Run every pass; where memory runs out, let go of everything.
 
-        `meanwhile` is called when a device has a pass of a population to run, before anything is read of it.
+        `meanwhile` is called when a device has a pass of a population to run, before anything is read of it, with how
+        many are left.
         """
         passes = merged(need for _, needs in self._waiting for need in needs)
-        with _unless_full(self.let_go):
-            for run in sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH)):
+        order = sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH))
+        with _unless_full():
+            for left, run in zip(reversed(range(len(order))), order, strict=True):
                 found = self._run(run, passes[run])
                 if isinstance(found, Crowd):
-                    meanwhile()
+                    meanwhile(left)
                     self._compute()
                     found.settle()
                     self.found[run] = found
                 else:
                     self.found[run] = found
                     self._compute()
-        self._population = None
+            self._population = None
+            return
+        self.let_go()
 
     def let_go(self) -> None:
+        self._population = None
         self.found.clear()
 
     def finish(self) -> bool:
@@ -234,14 +240,13 @@ class _Scoring:
 
 
 @contextmanager
-def _unless_full(otherwise: Callable[[], None] = _idle) -> Iterator[None]:
+def _unless_full() -> Iterator[None]:
     """Goes on behind this where memory runs out in it."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
-        otherwise()
 
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> Crowd | None:

@@ -1,8 +1,8 @@
 r"""Eigenvalues of symmetric matrices; the two ends of the spectrum of positive semi-definite ones.
 
 On a GPU, libraries find the eigenvalues of thousands of matrices one matrix after the other once they are larger than
-32 x 32. All of them come from kernels of our own then (`triton_spectrum`), the two ends from squaring, which is quick
-there:
+32 x 32, and wait until they know that all are found. So all of them come from kernels of our own (`triton_spectrum`);
+the two ends of larger ones from squaring, which is quick there:
 
     B^(2^k) / tr B^(2^k)  ->  the projection onto the largest eigenvalue of B,   lambda = tr(A B^(2^k)) / tr B^(2^k)
 
@@ -33,7 +33,7 @@ LARGE = 64
 
 def eigenvalues(matrices: Tensor) -> Tensor:
     """[M, N] of matrices [M, N, N], in ascending order."""
-    if runs_here(matrices) and matrices.dtype == torch.float64 and SMALL < matrices.shape[-1] <= LARGE:
+    if runs_here(matrices) and matrices.dtype == torch.float64 and matrices.shape[-1] <= LARGE:
         return _kernels().eigenvalues(matrices)  # type: ignore[no-any-return]
     return torch.linalg.eigvalsh(matrices)  # type: ignore[no-any-return]
 

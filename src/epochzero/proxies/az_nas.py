@@ -61,10 +61,9 @@ def entropy(output: Tensor) -> Tensor | None:
 
 
 def entropies(trace: Trace) -> Tensor:
-    found = [e for e in trace.blocks if e is not None]
-    if len(found) < 2:
+    e = each_layer(as_it_is, [trace], "blocks")  # [L]
+    if len(e) < 2:
         raise DegenerateError("needs a network of at least two blocks with feature maps")
-    e = torch.stack(found)  # [L]
     if not torch.isfinite(e).all():
         raise DegenerateError("a block's features are constant")
     return e
