@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,24 +32,20 @@ _remembered = lru_cache(maxsize=65536)(_ask)
 
 
 class Builder:
-    """Collects nodes and infers shapes as they come."""
+    """Collects nodes and blocks, and infers shapes as they come; each is known by the number that it is given."""
 
     def __init__(self) -> None:
         self._pieces: list[Node | Place] = []
         self._parts: list[Plan] = []
-        self._givers: dict[int, int] = {}
-        """for each node that can be read, its piece"""
         self._weights: dict[str, Param] = {}
         self._flops = 0
-        self._size = 0
 
     def input(self, shape: Shape, name: str = "input") -> int:
         return self.add(Input(shape), name=name)
 
     def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a node and return its index. With `shares`, it uses the parameters of the node of that name."""
-        sources = tuple([self._givers[i] for i in inputs])
-        facts = _facts(op, tuple([self._pieces[i].shape for i in sources]))
+        """Append a node and return its number. With `shares`, it uses the parameters of the node of that name."""
+        facts = _facts(op, tuple([self._pieces[i].shape for i in inputs]))
         named = tuple([f"{shares or name}.{attribute}" for attribute in facts.params])
         for full, param in zip(named, facts.params.values(), strict=True):
             if shares is None:
@@ -58,54 +55,50 @@ class Builder:
             elif self._weights.get(full) != param:
                 raise ValueError(f"{name!r} cannot share {full!r}: there is none of that shape in this plan")
         self._flops += facts.macs
-        return self._grown(Node(op, sources, name, facts.shape, named), 1)
+        self._pieces.append(Node(op, inputs, name, facts.shape, named))
+        return len(self._pieces) - 1
 
     def inline(self, block: Plan, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a whole plan as the block `name`, its inputs bound to these nodes; returns its output's index.
+        """Append a whole plan as the block `name`, its inputs bound to these; returns its number.
 
         A block that comes many times is planned once, and copied only when the network is run or drawn. With
         `shares`, it uses the parameters of the block of that name: a siamese network.
         """
-        sources = tuple([self._givers[i] for i in inputs])
-        given = tuple([self._pieces[i].shape for i in sources])
-        if given != block.input_shapes:
-            raise ValueError(f"the block {name!r} takes inputs of shapes {block.input_shapes}, not {given}")
+        given = tuple([self._pieces[i].shape for i in inputs])
+        takes, gives = block.skeleton.ends
+        if given != takes:
+            raise ValueError(f"the block {name!r} takes inputs of shapes {takes}, not {given}")
         if block.auxiliary is not None:
             raise ValueError(f"the block {name!r} has an auxiliary output of its own, which only a whole network can")
         if shares is not None and not self._has_like(block, shares):
             raise ValueError(f"the block {name!r} cannot share the parameters of {shares!r}: none here is like it")
         self._parts.append(block)
-        return self._grown(Place(sources, name, block.output_shape, shares or name), block.totals.nodes)
+        self._pieces.append(Place(inputs, name, gives, shares or name))
+        return len(self._pieces) - 1
 
     def _has_like(self, block: Plan, name: str) -> bool:
         places = (piece for piece in self._pieces if isinstance(piece, Place))
         owners = (p for place, p in zip(places, self._parts, strict=True) if place.name == place.home == name)
         return any(p is block or p.weights == block.weights for p in owners)
 
-    def _grown(self, piece: Node | Place, nodes: int) -> int:
-        self._size += nodes
-        self._givers[self._size - 1] = len(self._pieces)
-        self._pieces.append(piece)
-        return self._size - 1
-
     def shape(self, index: int) -> Shape:
-        return self._pieces[self._givers[index]].shape
+        return self._pieces[index].shape
 
     def plan(self, auxiliary: int | None = None) -> Plan:
-        """The finished plan; the node added last is its output.
+        """The finished plan; what was added last is its output.
 
-        `auxiliary` is a node whose value `module()` gives beside the output in training. What leads to it alone, the
-        auxiliary tower, is part of `params` and not of `flops`, and never scored.
+        `auxiliary` is what `module()` gives beside the output in training. What leads to it alone, the auxiliary tower,
+        is part of `params` and not of `flops`, and never scored.
         """
-        skeleton = Skeleton(tuple(self._pieces), self._weights, self._flops)
-        whole = Plan(skeleton, tuple(self._parts), auxiliary)
+        whole = Plan(Skeleton(tuple(self._pieces), self._weights, self._flops), tuple(self._parts))
         if auxiliary is None:
             return whole
-        if auxiliary not in self._givers or auxiliary == self._size - 1:
+        if not 0 <= auxiliary < len(self._pieces) - 1:
             raise ValueError(f"node {auxiliary} cannot be the auxiliary output: it has to be there, and not the last")
+        whole = replace(whole, auxiliary=whole.last_nodes[auxiliary])
         nodes = whole.nodes
         aside = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
-        return Plan(Skeleton(skeleton.pieces, self._weights, self._flops - aside), whole.parts, auxiliary)
+        return replace(whole, skeleton=replace(whole.skeleton, flops=self._flops - aside))
 
 
 def chain(shape: Shape, **ops: Op) -> Plan:

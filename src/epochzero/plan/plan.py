@@ -6,6 +6,7 @@ counts, drawings and printed code are read off it, and the engine runs it.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -102,9 +103,9 @@ class Skeleton:
         return Totals(
             nodes=len(nodes) - len(self.ends[0]),
             flops=self.flops,
-            params=sum(param.numel for param in self.weights.values() if param.trainable),
-            activations=sum(math.prod(node.shape) for node in nodes),
-            layers=sum(node.op.kind in ("conv", "linear") for node in nodes),
+            params=sum([param.numel for param in self.weights.values() if param.trainable]),
+            activations=sum([math.prod(node.shape) for node in nodes]),
+            layers=sum([node.op.kind in ("conv", "linear") for node in nodes]),
             shared=len(names) - len(set(names)) + len(self.borrowers),
         )
 
@@ -165,19 +166,22 @@ class Plan:
         if not self.parts:
             return self.skeleton.pieces  # type: ignore[return-value]
         found: list[Node | Inlined] = []
-        ends: list[int] = []
-        size, parts = 0, iter(self.parts)
-        for piece in self.skeleton.pieces:
-            inputs = tuple([ends[i] for i in piece.inputs])
+        last, parts = self.last_nodes, iter(self.parts)
+        for piece, end in zip(self.skeleton.pieces, last, strict=True):
+            inputs = tuple([last[i] for i in piece.inputs])
             if isinstance(piece, Place):
                 block = next(parts)
-                found.append(Inlined(block, inputs, piece.name, size, piece.home))
-                size += block.totals.nodes
+                found.append(Inlined(block, inputs, piece.name, end + 1 - block.totals.nodes, piece.home))
             else:
                 found.append(piece._replace(inputs=inputs))
-                size += 1
-            ends.append(size - 1)
         return tuple(found)
+
+    @cached_property
+    def last_nodes(self) -> tuple[int, ...]:
+        """That of each piece of the skeleton."""
+        parts = iter(self.parts)
+        sizes = (next(parts).totals.nodes if isinstance(piece, Place) else 1 for piece in self.skeleton.pieces)
+        return tuple(itertools.accumulate(sizes, initial=-1))[1:]
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
