@@ -208,9 +208,9 @@ class KernelsOnAGPU(unittest.TestCase):
             kernels.combine(ours, x, terms, coefficients)
             plain.combine(right, x, terms, coefficients)
             self.near([ours], [right], 1e-6, coefficients is None)
-        rows = Place(noise(3, 5, 4, 8, 16), noise(2, 5, 4, 8, 16, seed=1))
+        rows = Place(noise(3, 5, 8, 8, 16), noise(2, 5, 8, 8, 16, seed=1))
         for transposed in (False, True):
-            ours, right = (torch.empty(3, 5, 4, 8, 16, device="cuda") for _ in range(2))
+            ours, right = (torch.empty(3, 5, 8, 8, 16, device="cuda") for _ in range(2))
             kernels.pool(ours, rows, numbers(1, -2, 0), (3, 1, 1, 1), transposed)
             plain.pool(right, rows, numbers(1, -2, 0), (3, 1, 1, 1), transposed)
             self.near([ours], [right], 1e-6, ("row by row", transposed))

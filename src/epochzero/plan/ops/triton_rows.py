@@ -30,8 +30,8 @@ DOWN = 128
 """pixels of one row, of several images, in a convolution"""
 ACROSS, SHARES = 32, 32
 """pixels of one row in a gradient of weights, and shares of the rows; fewer of wider maps, which have fewer rows"""
-SMOOTH = 2048
-"""numbers of one row in a pooling"""
+SMOOTH, TALL = 2048, 8
+"""numbers of one row in a pooling, and rows"""
 
 
 @triton.jit
@@ -189,10 +189,12 @@ def _smooth(
     W: tl.constexpr,
     TRANSPOSED: tl.constexpr,
     ALIGNED: tl.constexpr,
+    BH: tl.constexpr,
     BP: tl.constexpr,
 ) -> None:
-    """Means over the windows of BP / W images of one map, without what is outside; or the transpose."""
+    """BH rows of means over the windows of BP / W images of one map, without what is outside; or the transpose."""
     group, m = tl.program_id(0), tl.program_id(1)
+    begin = tl.program_id(2) * BH
     n, c = tl.arange(0, BP), tl.arange(0, C)
     column = n % W
     size: tl.constexpr = H * W * C
@@ -204,20 +206,19 @@ def _smooth(
     wide = _covered(column, W)[:, None]
     above = tl.zeros([BP, C], out.dtype.element_ty)
     here = tl.zeros([BP, C], out.dtype.element_ty)
-    for y in range(H + 1):
+    for y in range(begin - 1, begin + BH + 1):
         line = tl.zeros([BP, C], out.dtype.element_ty)
         for j in tl.static_range(3):
             near = column + (j - 1)
-            inside = known & ((near >= 0) & (near < W) & (y < H))[:, None]
+            inside = known & ((near >= 0) & (near < W) & (y >= 0) & (y < H))[:, None]
             value = tl.load(x + y * (W * C) + (j - 1) * C + at, mask=inside, other=0.0)
             line += value / _covered(near, W)[:, None] if TRANSPOSED else value
         if TRANSPOSED:
             line /= _covered(y, H)
-        if y > 0:
-            mean = above + line
-            if not TRANSPOSED:
-                mean /= wide * _covered(y - 1, H)
-            tl.store(out + (y - 1) * (W * C) + at, mean, mask=known)
+        mean = above + line
+        if not TRANSPOSED:
+            mean /= wide * _covered(y - 1, H)
+        tl.store(out + (y - 1) * (W * C) + at, mean, mask=known & (y > begin))
         above = here + line
         here = line
 
@@ -284,9 +285,9 @@ def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: b
 
 def smooths(out: Tensor, window: Window) -> bool:
     """Whether a pooling, or its transpose, is taken so."""
-    width, channels = out.shape[3:]
+    height, width, channels = out.shape[2:]
     powers = width & (width - 1) == 0 and channels & (channels - 1) == 0
-    return window == WINDOW and powers and width * channels <= SMOOTH
+    return window == WINDOW and powers and height % TALL == 0 and width * channels <= SMOOTH
 
 
 def smooth(out: Tensor, place: Place, slots: Tensor, transposed: bool) -> None:
@@ -295,6 +296,6 @@ def smooth(out: Tensor, place: Place, slots: Tensor, transposed: bool) -> None:
     pixels = SMOOTH // channels
     gap, step, aligned = address(place)
     launch(
-        _smooth, (triton.cdiv(images * width, pixels), maps), out, place.arena, slots, gap, step, images, channels,
-        height, width, transposed, aligned, pixels, num_warps=4,
+        _smooth, (triton.cdiv(images * width, pixels), maps, height // TALL), out, place.arena, slots, gap, step,
+        images, channels, height, width, transposed, aligned, TALL, pixels, num_warps=4,
     )  # fmt: skip
