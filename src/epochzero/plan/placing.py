@@ -7,6 +7,7 @@ them. A cut edge is one map of zeros for all, and sums leave it out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -85,12 +86,14 @@ class _Merging:
         return Merged(self.net.plan(), self.size, self.packs, self._members, maps, made_of=tuple(self.made_of))
 
     def _members(self) -> dict[str, Members]:
-        found = {}
-        for index, parts in self.members.items():
-            layers, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
-            networks = self.flat.networks[layers]
-            found[f"n{index}"] = Members(networks, layers - self.flat.firsts[networks], slots)
-        return found
+        if not self.members:
+            return {}
+        parts = itertools.chain.from_iterable(self.members.values())
+        layers, slots = (np.concatenate(column) for column in zip(*parts, strict=True))
+        networks = self.flat.networks[layers]
+        ends = np.cumsum([sum(len(own) for own, _ in parts) for parts in self.members.values()])
+        columns = [np.split(one, ends) for one in (networks, layers - self.flat.firsts[networks], slots)]
+        return {f"n{index}": Members(*own) for index, *own in zip(self.members, *columns, strict=False)}
 
     def _place_inputs(self) -> None:
         are_inputs = np.array([isinstance(row.op, Input) for row in self.flat.table])
