@@ -175,11 +175,11 @@ def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, floa
         rng = Random(seed)
         found = [network_of(space, space.sample(rng), batch, Origin(), "cpu") for _ in range(networks)]
         start = time.process_time()
-        (group,) = grouping.in_groups(found, needs, batch, "always")
+        (group,) = grouping.in_groups(found, needs, batch, "always", grouping.Room())
         prepared = score._prepared(group, "always")
         middle = time.process_time()
         if seed:
-            score._score(prepared, members, batch, 0, "always")
+            score._score(prepared, members, batch, 0, "always", grouping.Room())
             merging.append(1e3 * (middle - start))
             scoring.append(1e3 * (time.process_time() - middle))
         else:
@@ -196,7 +196,7 @@ def launched(prepared: score.Prepared, members: list[Proxy], batch: data.Batch) 
             return run(*given)
 
     with mock.patch.object(score, "_together", counting):
-        score._score(prepared, members, batch, 0, "always")
+        score._score(prepared, members, batch, 0, "always", grouping.Room())
     return counter.count
 
 

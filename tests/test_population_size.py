@@ -11,7 +11,7 @@ import pytest
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork, grouping, parse
-from epochzero.engine.grouping import Routines, _Group, _loads, _needed, in_groups, population_size
+from epochzero.engine.grouping import Room, Routines, _Group, _loads, _needed, in_groups, population_size
 from epochzero.engine.passes import Need
 from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
@@ -34,8 +34,8 @@ def needed(some: Sequence[Network], needs: Sequence[Need], batch: Batch, routine
 def groups(
     monkeypatch: pytest.MonkeyPatch, room: float, some: list[PlanNetwork], needs: Sequence[Need] = SNIP
 ) -> list[int]:
-    monkeypatch.setattr(grouping, "_room", lambda *_: room)
-    found = list(in_groups(some, needs, BATCH, "always"))
+    monkeypatch.setattr(Room, "beside", lambda *_: room)
+    found = list(in_groups(some, needs, BATCH, "always", Room()))
     assert [network for group in found for network in group] == some
     assert all(len(group) == 1 or needed(group, needs, BATCH) < room for group in found)
     return [len(group) for group in found]
@@ -121,5 +121,5 @@ def test_one_that_would_end_the_routines_of_a_full_group_begins_another(
 ) -> None:
     (first,), other = large(1, "nats_sss"), large(2, "nats_sss")[1]
     alike = [first] * 4
-    monkeypatch.setattr(grouping, "_room", lambda *_: 1.05 * group_of(alike).taken)
-    assert [len(group) for group in in_groups([*alike, other], SNIP, IMAGES, "always")] == [4, 1]
+    monkeypatch.setattr(Room, "beside", lambda *_: 1.05 * group_of(alike).taken)
+    assert [len(group) for group in in_groups([*alike, other], SNIP, IMAGES, "always", Room())] == [4, 1]

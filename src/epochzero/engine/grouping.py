@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -34,27 +34,43 @@ KEPT_BY_ROUTINE = Kept(0.1, 0.33, 0.7)
 """of networks that run by routines: their blocks are let go of where nothing goes back through them"""
 WEIGHTS_KEPT = 6
 """numbers for each weight: drawn, in the pass's form, its gradient, and what a proxy makes of them"""
-ROOM = 0.75
-"""of a GPU's free memory, what a population may be expected to take; it halves where that is not enough"""
 Lockstep = Literal["auto", "always", "never"]
 """auto: on a GPU, which one network leaves idle"""
 
 
-def in_groups(
-    waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep
-) -> Iterator[list[Network]]:
-    """Networks in their order, as many at a time as there is room for; large ones take more of it.
+class Room:
+    """How much memory populations may be expected to take."""
 
-    Memory is looked at once: later, populations that run take some of it.
-    """
-    free, group = cache(_free), None
+    def __init__(self) -> None:
+        self._share = 0.75
+        """of a GPU's free memory, which is looked at once: later, populations that run take some of it"""
+        self._free = cache(_free)
+
+    def was_too_little(self) -> None:
+        """A population had to halve: those to come are smaller from the start."""
+        self._share *= 0.6
+
+    def beside(self, network: Network, lockstep: Lockstep) -> float:
+        """Bytes that networks like this one may take together; 0 where each has to run alone."""
+        if lockstep == "never" or not isinstance(network, PlanNetwork):
+            return 0.0
+        if network.device.type != "cuda":
+            return math.inf if lockstep == "always" else 0.0
+        return self._share * self._free(network.device)
+
+
+def in_groups(
+    waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep, room: Room
+) -> Iterator[list[Network]]:
+    """Networks in their order, as many at a time as there is room for; large ones take more of it."""
+    group = None
     loads = _loads(needs, batch)
     for network in waiting:
         if group is not None and group.adds(network):
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, loads, _room(network, lockstep, free))
+        group = _Group(network, loads, room.beside(network, lockstep))
     if group is not None:
         yield group.networks
 
@@ -130,19 +146,10 @@ def population_size(
     network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: Lockstep = "auto"
 ) -> int:
     """How many networks like this one may run side by side."""
-    room = _room(network, lockstep, _free)
+    room = Room().beside(network, lockstep)
     if math.isinf(room):
         return POPULATION
     return max(1, min(POPULATION, int(room / _needed(network, _loads(needs, batch), _routines(network)))))
-
-
-def _room(network: Network, lockstep: Lockstep, free: Callable[[torch.device], int]) -> float:
-    """Bytes that networks like this one may take together; 0 where each has to run alone."""
-    if lockstep == "never" or not isinstance(network, PlanNetwork):
-        return 0.0
-    if network.device.type != "cuda":
-        return math.inf if lockstep == "always" else 0.0
-    return ROOM * free(network.device)
 
 
 def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) -> float:

@@ -116,6 +116,10 @@ class Population:
             self._data[key] = pass_inputs(run, batch, seed, like)
         return self._data[key]
 
+    def let_go_of(self, kind: Pass) -> None:
+        """Of what was recorded of a pass whose draws have all been played: it keeps memory."""
+        self.replays = {key: replay for key, replay in self.replays.items() if key[0] != kind}
+
     def relays(self, run: Pass, watcher: WatcherOfMany, x: Tensor) -> bool:
         """Whether the pass runs by routines: kernels of our own, where there are some."""
         return runs_here(x) and suits(self.merged, run.norm, watcher)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from epochzero.data import Batch
 from epochzero.engine.aside import aside
 from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
-from epochzero.engine.grouping import Lockstep, in_groups
+from epochzero.engine.grouping import Lockstep, Room, in_groups
 from epochzero.engine.lockstep import can_run, run_together
 from epochzero.engine.network import Network
 from epochzero.engine.passes import FACTS, Need, Pass
@@ -54,7 +55,8 @@ def score_population(
     """
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
-    line = _Line(in_groups(networks, needs, batch, lockstep), lockstep if runs else "never")
+    room = Room()
+    line = _Line(in_groups(networks, needs, batch, lockstep, room), lockstep if runs else "never")
     begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
     found: list[Scored] = []
     under_way: list[_Scoring] = []
@@ -62,7 +64,7 @@ def score_population(
 
     def take() -> None:
         nonlocal since
-        scores, before = _scores(under_way.pop(0), lockstep), since
+        scores, before = _scores(under_way.pop(0), lockstep, room), since
         since = time.perf_counter()
         found.extend(Scored(own, (since - before) / len(scores)) for own in scores)
 
@@ -134,19 +136,21 @@ class _Line:
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
     start = time.perf_counter()
-    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
+    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never", Room())
     return Scored(scores, time.perf_counter() - start)
 
 
-def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scores]:
+def _score(
+    prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep, room: Room
+) -> list[Scores]:
     """The scores of each network."""
     scoring = _Scoring(prepared, proxies, batch, seed)
     del prepared
     scoring.launch()
-    return _scores(scoring, lockstep)
+    return _scores(scoring, lockstep, room)
 
 
-def _scores(scoring: _Scoring, lockstep: Lockstep) -> list[Scores]:
+def _scores(scoring: _Scoring, lockstep: Lockstep, room: Room) -> list[Scores]:
     """The same when its passes have been launched: of one half after the other where memory ran out."""
     if scoring.finish():
         return scoring.scores()
@@ -156,10 +160,11 @@ def _scores(scoring: _Scoring, lockstep: Lockstep) -> list[Scores]:
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
             "use a smaller --batch-size, or a machine with more memory."
         )
+    room.was_too_little()
     scoring.let_go()
     gc.collect()
     halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
-    again = (_score(_prepared(half, lockstep), scoring.proxies, batch, scoring.seed, lockstep) for half in halves)
+    again = (_score(_prepared(half, lockstep), scoring.proxies, batch, scoring.seed, lockstep, room) for half in halves)
     return [own for half in again for own in half]
 
 
@@ -192,9 +197,13 @@ class _Scoring:
         """
         passes = merged(need for _, needs in self._waiting for need in needs)
         order = sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH))
+        draws = Counter(replace(run, draw=0) for run in order)
         with _unless_full():
             for left, run in zip(reversed(range(len(order))), order, strict=True):
                 found = self._run(run, passes[run])
+                draws[kind := replace(run, draw=0)] -= 1
+                if self._population is not None and not draws[kind]:
+                    self._population.let_go_of(kind)
                 if isinstance(found, Crowd):
                     meanwhile(left)
                     self._compute()
