@@ -21,7 +21,7 @@ from epochzero import data
 from epochzero.engine import parse, score_population
 from epochzero.engine.passes import Need
 from epochzero.engine.reductions import agreements, mark, products, variances
-from epochzero.engine.spectrum import eigenvalues
+from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.plan import execute
 from epochzero.plan.init import draw
 from epochzero.plan.merge import merge
@@ -157,7 +157,10 @@ class KernelsOnAGPU(unittest.TestCase):
         for size in (2, 16, 32, 33, 64):
             x = noise(5, 200, size).double() * torch.logspace(0, -6, size, dtype=torch.float64, device="cuda")
             matrices = torch.cat([x.mT @ x, torch.zeros(1, size, size, dtype=torch.float64, device="cuda")])
-            self.near([eigenvalues(matrices)], [torch.linalg.eigvalsh(matrices)], 1e-12, size)
+            expected = torch.linalg.eigvalsh(matrices)
+            self.near([eigenvalues(matrices)], [expected], 1e-12, size)
+            ends = torch.func.vmap(extreme_eigenvalues)(matrices)
+            self.near([torch.stack(ends)], [expected[:, [0, -1]].T], 1e-12, size)
 
     def test_operations_on_maps_of_an_arena(self) -> None:
         """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
 
+from epochzero.engine import spectrum
 from epochzero.engine.spectrum import by_squaring, extreme_eigenvalues
 
 
@@ -36,3 +39,21 @@ def test_on_the_cpu_the_library_does_it() -> None:
     given = grams(60)
     low, high = extreme_eigenvalues(given[0])
     assert torch.equal(torch.stack([low, high]), torch.linalg.eigvalsh(given[0])[[0, -1]])
+
+
+def test_where_kernels_find_all_eigenvalues_they_give_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One matrix, many, and many by `vmap`: the kernels always get them side by side."""
+    seen: list[tuple[int, ...]] = []
+
+    def eigenvalues(matrices: Tensor) -> Tensor:
+        seen.append(tuple(matrices.shape))
+        return torch.linalg.eigvalsh(matrices)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(spectrum, "runs_here", lambda _: True)
+    monkeypatch.setattr(spectrum, "_kernels", lambda: SimpleNamespace(eigenvalues=eigenvalues))
+    given = grams(60)
+    expected = torch.linalg.eigvalsh(given)[:, [0, -1]].T
+    assert torch.equal(torch.stack(extreme_eigenvalues(given[3])), expected[:, 3])
+    assert torch.equal(torch.stack(extreme_eigenvalues(given)), expected)
+    assert torch.equal(torch.stack(torch.func.vmap(extreme_eigenvalues)(given)), expected)
+    assert seen == [(1, 40, 40), (10, 40, 40), (10, 40, 40)]

@@ -1,8 +1,8 @@
 r"""Eigenvalues of symmetric matrices; the two ends of the spectrum of positive semi-definite ones.
 
 On a GPU, libraries find the eigenvalues of thousands of matrices one matrix after the other once they are larger than
-32 x 32, and wait until they know that all are found. So all of them come from kernels of our own (`triton_spectrum`);
-the two ends of larger ones from squaring, which is quick there:
+32 x 32, and wait until they know that all are found. So up to 64 x 64 they come from kernels of our own
+(`triton_spectrum`), and the two ends of larger ones from squaring, which is quick there:
 
     B^(2^k) / tr B^(2^k)  ->  the projection onto the largest eigenvalue of B,   lambda = tr(A B^(2^k)) / tr B^(2^k)
 
@@ -31,24 +31,45 @@ LARGE = 64
 """up to this size, we do"""
 
 
-def eigenvalues(matrices: Tensor) -> Tensor:
-    """[M, N] of matrices [M, N, N], in ascending order."""
-    if runs_here(matrices) and matrices.dtype == torch.float64 and matrices.shape[-1] <= LARGE:
-        return _kernels().eigenvalues(matrices)  # type: ignore[no-any-return]
-    return torch.linalg.eigvalsh(matrices)  # type: ignore[no-any-return]
+def eigenvalues(matrix: Tensor) -> Tensor:
+    """[..., N] of matrices [..., N, N], in ascending order."""
+    if _ours(matrix):
+        return _ByKernels.apply(matrix)  # type: ignore[no-any-return,no-untyped-call]
+    return torch.linalg.eigvalsh(matrix)  # type: ignore[no-any-return]
+
+
+def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest."""
+    if matrix.is_cuda and matrix.shape[-1] > SMALL and not _ours(matrix):
+        return by_squaring(matrix)
+    found = eigenvalues(matrix)
+    return found[..., 0], found[..., -1]
+
+
+def _ours(matrix: Tensor) -> bool:
+    return runs_here(matrix) and matrix.dtype == torch.float64 and matrix.shape[-1] <= LARGE
+
+
+class _ByKernels(torch.autograd.Function):
+    """Many matrices at once, under `vmap` too."""
+
+    @staticmethod
+    def forward(matrix: Tensor) -> Tensor:
+        found: Tensor = _kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]))
+        return found.view(matrix.shape[:-1])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: no gradient goes through it."""
+
+    @staticmethod
+    def vmap(_: Any, in_dims: tuple[int], matrix: Tensor) -> tuple[Tensor, int]:
+        return _ByKernels.apply(matrix.movedim(in_dims[0], 0)), 0  # type: ignore[no-untyped-call]
 
 
 @cache
 def _kernels() -> Any:
     return import_module("epochzero.engine.triton_spectrum")
-
-
-def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest."""
-    if matrix.is_cuda and matrix.shape[-1] > SMALL:
-        return by_squaring(matrix)
-    eigenvalues = torch.linalg.eigvalsh(matrix)
-    return eigenvalues[..., 0], eigenvalues[..., -1]
 
 
 def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,7 +50,7 @@ def products(a: Tensor, b: Tensor) -> Tensor:
     return out
 
 
-@triton.jit(do_not_specialize=["gap_a", "step_a", "gap_b", "step_b"])
+@triton.jit(do_not_specialize=["gap_a", "step_a", "gap_b", "step_b", "maps", "images"])
 def _products_apart(
     out: tl.tensor,
     a: tl.tensor,

@@ -53,7 +53,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Handle, Layer, Need, Pass, Trace, each_layer, need, of_network, proxy, together
-from epochzero.engine.spectrum import extreme_eigenvalues
+from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.errors import DegenerateError, UserError
 from epochzero.plan import generator
 
@@ -185,9 +185,9 @@ def of_some_channels(function: Callable[[Tensor, Tensor], Tensor], channels: int
 
 def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
     """The same, where the eigenvalues beyond the number of positions are zero and no singular values."""
-    eigenvalues = torch.linalg.eigvalsh(gram)  # ascending
+    found = eigenvalues(gram)  # ascending
     first = (len(gram) - positions).clamp(min=0).long()
-    low, high = eigenvalues.gather(0, first[None])[0].clamp(min=0), eigenvalues[-1]
+    low, high = found.gather(0, first[None])[0].clamp(min=0), found[-1]
     return torch.where(high == 0, 0, low / high).sqrt()
 
 

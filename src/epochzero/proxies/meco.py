@@ -65,8 +65,7 @@ def meco(trace: Trace) -> Tensor:
 
 
 def least_within(gram: Tensor, positions: Tensor) -> Tensor:
-    least: Tensor = torch.linalg.eigvalsh(gram)[0]
-    return least
+    return least_eigenvalue(gram)
 
 
 def correlations_and_positions(outputs: Tensor) -> Tensor | None:

@@ -45,7 +45,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: int) -> N
     if claims is None:
         kernel[grid](*given, **options)
     elif claims.take((kernel.__name__, *map(_kind, kernel.params, given), *options.items())):
-        kernel.warmup(*given, grid=grid, **options)
+        kernel.warmup(*given, grid=grid, **options)._init_handles()  # builds what launches it, too
 
 
 def _kind(param: Any, given: Any) -> object:

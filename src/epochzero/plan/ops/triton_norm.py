@@ -50,7 +50,7 @@ def _moments(
     tl.store(to + C, tl.sum(away * away, 0), mask=c < C)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])
 def _settle(
     coefficients: tl.tensor,
     statistics: tl.tensor,
@@ -132,7 +132,7 @@ def _reduce(
     tl.store(to + C, tl.sum(g * ((values - mean[None, :]) * rstd[None, :]), 0), mask=c < C)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tiles"])
 def _total(
     totals: tl.tensor, sums: tl.tensor, tiles: tl.tensor, N: tl.constexpr, BN: tl.constexpr, BT: tl.constexpr
 ) -> None:
