@@ -45,9 +45,10 @@ def test_where_kernels_find_all_eigenvalues_they_give_the_ends(monkeypatch: pyte
     """One matrix, many, and many by `vmap`: the kernels always get them side by side."""
     seen: list[tuple[int, ...]] = []
 
-    def eigenvalues(matrices: Tensor) -> Tensor:
-        seen.append(tuple(matrices.shape))
-        return torch.linalg.eigvalsh(matrices)  # type: ignore[no-any-return]
+    def eigenvalues(matrices: Tensor, ends: bool) -> Tensor:
+        seen.append((*matrices.shape, ends))
+        found: Tensor = torch.linalg.eigvalsh(matrices)
+        return found[:, [0, -1]] if ends else found
 
     monkeypatch.setattr(spectrum, "runs_here", lambda _: True)
     monkeypatch.setattr(spectrum, "_kernels", lambda: SimpleNamespace(eigenvalues=eigenvalues))
@@ -56,4 +57,5 @@ def test_where_kernels_find_all_eigenvalues_they_give_the_ends(monkeypatch: pyte
     assert torch.equal(torch.stack(extreme_eigenvalues(given[3])), expected[:, 3])
     assert torch.equal(torch.stack(extreme_eigenvalues(given)), expected)
     assert torch.equal(torch.stack(torch.func.vmap(extreme_eigenvalues)(given)), expected)
-    assert seen == [(1, 40, 40), (10, 40, 40), (10, 40, 40)]
+    assert torch.equal(spectrum.eigenvalues(given), torch.linalg.eigvalsh(given))
+    assert seen == [(1, 40, 40, True), (10, 40, 40, True), (10, 40, 40, True), (10, 40, 40, False)]

@@ -34,15 +34,18 @@ LARGE = 64
 def eigenvalues(matrix: Tensor) -> Tensor:
     """[..., N] of matrices [..., N, N], in ascending order."""
     if _ours(matrix):
-        return _ByKernels.apply(matrix)  # type: ignore[no-any-return,no-untyped-call]
+        return _ByKernels.apply(matrix, False)  # type: ignore[no-any-return,no-untyped-call]
     return torch.linalg.eigvalsh(matrix)  # type: ignore[no-any-return]
 
 
 def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest and the largest."""
-    if matrix.is_cuda and matrix.shape[-1] > SMALL and not _ours(matrix):
+    if _ours(matrix):
+        found = _ByKernels.apply(matrix, True)  # type: ignore[no-untyped-call]
+    elif matrix.is_cuda and matrix.shape[-1] > SMALL:
         return by_squaring(matrix)
-    found = eigenvalues(matrix)
+    else:
+        found = torch.linalg.eigvalsh(matrix)
     return found[..., 0], found[..., -1]
 
 
@@ -54,17 +57,17 @@ class _ByKernels(torch.autograd.Function):
     """Many matrices at once, under `vmap` too."""
 
     @staticmethod
-    def forward(matrix: Tensor) -> Tensor:
-        found: Tensor = _kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]))
-        return found.view(matrix.shape[:-1])
+    def forward(matrix: Tensor, ends: bool) -> Tensor:
+        found: Tensor = _kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
+        return found.view(*matrix.shape[:-2], -1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         """Nothing is kept: no gradient goes through it."""
 
     @staticmethod
-    def vmap(_: Any, in_dims: tuple[int], matrix: Tensor) -> tuple[Tensor, int]:
-        return _ByKernels.apply(matrix.movedim(in_dims[0], 0)), 0  # type: ignore[no-untyped-call]
+    def vmap(_: Any, in_dims: tuple[int, None], matrix: Tensor, ends: bool) -> tuple[Tensor, int]:
+        return _ByKernels.apply(matrix.movedim(in_dims[0], 0), ends), 0  # type: ignore[no-untyped-call]
 
 
 @cache

@@ -17,6 +17,8 @@ from epochzero.plan.ops.triton_arena import launch
 
 HALVINGS = 64
 """of the interval around each eigenvalue: as many as double precision has use for"""
+THREADS = 32
+"""of a block that bisects"""
 
 
 @triton.jit
@@ -43,47 +45,56 @@ def _tridiagonal(
     tl.store(beside + m * N + i, tl.sum(tl.where(columns == rows + 1, a, 0.0), 1), mask=i < N)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["total"])
 def _bisect(
     found: tl.tensor,
     diagonal: tl.tensor,
     beside: tl.tensor,
+    total: tl.tensor,
     N: tl.constexpr,
-    BN: tl.constexpr,
+    WANTED: tl.constexpr,
+    BLOCK: tl.constexpr,
     HALVINGS: tl.constexpr,
 ) -> None:
-    """Every eigenvalue of T at once, the i-th by the i-th thread."""
-    m = tl.program_id(0).to(tl.int64)
-    i = tl.arange(0, BN)
-    diagonal += m * N
-    beside += m * N
-    d = tl.load(diagonal + i, mask=i < N, other=0.0)
-    right = tl.abs(tl.load(beside + i, mask=i < N, other=0.0))
-    left = tl.abs(tl.load(beside + i - 1, mask=(i > 0) & (i < N), other=0.0))
-    widest = tl.max(tl.abs(d) + left + right, 0)  # no eigenvalue is further away from 0
-    low = tl.zeros([BN], d.dtype) - widest
-    high = tl.zeros([BN], d.dtype) + widest
+    """The eigenvalues of T, each by a thread of its own: all N of them, or the first and the last."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    known = n < total
+    wanted = n % WANTED if WANTED == N else n % 2 * (N - 1)
+    begin = (n // WANTED).to(tl.int64) * N
+    diagonal += begin
+    beside += begin
+    widest = tl.zeros([BLOCK], found.dtype.element_ty)
+    left = widest
+    for j in range(N):
+        right = tl.abs(tl.load(beside + j, mask=known, other=0.0))
+        widest = tl.maximum(widest, tl.abs(tl.load(diagonal + j, mask=known, other=0.0)) + left + right)
+        left = right
+    low, high = -widest, widest  # no eigenvalue is further away from 0
     tiny = widest * 1e-290 + 1e-300
     for _ in range(HALVINGS):
         x = (low + high) / 2
-        pivot = tl.load(diagonal) - x
+        pivot = tl.load(diagonal, mask=known, other=0.0) - x
         below = (pivot < 0).to(tl.int32)
         for j in range(1, N):
             pivot = tl.where(tl.abs(pivot) < tiny, -tiny, pivot)
-            off = tl.load(beside + j - 1)
-            pivot = tl.load(diagonal + j) - x - off * off / pivot
+            off = tl.load(beside + j - 1, mask=known, other=0.0)
+            pivot = tl.load(diagonal + j, mask=known, other=0.0) - x - off * off / pivot
             below += (pivot < 0).to(tl.int32)
-        high = tl.where(below > i, x, high)
-        low = tl.where(below > i, low, x)
-    tl.store(found + m * N + i, (low + high) / 2, mask=i < N)
+        high = tl.where(below > wanted, x, high)
+        low = tl.where(below > wanted, low, x)
+    tl.store(found + n, (low + high) / 2, mask=known)
 
 
-def eigenvalues(matrices: Tensor) -> Tensor:
-    """[M, N] in ascending order, of symmetric matrices [M, N, N] in double precision."""
+def eigenvalues(matrices: Tensor, ends: bool) -> Tensor:
+    """[M, N] in ascending order, of symmetric matrices [M, N, N] in double precision; or [M, 2] the two `ends`."""
     count, size, _ = matrices.shape
     matrices = matrices.contiguous()
-    diagonal, beside, found = (matrices.new_empty((count, size)) for _ in range(3))
-    wide = triton.next_power_of_2(size)
-    launch(_tridiagonal, (count,), diagonal, beside, matrices, size, wide, num_warps=4)
-    launch(_bisect, (count,), found, diagonal, beside, size, wide, HALVINGS, num_warps=max(1, wide // 32))
+    diagonal, beside = (matrices.new_empty((count, size)) for _ in range(2))
+    launch(_tridiagonal, (count,), diagonal, beside, matrices, size, triton.next_power_of_2(size), num_warps=4)
+    found = matrices.new_empty((count, 2 if ends else size))
+    total = found.numel()
+    launch(
+        _bisect, (triton.cdiv(total, THREADS),), found, diagonal, beside, total, size, found.shape[1], THREADS,
+        HALVINGS, num_warps=1,
+    )  # fmt: skip
     return found

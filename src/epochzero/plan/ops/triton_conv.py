@@ -50,6 +50,9 @@ CONVOLVE = {
     (1, 64): (64, 64, 128, 4, 2, 4),
 }
 
+GROUP = 4
+"""warps whose products Hopper's tensor cores take together"""
+
 
 @triton.jit
 def _times(
@@ -162,6 +165,7 @@ def _convolve(
     ALONG: tl.constexpr,
     LAST: tl.constexpr,
     ALIGNED: tl.constexpr,
+    QUARTERS: tl.constexpr,
     BI: tl.constexpr,
     BO: tl.constexpr,
     BP: tl.constexpr,
@@ -172,15 +176,22 @@ def _convolve(
     RELU: of max(x, 0). MASKED: 0 where `on`, of the output's shape, is not positive. MOMENTS: the mean of each channel
     of the tile, and its sum of squares around that, too. ALONG: of the velocities of `x` with the weights, and of `x`
     with the velocities of the weights. With LAST, the slots tell where the maps of `x` begin or, if it is the
-    transpose, those of `on`, and `which` weights are theirs.
+    transpose, those of `on`, and `which` weights are theirs. QUARTERS: the transpose has stride 2, and a tile has the
+    pixels of even or odd rows and columns, which see one or two rows and columns of the window.
     """
     tile, m = tl.program_id(0), tl.program_id(1)
-    start = tile * BP
+    odd_row, odd_column = tile % 2, tile // 2 % 2
+    start = (tile // 4 if QUARTERS else tile) * BP
+    each: tl.constexpr = H * W if QUARTERS else HO * WO
     n = start + tl.arange(0, BP)
-    known = n < images * (HO * WO)
-    first = start // (HO * WO)
-    image, place = n // (HO * WO) - first, n % (HO * WO)
-    row, column = place // WO, place % WO
+    known = n < images * each
+    first = start // each
+    image, place = n // each - first, n % each
+    if QUARTERS:
+        row, column = place // W * 2 + odd_row, place % W * 2 + odd_column
+        place = row * WO + column
+    else:
+        row, column = place // WO, place % WO
     o = tl.program_id(2) * BO + tl.arange(0, BO)
     from_x = m.to(tl.int64) * (CI * H * W)
     from_out = m.to(tl.int64) * (CO * HO * WO)
@@ -218,11 +229,18 @@ def _convolve(
                 STRIDE, PADDING, DILATION, TRANSPOSED, RELU, ALONG, LAST, BI, BO, PRECISION,
             )  # fmt: skip
     else:
-        for part in range(K * K * blocks):
+        taps = K * K
+        if QUARTERS:
+            taps = (1 + odd_row) * (1 + odd_column)
+        for part in range(taps * blocks):
             c = part % blocks * BI + tl.arange(0, BI)
+            tap = part // blocks
+            if QUARTERS:
+                tap_row = tl.where(odd_row == 1, tap // (1 + odd_column) * 2, 1)
+                tap = tap_row * K + tl.where(odd_column == 1, tap % 2 * 2, 1)
             total = _product(
-                total, x, weight, x_along, weight_along, lows, part // blocks, c, o, far, row, column, known, CI, H, W,
-                CO, K, STRIDE, PADDING, DILATION, TRANSPOSED, RELU, ALONG, LAST, BI, BO, PRECISION,
+                total, x, weight, x_along, weight_along, lows, tap, c, o, far, row, column, known, CI, H, W, CO, K,
+                STRIDE, PADDING, DILATION, TRANSPOSED, RELU, ALONG, LAST, BI, BO, PRECISION,
             )  # fmt: skip
     far = first.to(tl.int64) * between_out
     pixel: tl.constexpr = CO if LAST else 1
@@ -261,17 +279,20 @@ def _launch(
     taps, taps_along = (None if w is None else by_taps(w, sizes.inputs, sizes.outputs, transposed) for w in weights)
     wide_in, wide_out = block(sizes.inputs), block(sizes.outputs)
     most_in, most_out, tile, warps, stages, at_once = CONVOLVE[size(window), max(wide_in, wide_out)]
-    if read.along is not None or x.dtype == torch.float64:  # two products, or numbers twice as long, need more room
-        warps *= 2
+    if x.dtype == torch.float64 or (read.along is not None and warps == GROUP):
+        warps *= 2  # numbers twice as long, or two products of a group of warps, need more room
     wide_in, wide_out = min(wide_in, most_in), min(wide_out, most_out)
-    tiles = triton.cdiv(sizes.images * sizes.out_height * sizes.out_width, tile)
+    halved = (sizes.out_height, sizes.out_width) == (2 * sizes.height, 2 * sizes.width)
+    quarters = transposed and halved and window == (3, 2, 1, 1)
+    out_pixels = sizes.height * sizes.width if quarters else sizes.out_height * sizes.out_width
+    tiles = triton.cdiv(sizes.images * out_pixels, tile) * (4 if quarters else 1)
     partial = x.new_empty((sizes.maps, tiles, 2, sizes.outputs)) if moments else None
     grid = (tiles, sizes.maps, triton.cdiv(sizes.outputs, wide_out))
     launch(
         _convolve, grid, out, x, taps, some(on, x), some(partial, x), some(read.along, x), some(taps_along, x), slots,
         which, read.gap, read.step, read.gap_along, read.step_along, lows_of(weight), *sizes, *window, transposed, relu,
-        on is not None, moments, read.along is not None, last, min(read.aligned, at_once), wide_in, wide_out, tile,
-        precision(x), num_warps=warps, num_stages=stages,
+        on is not None, moments, read.along is not None, last, min(read.aligned, at_once), quarters, wide_in, wide_out,
+        tile, precision(x), num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return None if partial is None else Moments(partial, tile)
 

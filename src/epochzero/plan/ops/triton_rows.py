@@ -128,14 +128,17 @@ def _down(
         here = below
 
 
-@triton.jit(do_not_specialize=["gap", "step", "share", "maps", "images"])
+@triton.jit(do_not_specialize=["gap", "step", "gap_along", "step_along", "share", "maps", "images"])
 def _across(
     partial: tl.tensor,
     x: tl.tensor,
     gradient: tl.tensor,
+    x_along: tl.tensor,
     slots: tl.tensor,
     gap: tl.int64,
     step: tl.int64,
+    gap_along: tl.int64,
+    step_along: tl.int64,
     share: tl.tensor,
     maps: tl.tensor,
     images: tl.tensor,
@@ -143,12 +146,13 @@ def _across(
     H: tl.constexpr,
     W: tl.constexpr,
     RELU: tl.constexpr,
+    ALONG: tl.constexpr,
     ALIGNED: tl.constexpr,
     BC: tl.constexpr,
     BP: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
-    """The gradients of BC by BC of one map's weights, of one share of its rows."""
+    """The gradients of BC by BC of one map's weights, of one share of its rows; see `triton_correlate._correlate`."""
     part, m, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     n, k = tl.arange(0, BP), tl.arange(0, BC)
     c, o = part % (C // BC) * BC + k, part // (C // BC) * BC + k
@@ -156,6 +160,8 @@ def _across(
     size: tl.constexpr = H * W * C
     at = (n // W * size + column * C)[:, None]
     x += beginning(slots, m, gap, step, images * size, ALIGNED)
+    if ALONG:
+        x_along += beginning(slots, m, gap_along, step_along, images * size, ALIGNED)
     gradient += m.to(tl.int64) * images * size
     totals = ()
     for _ in tl.static_range(9):
@@ -167,7 +173,11 @@ def _across(
         for i in tl.static_range(3):
             g = tl.trans(_read(gradient + first, at + o[None, :], column, y + 1 - i, 0, C, H, W, False))  # [BC, BP]
             for j in tl.static_range(3):
-                piece = _read(x + first, at + c[None, :], column, y, j - 1, C, H, W, RELU)
+                if RELU or not ALONG:
+                    piece = _read(x + first, at + c[None, :], column, y, j - 1, C, H, W, RELU)
+                if ALONG:
+                    moved = _read(x_along + first, at + c[None, :], column, y, j - 1, C, H, W, False)
+                    piece = tl.where(piece > 0, moved, 0.0) if RELU else moved
                 top = high(piece) if PRECISION == "tf32x3" else piece
                 added = added + (_plus(totals[3 * i + j], g, top, piece - top, PRECISION),)
         totals = added
@@ -230,14 +240,14 @@ def _covered(place: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
 
 
 def _suits(read: Read, sizes: Sizes, window: Window, last: bool, pixels: int) -> bool:
-    alone = last and read.along is None and read.x.dtype == torch.float32 and read.aligned == WIDE
+    kind = last and read.x.dtype == torch.float32 and read.aligned == WIDE
     whole = pixels % sizes.width == 0 and sizes.images % (pixels // sizes.width) == 0
-    return alone and whole and window == WINDOW and sizes.inputs == sizes.outputs
+    return kind and whole and window == WINDOW and sizes.inputs == sizes.outputs
 
 
 def convolves(read: Read, sizes: Sizes, window: Window, last: bool) -> bool:
     """Whether a convolution, or its transpose, is taken so."""
-    return sizes.inputs == CHANNELS and _suits(read, sizes, window, last, DOWN)
+    return read.along is None and sizes.inputs == CHANNELS and _suits(read, sizes, window, last, DOWN)
 
 
 def convolve(
@@ -276,9 +286,10 @@ def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: b
     splits = triton.cdiv(rows, share)
     partial = gradient.new_empty((splits, sizes.maps, channels, channels, 3, 3))
     launch(
-        _across, ((channels // CHANNELS) ** 2, sizes.maps, splits), partial, read.x, gradient, slots, read.gap,
-        read.step, share, sizes.maps, sizes.images, channels, sizes.height, sizes.width, relu, read.aligned, CHANNELS,
-        ACROSS, precision(gradient), num_warps=1, num_stages=2,
+        _across, ((channels // CHANNELS) ** 2, sizes.maps, splits), partial, read.x, gradient, some(read.along, read.x),
+        slots, read.gap, read.step, read.gap_along, read.step_along, share, sizes.maps, sizes.images, channels,
+        sizes.height, sizes.width, relu, read.along is not None, read.aligned, CHANNELS, ACROSS, precision(gradient),
+        num_warps=1, num_stages=2,
     )  # fmt: skip
     return partial.sum(0)
 
