@@ -22,7 +22,7 @@ from epochzero.engine import Proxy, parse, precision
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.run.executors import worker
-from epochzero.run.executors.base import LARGEST, chunks, population
+from epochzero.run.executors.base import LARGEST, chunks
 from epochzero.run.executors.local import Local
 from epochzero.run.executors.processes import Processes
 from epochzero.run.executors.ray import Ray
@@ -387,9 +387,10 @@ def test_chunks_hold_everything_in_order(workers: int, device: str) -> None:
     for count in (0, 1, 2, 8, 33, 1000):
         cut = chunks(range(count), workers, device, 2)
         assert [item for chunk in cut for item in chunk] == list(range(count))
-        assert all(1 <= len(chunk) <= max(LARGEST, population(device)) for chunk in cut)
-        assert all(len(chunk) % population(device) == 0 for chunk in cut[:-1]), "populations are cut by workers"
-        assert device != "cpu" or len(cut) >= min(workers, count), "a worker goes without"
+        step = 1 if device == "cpu" else LARGEST
+        assert all(1 <= len(chunk) <= LARGEST for chunk in cut)
+        assert all(len(chunk) % step == 0 for chunk in cut[:-1]), "chunks on a GPU are cut by workers"
+        assert len(cut) >= min(workers, -(-count // step)), "a worker goes without"
 
 
 def test_local_gives_torch_its_threads_back(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from random import Random
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -27,6 +28,7 @@ from epochzero.plan.init import draw
 from epochzero.plan.merge import merge
 from epochzero.plan.ops import arena, fused
 from epochzero.plan.ops.arena import Place, Terms
+from epochzero.plan.ops.fused import GatherTable
 from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.perform import Spread
 from epochzero.plan.tape import INPUT, Tape
@@ -45,6 +47,7 @@ CONVS = (
     (2, 1, 40, 16, 4, 4, 1, 1, 0, 1),
     (16, 2, 16, 16, 8, 8, 3, 1, 1, 1),
     (4, 2, 32, 32, 8, 8, 3, 1, 1, 1),
+    (2, 2, 16, 32, 8, 8, 3, 2, 1, 1),
 )
 
 
@@ -125,7 +128,8 @@ class KernelsOnAGPU(unittest.TestCase):
             sizes = [1 + i % 3 for i in range(count)]
             terms = [[(s := rng.randrange(count), rng.randrange(sizes[s])) for _ in range(n)] for n in (2, 0, 1, 9, 3)]
             sources = [noise(2, n * channels, side, side, seed=i) for i, n in enumerate(sizes)]
-            op = GatherSum.of(terms, sizes)
+            columns = np.array([(out, *pair) for out, own in enumerate(terms) for pair in own]).T
+            op = GatherSum(GatherTable(len(terms), tuple(sizes), *columns))
             right = torch.zeros(2, len(terms), channels, side, side, dtype=torch.float64, device="cuda")
             for out, own in enumerate(terms):
                 for s, slot in own:
@@ -161,6 +165,8 @@ class KernelsOnAGPU(unittest.TestCase):
             self.near([eigenvalues(matrices)], [expected], 1e-12, size)
             ends = torch.func.vmap(extreme_eigenvalues)(matrices)
             self.near([torch.stack(ends)], [expected[:, [0, -1]].T], 1e-12, size)
+            matrices[0, 0, 0], matrices[1, 0, 0] = torch.inf, torch.nan
+            self.assertTrue(bool(eigenvalues(matrices[:2]).isnan().all()), "a number for a matrix without any")
 
     def test_operations_on_maps_of_an_arena(self) -> None:
         """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""

@@ -15,7 +15,9 @@ from epochzero import data
 from epochzero.engine import PlanNetwork, parse, population, score_population
 from epochzero.engine import score as scoring
 from epochzero.engine.crowd import Crowd, Rows
+from epochzero.engine.grouping import Room
 from epochzero.engine.lockstep import run_together
+from epochzero.engine.passes import Pass
 from epochzero.engine.population import Population
 from epochzero.engine.run import run_pass
 from epochzero.plan.perform import Performance
@@ -143,6 +145,49 @@ def test_a_population_without_room_halves_when_the_one_before_is_done(
     monkeypatch.setattr(scoring, "run_together", out_of_memory(run_together, full))
     assert_alike(scored(8), alone)
     assert sizes == [4, 4, 4, 2, 2, 2, 2]
+
+
+@pytest.mark.usefixtures("fours")
+def test_a_lone_network_runs_when_the_population_before_it_has_gone(
+    alone: list[dict[str, Score]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It cannot halve: what is left of others must not stand in its way."""
+    under_way: WeakSet[Crowd] = WeakSet()
+
+    def together(*given: Any) -> Crowd:
+        under_way.add(found := run_together(*given))
+        return found
+
+    monkeypatch.setattr(scoring, "run_together", together)
+    monkeypatch.setattr(scoring, "run_pass", out_of_memory(run_pass, lambda *_: bool(under_way)))
+    assert_alike(scored(5), alone[:5])
+
+
+def test_room_that_was_too_little_is_less_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a population halves, and in later calls with the same room; networks of a GPU are taken at their word."""
+    room, networks = Room(), [PlanNetwork(plan) for plan in some_plans("nb201", 8, seed=3)]
+    before = room.share
+    monkeypatch.setattr(scoring, "run_together", out_of_memory(run_together, lambda *given: given[2].size > 4))
+    score_population(networks, ASKED, BATCH, 0, "always", room)
+    assert room.share < before
+    on_gpu = PlanNetwork(networks[0].plan, device="cuda")
+    assert room.beside(on_gpu, "auto", lambda _: 1000) == 1000 * room.share
+    assert room.beside(networks[0], "auto", lambda _: 1000) == 0, "a CPU runs one by one"
+
+
+def test_recordings_of_a_pass_go_with_its_last_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[tuple[int, int]] = []
+    let_go_of = Population.let_go_of
+
+    def noting(population: Population, kind: Pass) -> None:
+        before = len(population.replays)
+        let_go_of(population, kind)
+        left.append((before, len(population.replays)))
+
+    monkeypatch.setattr(Population, "let_go_of", noting)
+    networks = [PlanNetwork(plan) for plan in some_plans("nb201", 3, seed=3)]
+    score_population(networks, [parse("swap(repeats=3,samples=4)"), parse("zen(repeats=2)")], BATCH, 0, "always")
+    assert left == [(1, 0), (2, 1), (1, 0)], "swap's, then zen's with and without the nudge"
 
 
 @pytest.mark.parametrize(("times", "launches"), [(1, 4), (2, 4), (3, 8)])

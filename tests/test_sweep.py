@@ -17,7 +17,7 @@ from epochzero.engine import PlanNetwork, parse_list
 from epochzero.engine import score_population as really_score
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run import sweep as module
+from epochzero.run import task
 from epochzero.run.sweep import LEAST, evened, options, sweep
 from epochzero.types import Score
 from tests.command import CUT
@@ -51,15 +51,16 @@ def expected(text: str, names: str = "grad_norm,synflow") -> dict[str, Score]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many networks each call of the engine was asked to score."""
+    """How many networks each call of the engine was asked to score, and not only to count."""
     counts: list[int] = []
 
-    def count(networks: Any, *more: Any) -> Any:
+    def count(networks: Any, proxies: Any, *more: Any, **options: Any) -> Any:
         given = list(networks)
-        counts.append(len(given))
-        return really_score(given, *more)
+        if not all(proxy.free for proxy in proxies):
+            counts.append(len(given))
+        return really_score(given, proxies, *more, **options)
 
-    monkeypatch.setattr(module, "score_population", count)
+    monkeypatch.setattr(task, "score_population", count)
     return counts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from epochzero.plan import execute
 from epochzero.plan.init import draw
 from epochzero.plan.merge import merge
+from epochzero.plan.ops.fused import GatherTable
 from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
@@ -66,7 +68,7 @@ def test_what_is_not_followed_costs_nothing_and_seen_gradients_are_right() -> No
 def test_sums_of_gathered_maps_by_hand() -> None:
     a = torch.arange(2 * 2 * 3.0).view(2, 2 * 3)  # [B, 2 maps of 3 channels]
     b = 100 + torch.arange(2 * 3.0).view(2, 3)  # [B, 1 map]
-    op = GatherSum.of([[(0, 1)], [(1, 0), (0, 0), (0, 0)], []], [2, 1])
+    op = GatherSum(GatherTable(3, (2, 1), *np.array([[0, 1, 1, 1], [0, 1, 0, 0], [1, 0, 0, 0]])))
     assert op.shape((6,), (3,)) == (9,)
     expected = torch.cat([a[:, 3:], b + 2 * a[:, :3], torch.zeros(2, 3)], 1)
     assert torch.equal(op.run((a, b), ()), expected)

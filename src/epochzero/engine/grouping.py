@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -42,35 +42,37 @@ class Room:
     """How much memory populations may be expected to take."""
 
     def __init__(self) -> None:
-        self._share = 0.75
-        """of a GPU's free memory, which is looked at once: later, populations that run take some of it"""
-        self._free = cache(_free)
+        self.share = 0.75
+        """of a GPU's free memory"""
 
     def was_too_little(self) -> None:
         """A population had to halve: those to come are smaller from the start."""
-        self._share *= 0.6
+        self.share *= 0.6
 
-    def beside(self, network: Network, lockstep: Lockstep) -> float:
+    def beside(self, network: Network, lockstep: Lockstep, free: Callable[[torch.device], int]) -> float:
         """Bytes that networks like this one may take together; 0 where each has to run alone."""
         if lockstep == "never" or not isinstance(network, PlanNetwork):
             return 0.0
         if network.device.type != "cuda":
             return math.inf if lockstep == "always" else 0.0
-        return self._share * self._free(network.device)
+        return self.share * free(network.device)
 
 
 def in_groups(
     waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep, room: Room
 ) -> Iterator[list[Network]]:
-    """Networks in their order, as many at a time as there is room for; large ones take more of it."""
-    group = None
+    """Networks in their order, as many at a time as there is room for; large ones take more of it.
+
+    Memory is looked at once: later, populations that run take some of it.
+    """
+    free, group = cache(_free), None
     loads = _loads(needs, batch)
     for network in waiting:
         if group is not None and group.adds(network):
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, loads, room.beside(network, lockstep))
+        group = _Group(network, loads, room.beside(network, lockstep, free))
     if group is not None:
         yield group.networks
 
@@ -146,7 +148,7 @@ def population_size(
     network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: Lockstep = "auto"
 ) -> int:
     """How many networks like this one may run side by side."""
-    room = Room().beside(network, lockstep)
+    room = Room().beside(network, lockstep, _free)
     if math.isinf(room):
         return POPULATION
     return max(1, min(POPULATION, int(room / _needed(network, _loads(needs, batch), _routines(network)))))

@@ -63,8 +63,8 @@ class Population:
         if not all(isinstance(network, PlanNetwork) and not network.broken for network in networks):
             return False
         plans = [network.plan for network in networks]
-        shapes = {(plan.input_shapes, plan.output_shape) for plan in plans}
-        return len(shapes) == 1 and len(plans[0].output_shape) == 1 and all(map(mergeable, plans))
+        alike = {(own.device, own.plan.input_shapes, own.plan.output_shape) for own in networks}
+        return len(alike) == 1 and len(plans[0].output_shape) == 1 and all(map(mergeable, plans))
 
     @property
     def has_blocks(self) -> bool:

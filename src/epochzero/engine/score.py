@@ -47,15 +47,21 @@ class Scored:
 
 @asked_precision()
 def score_population(
-    networks: Iterable[Network], proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep = "auto"
+    networks: Iterable[Network],
+    proxies: Sequence[Proxy],
+    batch: Batch,
+    seed: int,
+    lockstep: Lockstep = "auto",
+    room: Room | None = None,
 ) -> list[Scored]:
     """Score each network. They run side by side where that is quicker; scores never depend on the neighbours.
 
-    What is left to be computed of a population waits until the next one has its first pass to run.
+    What is left to be computed of a population waits until the next one has its first pass to run. `room` remembers
+    from one call to the next how much of memory was too much.
     """
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
-    room = Room()
+    room = Room() if room is None else room
     line = _Line(in_groups(networks, needs, batch, lockstep, room), lockstep if runs else "never")
     begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
     found: list[Scored] = []
@@ -75,7 +81,11 @@ def score_population(
             before.finish()
 
     with no_collection(when=line.side_by_side()):
-        for now in map(begin, line):
+        for prepared in line:
+            while under_way and prepared.population is None:  # nothing is taken meanwhile: it would keep its memory
+                take()
+            now = begin(prepared)
+            del prepared
             now.launch(meanwhile)
             under_way.append(now)
             while len(under_way) > 1 or (under_way and not under_way[0].found):

@@ -67,7 +67,8 @@ def _bisect(
     left = widest
     for j in range(N):
         right = tl.abs(tl.load(beside + j, mask=known, other=0.0))
-        widest = tl.maximum(widest, tl.abs(tl.load(diagonal + j, mask=known, other=0.0)) + left + right)
+        reach = tl.abs(tl.load(diagonal + j, mask=known, other=0.0)) + left + right
+        widest = tl.maximum(widest, reach, propagate_nan=tl.PropagateNan.ALL)
         left = right
     low, high = -widest, widest  # no eigenvalue is further away from 0
     tiny = widest * 1e-290 + 1e-300

@@ -35,7 +35,7 @@ def _turn(op: Op) -> int:
     return 2 if op.kind in ("conv", "linear") else 1
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def merged_nodes(plans: tuple[Plan, ...]) -> Merged:
     """Plans that take and give the same shapes as one."""
     return _Merging(plans).merged()

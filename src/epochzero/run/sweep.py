@@ -29,14 +29,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from epochzero.engine import score_population
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.run.bundles import groups
 from epochzero.run.executors.base import Scored
 from epochzero.run.executors.processes import Processes
-from epochzero.run.network import batch_for, network_of
+from epochzero.run.network import batch_for
 from epochzero.run.task import Task
 from epochzero.types import Origin, Score
 
@@ -173,17 +172,10 @@ def _in_parallel(
                 if not running:
                     return
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for one in done:
+                for one in sorted(done, key=lambda one: one.exception() is not None):  # what went wrong comes last
                     yield running.pop(one), one.result()
         finally:
             threads.shutdown(cancel_futures=True)
-
-
-def score_here(task: Task, archs: Sequence[Any]) -> Scored:
-    """In this process, in one call, so that the engine can merge one population while another runs."""
-    networks = (network_of(task.space, arch, task.batch, task.origin, task.device) for arch in archs)
-    found = score_population(networks, task.proxies, task.batch, task.origin.seed)
-    return [(one.scores, one.seconds) for one in found]
 
 
 class Progress:
@@ -293,7 +285,7 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
         _write(asked.out, facts)
         most = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
         if crew is None:
-            work.fill(table, asked.population or most, partial(score_here, task), 1)
+            work.fill(table, asked.population or most, task.score, 1)
         else:
             if any(arch not in table.rows for arch in archs):
                 crew.ready(task)

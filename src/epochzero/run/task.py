@@ -13,9 +13,10 @@ from torch import nn
 from epochzero.combine.objective import TABLE, is_looked_up
 from epochzero.data import Batch
 from epochzero.engine import Proxy, score_population
+from epochzero.engine.grouping import Room
 from epochzero.errors import UserError
 from epochzero.plan.init import check
-from epochzero.run.executors.base import Executor, Scored, population
+from epochzero.run.executors.base import Executor, Scored
 from epochzero.run.executors.local import LOCAL
 from epochzero.run.network import module_of, network_of, size_of
 from epochzero.run.sources import Source
@@ -37,6 +38,7 @@ class Task:
     """scores what `evaluate` does not find in the store"""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
     """answer for some of the proxies instead"""
+    _room: Room = field(default_factory=Room, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_complete(self.space)
@@ -57,14 +59,9 @@ class Task:
 
     def score(self, archs: Sequence[Any]) -> Scored:
         """The scores of each architecture by proxy, with the seconds that they took: here and now."""
-        found: Scored = []
-        step = population(self.device)
-        for first in range(0, len(archs), step):
-            some = archs[first : first + step]
-            networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in some)
-            scored = score_population(networks, self.proxies, self.batch, self.origin.seed)
-            found += [(one.scores, one.seconds) for one in scored]
-        return found
+        networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
+        found = score_population(networks, self.proxies, self.batch, self.origin.seed, room=self._room)
+        return [(one.scores, one.seconds) for one in found]
 
     def by_source(self) -> list[tuple[Source | None, list[Proxy]]]:
         """Who answers for which proxies; None for the executor. UserError for a column that no table has."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,13 +88,6 @@ class GatherSum(Op):
 
     linear = True
     unique = True
-
-    @staticmethod
-    def of(terms: Sequence[Sequence[tuple[int, int]]], counts: Sequence[int]) -> GatherSum:
-        """From the (input, map of it) pairs of each output map, and how many maps each input holds."""
-        pairs = np.array(list(itertools.chain.from_iterable(terms)), np.int64).reshape(-1, 2)
-        outs = np.repeat(np.arange(len(terms)), list(map(len, terms)))
-        return GatherSum(GatherTable(len(terms), tuple(counts), outs, pairs[:, 0], pairs[:, 1]))
 
     def shape(self, *inputs: Shape) -> Shape:
         return (inputs[0][0] // self.table.sizes[0] * self.table.maps, *inputs[0][1:])

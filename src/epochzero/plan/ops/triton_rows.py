@@ -282,7 +282,7 @@ def correlates(read: Read, sizes: Sizes, window: Window, last: bool) -> bool:
 def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: bool) -> Tensor:
     """[M, C, C, 3, 3] the gradients of weights that it `correlates`."""
     channels, rows = sizes.inputs, sizes.images * sizes.width // ACROSS * sizes.height
-    share = triton.cdiv(rows, SHARES * CHANNELS // channels)
+    share = triton.cdiv(rows, max(1, SHARES * CHANNELS // channels))
     splits = triton.cdiv(rows, share)
     partial = gradient.new_empty((splits, sizes.maps, channels, channels, 3, 3))
     launch(

@@ -30,7 +30,7 @@ Prepare = Callable[[], object]
 
 NAMES = ("local", "processes", "ray")
 LARGEST = 64
-"""architectures in one chunk, which is what a lost worker costs"""
+"""architectures in one chunk, which is what a lost worker costs: on a GPU, in every chunk but the last"""
 
 
 class Executor(Protocol):
@@ -95,17 +95,17 @@ def executor_of(
 
 
 def population(device: str) -> int:
-    """How many networks run side by side at most.
-
-    In single precision a network's neighbours may move its score by a rounding. So populations are cut by this number
-    alone, never by the number of workers; and on a CPU, where the gain is small, each network is one of its own.
-    """
+    """How many networks run side by side at most, where memory allows; on a CPU, where the gain is small, one alone."""
     return 1 if device == "cpu" else POPULATION
 
 
 def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[Sequence[T]]:
-    """The items in order, in whole populations, cut so that each worker has a chunk in each of so many rounds."""
-    step = population(device)
+    """The items in order, cut so that each worker has a chunk in each of so many rounds.
+
+    In single precision a network's neighbours may move its score by a rounding. So on a GPU chunks are of one size,
+    whatever the number of workers.
+    """
+    step = min(population(device), LARGEST)
     populations = -(-len(items) // (workers * rounds * step))
     size = max(step, min(LARGEST, populations * step))
     return [items[first : first + size] for first in range(0, len(items), size)]
