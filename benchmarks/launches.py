@@ -179,7 +179,7 @@ def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, floa
         prepared = score._prepared(group, "always")
         middle = time.process_time()
         if seed:
-            score._score(prepared, members, batch, 0, "always", grouping.Room())
+            score._score(prepared, members, batch, 0, "always")
             merging.append(1e3 * (middle - start))
             scoring.append(1e3 * (time.process_time() - middle))
         else:
@@ -196,7 +196,7 @@ def launched(prepared: score.Prepared, members: list[Proxy], batch: data.Batch) 
             return run(*given)
 
     with mock.patch.object(score, "_together", counting):
-        score._score(prepared, members, batch, 0, "always", grouping.Room())
+        score._score(prepared, members, batch, 0, "always")
     return counter.count
 
 

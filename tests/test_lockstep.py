@@ -17,7 +17,6 @@ from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.engine import score as scoring
 from epochzero.engine.failure import PassFailedError
-from epochzero.engine.grouping import Room
 from epochzero.engine.lockstep import run_together
 from epochzero.engine.passes import Need, Pass, Summed
 from epochzero.engine.population import Population
@@ -64,7 +63,7 @@ def scored(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch, lockstep
 def scored_as_merged(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch) -> list[dict[str, Score]]:
     """As a population even where there is one network, which the engine would run alone."""
     networks = [PlanNetwork(plan) for plan in plans]
-    return scoring._score(scoring.Prepared(networks, Population(networks)), asked, batch, 0, "always", Room())
+    return scoring._score(scoring.Prepared(networks, Population(networks)), asked, batch, 0, "always")
 
 
 def assert_equal(ours: dict[str, Score], alone: dict[str, Score], rel: float = 1e-8) -> None:

@@ -13,6 +13,7 @@ from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork, grouping, parse
 from epochzero.engine.grouping import Room, Routines, _Group, _loads, _needed, in_groups, population_size
 from epochzero.engine.passes import Need
+from epochzero.engine.population import Population
 from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 
@@ -48,6 +49,12 @@ def test_a_population_takes_the_room_that_there_is(monkeypatch: pytest.MonkeyPat
     halves = groups(monkeypatch, everything / 2, some)
     assert len(halves) in (2, 3) and min(halves[:2]) > 5
     assert max(groups(monkeypatch, everything / 2, some, GRASP)) < max(halves)
+
+
+def test_networks_of_one_device_run_side_by_side() -> None:
+    (one,) = networks(1)
+    assert Population.fits([one, PlanNetwork(one.plan)])
+    assert not Population.fits([one, PlanNetwork(one.plan, device="cuda")])
 
 
 def test_a_pass_of_one_sample_leaves_room_for_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import csv
 import json
 import time
@@ -13,10 +14,11 @@ import pytest
 import torch
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, parse_list
+from epochzero.engine import PlanNetwork, parse, parse_list
 from epochzero.engine import score_population as really_score
-from epochzero.errors import UserError
+from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
+from epochzero.run import sweep as module
 from epochzero.run import task
 from epochzero.run.sweep import LEAST, evened, options, sweep
 from epochzero.types import Score
@@ -156,6 +158,34 @@ def test_chunks_become_smaller_towards_the_end(workers: int) -> None:
         assert [arch for chunk in cut for arch in chunk] == archs
         assert sizes == sorted(sizes, reverse=True) and max(sizes, default=0) <= 256
         assert workers == 1 or count < LEAST * workers or max(sizes[-workers:]) <= 2 * LEAST
+
+
+def test_what_was_scored_is_given_before_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(chunk: Any) -> Any:
+        if chunk == ["bad"]:
+            raise MachineError("no memory")
+        return [(chunk, 0.0)]
+
+    monkeypatch.setattr(module, "wait", lambda running, **_: concurrent.futures.wait(running))
+    found: list[str] = []
+    with pytest.raises(MachineError, match="no memory"):
+        for chunk, _ in module._in_parallel(score, iter([["bad"], ["a"], ["b"], ["c"]]), 3):
+            found += chunk
+    assert sorted(found) == ["a", "b", "c"]
+
+
+def test_a_task_remembers_how_much_room_there_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    rooms: list[Any] = []
+
+    def score(networks: Any, proxies: Any, batch: Any, seed: int, room: Any) -> Any:
+        rooms.append(room)
+        return really_score(networks, proxies, batch, seed, room=room)
+
+    monkeypatch.setattr(task, "score_population", score)
+    one, other = (task.Task(NB201, [parse("params")], BATCH) for _ in range(2))
+    for own in (one, one, other):
+        own.score([NB201.parse(drawn(1)[0])])
+    assert rooms[0] is rooms[1] and rooms[0] is not rooms[2]
 
 
 def test_shared_cells_are_counted_after_a_stop_too(tmp_path: Path) -> None:

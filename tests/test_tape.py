@@ -43,6 +43,8 @@ def test_gradients_are_those_of_autograd(space: str) -> None:
     along = torch.randn(output.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     expected = torch.autograd.grad(output, [*(leaves[name] for name in names), given], along, allow_unused=True)
 
+    widest = max(1.0, *(float(gradient.abs().max()) for gradient in expected if gradient is not None))
+
     tape = Tape(plan, packed, (x,), names, follow_inputs=True)  # type: ignore[arg-type]
     assert torch.equal(tape.output, output.detach())
     for _ in range(2):
@@ -51,7 +53,7 @@ def test_gradients_are_those_of_autograd(space: str) -> None:
             if gradient is None:
                 assert name not in found or not found[name].any()
             else:
-                assert torch.allclose(found[name], gradient, rtol=1e-9, atol=1e-12), name
+                assert torch.allclose(found[name], gradient, rtol=1e-9, atol=1e-12 * widest), name
     assert set(tape.gradients(along, names[:1])) <= {names[0]}
 
 

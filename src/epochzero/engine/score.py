@@ -54,7 +54,7 @@ def score_population(
     lockstep: Lockstep = "auto",
     room: Room | None = None,
 ) -> list[Scored]:
-    """Score each network. They run side by side where that is quicker; scores never depend on the neighbours.
+    """Score each network. They run side by side where that is quicker; neighbours move a score by rounding at most.
 
     What is left to be computed of a population waits until the next one has its first pass to run. `room` remembers
     from one call to the next how much of memory was too much.
@@ -146,18 +146,16 @@ class _Line:
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Run every pass that the proxies need once, and let each proxy read what it asked for."""
     start = time.perf_counter()
-    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never", Room())
+    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
     return Scored(scores, time.perf_counter() - start)
 
 
-def _score(
-    prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep, room: Room
-) -> list[Scores]:
+def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scores]:
     """The scores of each network."""
     scoring = _Scoring(prepared, proxies, batch, seed)
     del prepared
     scoring.launch()
-    return _scores(scoring, lockstep, room)
+    return _scores(scoring, lockstep, Room())
 
 
 def _scores(scoring: _Scoring, lockstep: Lockstep, room: Room) -> list[Scores]:
@@ -174,7 +172,7 @@ def _scores(scoring: _Scoring, lockstep: Lockstep, room: Room) -> list[Scores]:
     scoring.let_go()
     gc.collect()
     halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
-    again = (_score(_prepared(half, lockstep), scoring.proxies, batch, scoring.seed, lockstep, room) for half in halves)
+    again = (_score(_prepared(half, lockstep), scoring.proxies, batch, scoring.seed, lockstep) for half in halves)
     return [own for half in again for own in half]
 
 

@@ -103,9 +103,8 @@ def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[S
     """The items in order, cut so that each worker has a chunk in each of so many rounds.
 
     In single precision a network's neighbours may move its score by a rounding. So on a GPU chunks are of one size,
-    whatever the number of workers.
+    whatever the number of workers and rounds.
     """
-    step = min(population(device), LARGEST)
-    populations = -(-len(items) // (workers * rounds * step))
-    size = max(step, min(LARGEST, populations * step))
+    share = -(-len(items) // (workers * rounds))
+    size = max(1, min(LARGEST, share)) if device == "cpu" else LARGEST
     return [items[first : first + size] for first in range(0, len(items), size)]
