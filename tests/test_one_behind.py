@@ -24,7 +24,6 @@ from epochzero.plan.perform import Performance
 from epochzero.plan.relay import Relay
 from epochzero.plan.tape import Tape
 from epochzero.registry import spaces
-from epochzero.spaces import nb201
 from epochzero.types import Score
 from tests.test_lockstep import SHAPE, assert_equal, precise, some_plans
 
@@ -32,14 +31,7 @@ BATCH = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
 ASKED = [precise(name) for name in ("zico", "jacov", "naswot")]
 """zico reads two passes, of which the others read the first"""
 Note = tuple[str, str]
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(nb201, "CELLS", 1)
-    nb201.cell.cache_clear()
-    yield
-    nb201.cell.cache_clear()
+pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
 @pytest.fixture
@@ -91,11 +83,8 @@ def scored(count: int, lockstep: Any = "always") -> list[dict[str, Score]]:
 
 
 @pytest.fixture(scope="module")
-def alone() -> list[dict[str, Score]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nb201, "CELLS", 1)
-        nb201.cell.cache_clear()
-        return scored(8, "never")
+def alone(shallow_nb201: None) -> list[dict[str, Score]]:
+    return scored(8, "never")
 
 
 def assert_alike(found: list[dict[str, Score]], alone: list[dict[str, Score]]) -> None:

@@ -20,6 +20,7 @@ from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.run import sweep as module
 from epochzero.run import task
+from epochzero.run.executors.processes import Processes
 from epochzero.run.sweep import LEAST, evened, options, sweep
 from epochzero.types import Score
 from tests.command import CUT
@@ -147,6 +148,20 @@ def test_no_score_is_an_empty_cell_with_a_reason(tmp_path: Path) -> None:
 def test_workers_write_the_same_table(tmp_path: Path) -> None:
     alone = swept(tmp_path / "a.csv", "--networks", "4", "--proxies", "synflow")
     assert swept(tmp_path / "b.csv", "--networks", "4", "--proxies", "synflow", "--workers", "2") == alone
+
+
+def test_a_worker_gets_its_chunk_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that one population of it runs while the next is merged."""
+    given: list[int] = []
+    scored = Processes._scored
+
+    def noting(crew: Processes, key: Any, texts: Any) -> Any:
+        given.append(len(texts))
+        return scored(crew, key, texts)
+
+    monkeypatch.setattr(Processes, "_scored", noting)
+    swept(tmp_path / "a.csv", "--networks", "6", "--proxies", "synflow", "--workers", "2")
+    assert sorted(given) == [0, 0, 6], "each gets ready, and one scores"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 12])

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -289,7 +288,11 @@ def sweep(asked: argparse.Namespace, begun: float) -> None:
         else:
             if any(arch not in table.rows for arch in archs):
                 crew.ready(task)
-            work.fill(table, asked.population or min(most, EACH), partial(crew.score, task), asked.workers)
+
+            def score(archs: Sequence[Any]) -> Scored:
+                return crew.score_chunks(task, [archs])
+
+            work.fill(table, asked.population or min(most, EACH), score, asked.workers)
         seconds = time.perf_counter() - begun
         added = len(table.rows) - before
         facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})

@@ -7,10 +7,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -90,11 +88,11 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
     if job.way == "processes":
         task = Task(space, named, job.batch, origin, job.device)
-        with Processes(job.workers) as crew, ThreadPoolExecutor(job.workers) as feeders:
+        with Processes(job.workers) as crew:
 
             def spread(archs: Sequence[Any]) -> Scores:
                 chunks = [archs[first : first + job.chunk] for first in range(0, len(archs), job.chunk)]
-                return [scores for scored in feeders.map(partial(crew.score, task), chunks) for scores, _ in scored]
+                return [scores for scores, _ in crew.score_chunks(task, chunks)]
 
             yield spread
         return

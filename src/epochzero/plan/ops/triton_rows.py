@@ -4,8 +4,6 @@ What limits a convolution or a pooling of few channels is how often its pixels a
 pixel looks for its own. Here a block goes down the rows of some images and reads each row three times, once for each
 column of the window; what it adds to the rows above, here and below is kept until they are complete. Gradients of
 weights read a row of pixels three times, too, and the three rows of gradients that it meets.
-
-Each sum has the order that `triton_conv`, `triton_correlate` and `triton_maps` give it.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment, var-annotated"

@@ -77,11 +77,12 @@ class Processes:
             self._feeders.submit(self._scored, key, [])
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
-        key = self._key(task)
-        texts = [task.space.text(arch) for arch in archs]
-        waiting = [
-            self._feeders.submit(self._scored, key, chunk) for chunk in chunks(texts, self.workers, task.device, ROUNDS)
-        ]
+        return self.score_chunks(task, chunks(archs, self.workers, task.device, ROUNDS))
+
+    def score_chunks(self, task: Task, cut: Sequence[Sequence[Any]]) -> Scored:
+        """The scores of architectures that were cut already: each chunk goes to one worker in one go."""
+        key, text = self._key(task), task.space.text
+        waiting = [self._feeders.submit(self._scored, key, [text(arch) for arch in chunk]) for chunk in cut]
         try:
             return [one for chunk in waiting for one in chunk.result()]
         except BaseException:
