@@ -47,7 +47,7 @@ docs: .venv/installed
 clean:
 	rm -rf .venv
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: pyproject.toml papers/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' --editable ./papers
 	@touch $@

@@ -21,11 +21,11 @@ from typing import Any
 from epochzero import data
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine import parse
+from epochzero.executors import Executor, executor_of
 from epochzero.registry import spaces
-from epochzero.run.executors import Executor, executor_of
-from epochzero.run.search import run_search
-from epochzero.run.task import Task
 from epochzero.store import Store
+from epochzero.study.loop import run_search
+from epochzero.study.task import Task
 
 SLEEPER = """
 import time

@@ -5,7 +5,8 @@
         --table nb101_15k.csv.gz --space nb101 --column test_acc_108ep
 
 Spearman with 95 % intervals, of all networks with a positive M and a finite kappa: 1/M and kappa/M of all of them, and
-of the half that mu and nu have not seen the whole bound (`epochzero.experiments.guarantees`) and kappa/M again. Halves
+of the half that mu and nu have not seen the whole bound (`epochzero_papers.thesis.guarantees`) and kappa/M again.
+Halves
 are drawn by --seed, for files may be sorted. The thesis' figures stand in brackets.
 """
 
@@ -20,9 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from correlations import Scores, Truths, read_scores
-from epochzero.benchmarks import AccuracyTable
 from epochzero.errors import DataError, UserError
-from epochzero.experiments.guarantees import (
+from epochzero.registry import spaces
+from epochzero.stats import Estimate, spearman
+from epochzero.study.methods.hnas import KAPPA
+from epochzero.study.methods.hnas import METRICS as PROXIES
+from epochzero.tables import AccuracyTable
+from epochzero.types import Score
+from epochzero_papers.harness.report import short
+from epochzero_papers.thesis.guarantees import (
     METRICS,
     Floats,
     m_and_kappa,
@@ -32,14 +39,8 @@ from epochzero.experiments.guarantees import (
     tuned,
     with_kappa,
 )
-from epochzero.experiments.report import short
-from epochzero.experiments.thesis_table7_1 import ThesisTable71
-from epochzero.experiments.thesis_table7_5 import ThesisTable75
-from epochzero.registry import spaces
-from epochzero.searches.hnas import KAPPA
-from epochzero.searches.hnas import METRICS as PROXIES
-from epochzero.stats import Estimate, spearman
-from epochzero.types import Score
+from epochzero_papers.thesis.table7_1 import ThesisTable71
+from epochzero_papers.thesis.table7_5 import ThesisTable75
 
 PRINTED = {"nb201": (ThesisTable75(), "NB201-C10"), "nb101": (ThesisTable71(), "NB101")}
 """by space, the recipe that holds the thesis' figures, and their column"""

@@ -27,15 +27,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
-from epochzero.engine import Proxy, grouping, population, reductions, score
+from epochzero.engine import Proxy, score
+from epochzero.engine.population import grouping, population, reductions
+from epochzero.evaluate.speed.bundles import groups
 from epochzero.plan import perform
 from epochzero.plan.ops import conv, fused
 from epochzero.plan.ops.arena import Moments, Place, Window
 from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
-from epochzero.run.bundles import groups
-from epochzero.run.network import network_of
 from epochzero.spaces import nb201
+from epochzero.study.networks import network_of
 from epochzero.types import Origin
 
 SHAPE = (3, 8, 8)

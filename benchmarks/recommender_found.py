@@ -19,16 +19,16 @@ from random import Random
 
 import torch
 
-from epochzero.data.ctr_synthetic import synthetic
-from epochzero.experiments.clicks import LAW
-from epochzero.experiments.sigeo_recommender import Clicks
-from epochzero.run.task import Task
-from epochzero.spaces.nasrec import Choices
+from epochzero.recommend.data.synthetic import synthetic
+from epochzero.recommend.spaces.nasrec import Choices
+from epochzero.recommend.train.baselines import BASELINES, baseline
+from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
+from epochzero.recommend.train.loop import Settings, evaluate
+from epochzero.recommend.train.search import PRESETS, STORE, Chain
 from epochzero.store import JSON, Store, manifest
-from epochzero.train.ctr import Settings, evaluate
-from epochzero.train.ctr_baselines import BASELINES, baseline
-from epochzero.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
-from epochzero.train.recommender import PRESETS, STORE, Chain
+from epochzero.study.task import Task
+from epochzero_papers.sigeo.clicks import LAW
+from epochzero_papers.sigeo.recommender import Clicks
 
 CHAINS = (("sigeo", 0.01), ("zico", 0.01), ("sigeo", 0.0), ("sigeo", 1.0), ("one_shot", 1.0))
 

@@ -22,16 +22,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero import data
-from epochzero.combine.goals import parse_goals
-from epochzero.combine.objective import Objective, parse_objective
+from epochzero.executors.base import Scored
+from epochzero.objectives.goals import parse_goals
+from epochzero.objectives.objective import Objective, parse_objective
 from epochzero.registry import searches, spaces
-from epochzero.run.executors.base import Scored
-from epochzero.run.search import Outcome, run_search
-from epochzero.run.task import Task
-from epochzero.searches.base import Pooling
 from epochzero.spaces.nb201 import NB201
 from epochzero.store import Store
 from epochzero.store.database import MEMORY
+from epochzero.study.loop import Outcome, run_search
+from epochzero.study.methods.base import Pooling
+from epochzero.study.task import Task
 from epochzero.types import Score
 
 SLOW = {"tpe": 300, "hnas": 60}

@@ -25,10 +25,10 @@ import torch
 from epochzero import data
 from epochzero.engine import PlanNetwork, Proxy, parse, score_network
 from epochzero.registry import spaces
-from epochzero.run.search import run_search
-from epochzero.run.task import Task
 from epochzero.spaces.nb201 import NB201
 from epochzero.store import Store
+from epochzero.study.loop import run_search
+from epochzero.study.task import Task
 
 THIRTEEN = [
     "params", "flops", "grad_norm", "l2_norm", "plain", "snip", "grasp",

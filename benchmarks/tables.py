@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epochzero.benchmarks import AccuracyTable, TabularBenchmark
-from epochzero.benchmarks.columns import Column
-from epochzero.benchmarks.rows import Rows
+from epochzero.tables import AccuracyTable, TabularBenchmark
+from epochzero.tables.columns import Column
+from epochzero.tables.rows import Rows
 
 ROWS = 423_624
 SECONDS, MEGABYTES = 1.0, 200.0

@@ -1,4 +1,5 @@
-r"""SiGeo and ZiCo after some steps of training: tables for docs/results.md from scores of `experiments/warm_up.py`.
+r"""SiGeo and ZiCo after some steps of training: tables for docs/results.md from scores of
+`papers/src/epochzero_papers/sigeo/warm_up.py`.
 
     python benchmarks/warm_up.py docs/data/nb201_warm_up.csv.gz --table nb201.csv.gz
 
@@ -25,15 +26,15 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from epochzero.benchmarks import AccuracyTable
 from epochzero.errors import DataError, UserError
-from epochzero.experiments.report import short
-from epochzero.experiments.sigeo_table3 import LEVELS, SigeoTable3
-from epochzero.experiments.warm_up import WARM, ZERO_SHOT, ZICO
 from epochzero.proxies.sigeo import lambdas
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
 from epochzero.store import ScoreRow, Store
+from epochzero.tables import AccuracyTable
 from epochzero.types import Status
+from epochzero_papers.harness.report import short
+from epochzero_papers.sigeo.table3 import LEVELS, SigeoTable3
+from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO
 
 TARGETS = ("cifar10_test", "cifar100_test", "imagenet16_test")
 PRINTED = slice(1, 4)
@@ -95,7 +96,10 @@ def steps_of(row: ScoreRow) -> int:
     """How long the network was trained: `cifar10-4f6c+78` are the batches after 78 steps."""
     _, plus, steps = row.batch.rpartition("+")
     if not plus or not steps.isdecimal():
-        raise DataError(f"'{row.batch}' does not say after how many steps: give scores of experiments/warm_up.py.")
+        raise DataError(
+            f"'{row.batch}' does not say after how many steps: give scores of "
+            f"papers/src/epochzero_papers/sigeo/warm_up.py."
+        )
     return int(steps)
 
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from epochzero.cards import Card, card
-from epochzero.cards.demands import COUNTS
-from epochzero.cards.explanation import INDENT
 from epochzero.cli import app
 from epochzero.cli.loading import loaded
+from epochzero.evaluate.cards import Card, card
+from epochzero.evaluate.cards.demands import COUNTS
+from epochzero.evaluate.cards.explanation import INDENT
 from epochzero.registry import proxies, searches
 from epochzero.supernet import methods
 

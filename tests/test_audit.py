@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import epochzero as ez
 from epochzero.data import pink
 from epochzero.engine import parse
-from epochzero.run.task import Task
 from epochzero.store import Store
+from epochzero.study.task import Task
 from tests.command import epochzero
 
 pytestmark = pytest.mark.usefixtures("shallow_nb201")

@@ -15,18 +15,18 @@ import pytest
 import torch
 from scipy.stats import kendalltau, spearmanr
 
-from epochzero.benchmarks import AccuracyTable
-from epochzero.combine.objective import parse_objective
 from epochzero.engine import parse_list
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, UserError
+from epochzero.evaluate.plots import new_panels
+from epochzero.objectives.objective import parse_objective
 from epochzero.plan.ops import fused
 from epochzero.registry import spaces
-from epochzero.run.network import batch_for
-from epochzero.run.plots import new_panels
-from epochzero.run.task import Task
 from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export
+from epochzero.study.networks import batch_for
+from epochzero.study.task import Task
+from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score, Setting
 
 ROOT = Path(__file__).parents[1]

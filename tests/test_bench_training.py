@@ -13,7 +13,7 @@ import torch
 
 from epochzero.train.image_data import load_images
 from epochzero.train.recipes import Recipe
-from tests.train_images import CLASSES, SMALLEST, SPACE, write
+from tests.train.train_images import CLASSES, SMALLEST, SPACE, write
 
 RECIPE = Recipe(epochs=6, batch_size=20, nesterov=True)
 PLAN = SPACE.plan(SPACE.parse(SMALLEST), CLASSES, (3, 16, 16))

@@ -11,7 +11,7 @@ import unittest
 
 import torch
 
-from epochzero.engine.aside import Arriving, aside, mark
+from epochzero.engine.gpu.side_stream import Arriving, aside, mark
 
 CUDA = torch.device("cuda")
 

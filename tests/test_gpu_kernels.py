@@ -21,7 +21,7 @@ from torch import Tensor
 from epochzero import data
 from epochzero.engine import parse, score_population
 from epochzero.engine.passes import Need
-from epochzero.engine.reductions import agreements, mark, products, variances
+from epochzero.engine.population.reductions import agreements, mark, products, variances
 from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.plan import execute
 from epochzero.plan.init import draw
@@ -33,7 +33,7 @@ from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.perform import Spread
 from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
-from epochzero.run.network import network_of
+from epochzero.study.networks import network_of
 from epochzero.types import Origin
 
 HERE = torch.cuda.is_available() and find_spec("triton") is not None

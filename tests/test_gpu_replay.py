@@ -14,7 +14,8 @@ from unittest.mock import patch
 import torch
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, parse, replay, score_population
+from epochzero.engine import PlanNetwork, parse, score_population
+from epochzero.engine.gpu import replay
 from epochzero.registry import spaces
 
 SHAPE = (3, 16, 16)

@@ -20,20 +20,18 @@ LAYERS = [
     {"spaces"},
     {"engine"},
     {"proxies"},
-    {"combine"},
-    {"cards"},
+    {"objectives"},
     {"store"},
-    {"benchmarks"},
+    {"tables"},
     {"stats"},
-    {"searches"},
     {"supernet"},
-    {"run"},
+    {"executors", "study", "hardware", "evaluate", "run"},
     {"train"},
     {"ensemble"},
     {"export"},
     {"analysis"},
+    {"recommend"},
     {"api"},
-    {"experiments"},
     {"report"},
     {"testing"},
     {"cli"},
@@ -68,7 +66,7 @@ def test_imports_point_up(file: Path) -> None:
         assert RANK[other] <= RANK[layer], f"{file.name} of {layer} imports {other}, which lies above it"
 
 
-@pytest.mark.parametrize("package", ["searches", "stats", "store", "benchmarks", "types", "registry"])
+@pytest.mark.parametrize("package", ["study.methods", "stats", "store", "tables", "types", "registry"])
 def test_loads_without_torch(package: str) -> None:
     program = (
         f"import importlib, pkgutil, sys, epochzero.{package} as package\n"
@@ -92,7 +90,7 @@ def test_engine_needs_torch_and_numpy_alone(fresh: Fresh) -> None:
 
 def test_what_is_slow_to_load_is_loaded_where_it_is_used_alone(fresh: Fresh) -> None:
     program = (
-        "import sys, epochzero.cli, epochzero.run.executors.ray, epochzero.stats\n"
+        "import sys, epochzero.cli, epochzero.executors.ray, epochzero.stats\n"
         "from epochzero.cli.loading import loaded\n"
         "loaded()\n"
         "sys.exit(', '.join({'ray', 'scipy', 'matplotlib', 'polars', 'pyarrow', 'torch._dynamo'} & {*sys.modules}))\n"

@@ -10,26 +10,26 @@ from typing import Any
 from torch import Tensor, nn
 
 from epochzero import data as data_
-from epochzero.combine.goals import parse_goals
-from epochzero.combine.objective import Objective, looked_up, parse_objective, parse_objectives, single
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.engine import Network, PlanNetwork, Proxy, score_network
-from epochzero.engine.hooks import ModuleNetwork
-from epochzero.engine.outputs import Output
+from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
+from epochzero.executors import Executor, executor_of
+from epochzero.hardware.latency import timed
+from epochzero.objectives.goals import parse_goals
+from epochzero.objectives.objective import Objective, looked_up, parse_objective, parse_objectives, single
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
-from epochzero.run.executors import Executor, executor_of
-from epochzero.run.latency import timed
-from epochzero.run.network import batch_for
-from epochzero.run.search import Outcome, Progress, run_search
-from epochzero.run.sources import Feedback, Source, TableSource
-from epochzero.run.supernets import run_inside
-from epochzero.run.task import Task, usable
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
+from epochzero.study.inside import run_inside
+from epochzero.study.loop import Outcome, Progress, run_search
+from epochzero.study.networks import batch_for
+from epochzero.study.sources import Feedback, Source, TableSource
+from epochzero.study.task import Task, usable
 from epochzero.supernet import methods
 from epochzero.types import Origin, Score
 
@@ -127,7 +127,7 @@ def search(
 
     `executor` says who scores: "local", this process; "processes", `workers` of them on this machine, all cores by
     default; "ray", a cluster at `address`, or one started here. Or an executor that is open already, and stays
-    so (`epochzero.run.executors`).
+    so (`epochzero.executors`).
     """
     found = spaces[space] if isinstance(space, str) else space
     sources: list[Source] = [] if pool is None else [TableSource.read(pool, found, pool=True)]

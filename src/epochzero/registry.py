@@ -4,8 +4,8 @@
     spaces["nb201"]            # loads the folder on first use
     spaces["nb210"]            # UnknownNameError: ... Did you mean 'nb201'?
 
-A registry knows which package holds its members and imports every file of it when it is first asked.
-Third parties add members with an entry point in the group of the same name, e.g. `epochzero.proxies`.
+A registry knows which packages hold its members and imports every file of them when it is first asked.
+Third parties add members with an entry point in its group, such as `epochzero.proxies`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def near_miss(name: str, known: list[str]) -> str:
 class Registry(Mapping[str, T], Generic[T]):
     """A dictionary of named members that fills itself from a package and from plug-ins."""
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, *packages: str, group: str) -> None:
         self.kind = kind
-        self.package = package
+        self.packages = packages
+        self.group = group
         self.origins: dict[str, str] = {}
         self._members: dict[str, T] = {}
         self._loaded = False
@@ -58,10 +59,10 @@ class Registry(Mapping[str, T], Generic[T]):
         if self._loaded:
             return
         self._loaded = True
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
-        for plugin in entry_points(group=self.package):
+        for name in self.packages:
+            for module in pkgutil.iter_modules(importlib.import_module(name).__path__):
+                importlib.import_module(f"{name}.{module.name}")
+        for plugin in entry_points(group=self.group):
             try:
                 plugin.load()
             except Exception as error:
@@ -90,7 +91,8 @@ class Registry(Mapping[str, T], Generic[T]):
         return len(self._members)
 
 
-proxies: Registry[Any] = Registry("proxy", "epochzero.proxies")
-spaces: Registry[Any] = Registry("space", "epochzero.spaces")
-searches: Registry[Any] = Registry("search", "epochzero.searches")
-experiments: Registry[Any] = Registry("experiment", "epochzero.experiments")
+proxies: Registry[Any] = Registry("proxy", "epochzero.proxies", group="epochzero.proxies")
+spaces: Registry[Any] = Registry("space", "epochzero.spaces", "epochzero.recommend.spaces", group="epochzero.spaces")
+searches: Registry[Any] = Registry("search", "epochzero.study.methods", group="epochzero.searches")
+experiments: Registry[Any] = Registry("experiment", group="epochzero.experiments")
+"""those of the papers come with the distribution `epochzero-papers`"""

@@ -12,9 +12,9 @@ import pytest
 
 from epochzero.analysis import known_cells
 from epochzero.errors import DataError
-from epochzero.experiments import thesis_table4_1 as table4_1
 from epochzero.registry import experiments
 from epochzero.store import Store
+from epochzero_papers.thesis import table4_1
 from tests.command import epochzero
 
 

@@ -13,7 +13,7 @@ from epochzero.analysis import pictures
 from epochzero.cli import analyze_subjects
 from tests.analysis.test_pictures import study
 from tests.command import CHEAP, CUT, epochzero, refusal
-from tests.experiments_small import SMALL_IMAGES, small_images
+from tests.papers.experiments_small import SMALL_IMAGES, small_images
 
 NET = """
 import torch

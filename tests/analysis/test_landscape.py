@@ -17,7 +17,7 @@ from epochzero.analysis.subjects import Alone, SideBySide
 from epochzero.analysis.topology import KNOWN, random_connections
 from epochzero.data import from_tensors
 from epochzero.engine import PlanNetwork
-from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.spaces.darts import Darts

@@ -28,7 +28,7 @@ from epochzero.supernet.relaxed import Choice, mix
 from epochzero.supernet.single_path import Decision
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.supernet import SUPERNET, held_out
-from tests.train_images import CLASSES, write
+from tests.train.train_images import CLASSES, write
 
 SHORT = replace(SUPERNET, epochs=2, batch_size=16)
 

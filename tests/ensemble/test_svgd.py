@@ -12,8 +12,8 @@ from torch import Tensor
 
 from epochzero.ensemble.svgd import LEAST, direction, median_bandwidth, svgd_rd
 from epochzero.errors import UserError
-from epochzero.experiments.thesis_figure5_2 import DELTAS, log_density, mean_distance, sampled, score
 from epochzero.registry import experiments
+from epochzero_papers.thesis.figure5_2 import DELTAS, log_density, mean_distance, sampled, score
 
 
 def squares(x: Tensor) -> Tensor:

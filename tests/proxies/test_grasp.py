@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
-from epochzero.engine import Need, PlanNetwork, Proxy, gradients, parse, score_network
+from epochzero.engine import Need, PlanNetwork, Proxy, parse, score_network
 from epochzero.engine.passes import Norm
+from epochzero.engine.single import gradients
 from epochzero.spaces.autoformer import Autoformer
 from tests.proxies.nets import (
     CLASSES,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from epochzero.engine import PlanNetwork, parse, score_network
-from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear

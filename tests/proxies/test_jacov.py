@@ -15,9 +15,10 @@ import epochzero as ez
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Need, PlanNetwork, parse, score_population
-from epochzero.engine.grouping import Lockstep
+from epochzero.engine.population.grouping import Lockstep
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
+from tests.engine.population.test_lockstep import some_plans
 from tests.proxies.nets import (
     CONNECTED,
     Twin,
@@ -32,7 +33,6 @@ from tests.proxies.nets import (
     unlabelled,
     value,
 )
-from tests.test_lockstep import some_plans
 
 STEP = 1e-6
 CORNER = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, kernels, need
-from epochzero.engine.kernels import rows_of, tangent_kernel, tangent_kernel_apart
+from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, need
 from epochzero.engine.passes import Norm
+from epochzero.engine.single import kernels
+from epochzero.engine.single.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from tests.proxies.gradients import gram, rows_together
 from tests.proxies.nets import (
     CONNECTED,

@@ -11,7 +11,7 @@ from torch import nn
 
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, parse, score_network
-from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.plan.ops.activation import ReLU

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from epochzero.data import Batch
 from epochzero.engine import parse, score_network
-from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.types import Score
 from tests.proxies.nets import CLASSES, IMAGE, layerless_net, linear_net, random_batch, score, value
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.engine import PlanNetwork, parse, score_network
-from epochzero.engine.hooks import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.plan.ops.activation import ReLU

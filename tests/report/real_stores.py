@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from epochzero.data.ctr_synthetic import Planted, write_text
-from tests import train_images
+from epochzero.recommend.data.synthetic import Planted, write_text
 from tests.command import epochzero
-from tests.experiments_small import small_images
+from tests.papers.experiments_small import small_images
 from tests.report.stores import networks
+from tests.train import train_images
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))
 SIZES = {"population": 5, "generations": 1, "tournament": 2, "children": 1, "top": 3, "batch_size": 16, "widest": 16}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.registry import spaces
 from epochzero.report import Subject, write
-from epochzero.spaces.nasrec import Nasrec
 from tests.report import real_stores
 from tests.report.pages import Page
 from tests.report.stores import opened as content_of

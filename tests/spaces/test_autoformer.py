@@ -22,8 +22,8 @@ from epochzero.registry import spaces
 from epochzero.spaces.autoformer import Autoformer, Former
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.testing.spaces import check_moves, check_text
+from tests.plan.test_codegen import assert_same, network
 from tests.spaces.test_check_values import AUTOFORMER_B, AUTOFORMER_S, AUTOFORMER_T, largest
-from tests.test_codegen import assert_same, network
 
 TINY, SMALL, BASE = (spaces[f"autoformer_{size}"] for size in ("tiny", "small", "base"))
 TOY = Autoformer("toy", (64, 80), (1, 2), (1, 2), (1.0, 2.5))

@@ -13,7 +13,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.spaces.block_strings import BlockStrings
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 MOBILE, RESNET = spaces["mobilenet"], spaces["resnet"]
 SMALL = (

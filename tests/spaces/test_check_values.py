@@ -16,7 +16,7 @@ from epochzero.spaces.block_networks import zennas_flops, zennas_params
 from epochzero.spaces.genotypes import GENOTYPES
 from epochzero.spaces.nb101 import NB101
 from epochzero.spaces.transnas import backbone
-from tests.test_codegen import network
+from tests.plan.test_codegen import network
 
 HEAVY = 10_000_000
 """parameters beyond which the printed network is built, without memory for its numbers"""

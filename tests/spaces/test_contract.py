@@ -17,9 +17,9 @@ from epochzero.data import white
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
-from epochzero.run.network import budgeted, size_of
 from epochzero.spaces.budget import Budget
 from epochzero.spaces.mlp import MLP
+from epochzero.study.networks import budgeted, size_of
 from epochzero.testing import check_space
 from epochzero.types import Shape
 

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 from epochzero.engine.network import PlanNetwork
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 SPACE = spaces["mlp"]
 

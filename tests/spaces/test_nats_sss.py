@@ -17,7 +17,7 @@ from epochzero.engine import PlanNetwork
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.nats_sss import CELL, Widths
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 SPACE, NB201 = spaces["nats_sss"], spaces["nb201"]
 widths = st.tuples(*[st.sampled_from(range(8, 65, 8))] * 5)

@@ -31,7 +31,7 @@ from epochzero.spaces import nb101
 from epochzero.spaces.nb101 import NB101
 from epochzero.spaces.nb101_cell import OPS, Cell, _orders, pruned, topologies, twins
 from epochzero.types import Origin
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 SPACE = spaces["nb101"]
 NARROW = NB101(stem=16)

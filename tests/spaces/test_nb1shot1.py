@@ -17,7 +17,7 @@ from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.nb1shot1 import NB1Shot1
 from epochzero.spaces.nb101_cell import Cell
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 S1, S2, S3 = (spaces[f"nb1shot1_s{i}"] for i in (1, 2, 3))
 NB101 = spaces["nb101"]

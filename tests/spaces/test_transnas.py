@@ -20,11 +20,11 @@ from torch import Tensor
 from epochzero.data import pink, white
 from epochzero.engine import PlanNetwork, parse, score_network
 from epochzero.errors import UserError
-from epochzero.plan import draw
+from epochzero.plan.drawing import draw
 from epochzero.registry import spaces
 from epochzero.spaces.nb201 import EDGES, Cell
 from epochzero.spaces.transnas import MICRO_MODULES, TASKS, Modules, backbone
-from tests.test_codegen import assert_same
+from tests.plan.test_codegen import assert_same
 
 MICRO, MACRO = spaces["transnas_micro"], spaces["transnas_macro"]
 NAMES = [f"transnas_{kind}{task}" for kind in ("micro", "macro") for task in ("", "_scene", "_jigsaw")]

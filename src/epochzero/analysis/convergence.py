@@ -40,9 +40,9 @@ from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision
-from epochzero.run.task import usable
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import parse
+from epochzero.study.task import usable
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images

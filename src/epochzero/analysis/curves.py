@@ -21,7 +21,7 @@ from torch import Tensor
 from epochzero.data import Batch
 from epochzero.engine import Need, Network, Pass
 from epochzero.engine.inputs import like, pass_curve
-from epochzero.engine.run import run_pass
+from epochzero.engine.single.run import run_pass
 from epochzero.engine.trace import refusals, trace
 from epochzero.errors import UserError
 from epochzero.proxies.dextr import bending, curve, extrinsic_curvature, harmonic, independence, one_sample

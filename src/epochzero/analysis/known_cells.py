@@ -26,8 +26,8 @@ from epochzero.engine import PlanNetwork, parse
 from epochzero.errors import DegenerateError
 from epochzero.proxies.ntk import condition_number
 from epochzero.run.bare import command, default_device, machine
-from epochzero.run.task import Task
 from epochzero.spaces.darts import Darts
+from epochzero.study.task import Task
 from epochzero.types import Origin
 
 TRACE, KAPPA = parse("ntk_trace"), parse("ntk_cond")

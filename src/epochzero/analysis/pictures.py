@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from epochzero.analysis.features import Feature
 from epochzero.errors import UserError
-from epochzero.run.plots import new_figure, new_panels, save
+from epochzero.evaluate.plots import new_figure, new_panels, save
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20

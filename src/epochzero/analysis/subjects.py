@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from epochzero.engine import Network, Pass, PlanNetwork
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.passes import Norm
-from epochzero.engine.population import Population
+from epochzero.engine.population.population import Population
 from epochzero.errors import UserError
 from epochzero.plan import Plan, execute, generator
 from epochzero.plan.tape import Tape

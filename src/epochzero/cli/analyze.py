@@ -21,8 +21,8 @@ from epochzero.cli.options import AsJson, BatchSize, Device, Plugins, Seed, made
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.task import usable
 from epochzero.spaces.genotypes import Genotype
+from epochzero.study.task import usable
 from epochzero.train.image_data import load_images
 
 analyze = typer.Typer(no_args_is_help=True, help="Why a network scores as it does: topology, landscapes, features.")

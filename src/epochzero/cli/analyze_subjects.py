@@ -33,11 +33,11 @@ from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import REASONS
 from epochzero.errors import UserError
+from epochzero.evaluate.plots import save
 from epochzero.registry import spaces
-from epochzero.run.network import batch_for, network_of
-from epochzero.run.plots import save
-from epochzero.run.task import usable
 from epochzero.spaces.base import GivesPlans
+from epochzero.study.networks import batch_for, network_of
+from epochzero.study.task import usable
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.types import Origin
 

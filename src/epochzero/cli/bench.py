@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from epochzero.benchmarks import AccuracyTable
 from epochzero.cli.bench_files import as_document, draw, protocol, write
 from epochzero.cli.bench_tables import show
 from epochzero.cli.console import err, out, print_json, progress_bar
@@ -36,15 +35,16 @@ from epochzero.cli.options import (
     executor as executor_,
 )
 from epochzero.cli.plugin import load_plugins
-from epochzero.combine.objective import Objective, members, parse_objectives
 from epochzero.data import Batch
 from epochzero.errors import UserError
+from epochzero.evaluate.bench import BenchOutcome, Case, run_bench
+from epochzero.evaluate.figures import Rules
+from epochzero.objectives.objective import Objective, members, parse_objectives
 from epochzero.registry import spaces
-from epochzero.run.bench import BenchOutcome, Case, run_bench
-from epochzero.run.bench_figures import Rules
-from epochzero.run.network import batch_for
-from epochzero.run.task import Task
 from epochzero.store import Store
+from epochzero.study.networks import batch_for
+from epochzero.study.task import Task
+from epochzero.tables import AccuracyTable
 from epochzero.types import Origin
 
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from epochzero.cli.console import as_json
 from epochzero.errors import MachineError
-from epochzero.experiments.report import short
-from epochzero.run import plots
-from epochzero.run.bench import BenchOutcome, CaseOutcome
-from epochzero.run.bench_figures import Place
-from epochzero.run.bench_scores import Progress
+from epochzero.evaluate import plots
+from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
+from epochzero.evaluate.figures import Place
+from epochzero.evaluate.scores import Progress
 from epochzero.stats import Estimate
+from epochzero_papers.harness.report import short
 
 FIGURES = ["table", "space", "target", "unit", "proxy", "statistic", "n", "unscored", "repeats"]
 FIGURES += ["value", "low", "high", "spread", "why"]

@@ -11,8 +11,8 @@ from rich.table import Table
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, DataSource, Device, InputShape, Plugins, Seed, SpaceName, Workers
 from epochzero.cli.plugin import load_plugins
-from epochzero.run.speed import Settings, line, run_speed, saver
-from epochzero.run.speed_report import begun, left_out
+from epochzero.evaluate.speed.measure import Settings, line, run_speed, saver
+from epochzero.evaluate.speed.report import begun, left_out
 
 
 def bench_speed(

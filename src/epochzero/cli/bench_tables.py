@@ -9,10 +9,10 @@ from rich.text import Text
 
 from epochzero.cli.bench_files import interval
 from epochzero.cli.console import out
-from epochzero.experiments.report import short
-from epochzero.run.bench import BenchOutcome, CaseOutcome
-from epochzero.run.bench_figures import BenchPair, BenchRow
+from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
+from epochzero.evaluate.figures import BenchPair, BenchRow
 from epochzero.stats import Figure
+from epochzero_papers.harness.report import short
 
 LEVEL = "*"
 """beside what this sample does not tell from the first"""

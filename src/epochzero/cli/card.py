@@ -9,9 +9,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from epochzero.cards import Card, Demands
-from epochzero.cards.demands import COUNTS
 from epochzero.cli.console import out
+from epochzero.evaluate.cards import Card, Demands
+from epochzero.evaluate.cards.demands import COUNTS
 
 WIDEST = 100
 COMMON = ("cifar10", "cifar100", "imagenet16")

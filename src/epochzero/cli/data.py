@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from epochzero.benchmarks import TabularBenchmark
-from epochzero.benchmarks.importing import import_benchmark
-from epochzero.benchmarks.table import ENDING
 from epochzero.cli.console import err, number, out, print_json
 from epochzero.cli.options import AsJson, Plugins, Seed, SpaceName
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
 from epochzero.registry import spaces
+from epochzero.tables import TabularBenchmark
+from epochzero.tables.importing import import_benchmark
+from epochzero.tables.table import ENDING
 
 data = typer.Typer(no_args_is_help=True, help="Benchmark tables and official files as one small file.")
 

@@ -33,8 +33,8 @@ from epochzero.ensemble.picture import check_picture, draw_predictions
 from epochzero.ensemble.record import record_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings, choose
 from epochzero.errors import UserError
-from epochzero.run.task import usable
 from epochzero.store import JSON
+from epochzero.study.task import usable
 from epochzero.train.image_data import SIDE, Images
 from epochzero.train.recipes import Recipe, recipe_of
 

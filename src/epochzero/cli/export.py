@@ -19,9 +19,9 @@ from epochzero.errors import StoreError, UserError
 from epochzero.export import Subject
 from epochzero.export import export as export_
 from epochzero.export.ensemble import holds_ensemble
-from epochzero.export.recommender import holds_recommender
 from epochzero.export.subject import best_of
 from epochzero.export.weights import read_weights
+from epochzero.recommend.export import holds_recommender
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.types import Origin

@@ -11,9 +11,9 @@ from torch import Tensor
 from epochzero.cli.console import millions
 from epochzero.cli.options import made_folder
 from epochzero.cli.product import made_with, refuse, tell
-from epochzero.data.ctr import Encoding, encoder_of
 from epochzero.errors import DataError, UserError
-from epochzero.export.recommender import Kept, export_recommender
+from epochzero.recommend.data.ingest import Encoding, encoder_of
+from epochzero.recommend.export import Kept, export_recommender
 
 REAL = 64
 """rows of the data that the check runs on"""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from epochzero.data import NOISE
 from epochzero.errors import UserError
-from epochzero.run.sources import Feedback
 from epochzero.spaces.base import AnySpace
+from epochzero.study.sources import Feedback
 from epochzero.supernet import methods
 from epochzero.train.feedback import ShortTraining
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochzero.cli.console import progress_bar
-from epochzero.combine.objective import Objective
 from epochzero.errors import UserError
-from epochzero.run.outcome import Outcome
-from epochzero.run.supernets import run_inside
-from epochzero.run.task import Task
+from epochzero.objectives.objective import Objective
 from epochzero.store import Store
+from epochzero.study.inside import run_inside
+from epochzero.study.result import Outcome
+from epochzero.study.task import Task
 from epochzero.supernet import defaults_of
 
 PARTS = 100

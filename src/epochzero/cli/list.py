@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from epochzero.cards import card as card_of
 from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
 from epochzero.cli.experiments import show_experiments
@@ -18,10 +17,11 @@ from epochzero.cli.plugin import load_plugins
 from epochzero.data.batch import shape_text
 from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.experiments.files import FOLDER
+from epochzero.evaluate.cards import card as card_of
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
 from epochzero.spaces.base import Space
 from epochzero.supernet import methods
+from epochzero_papers.harness.files import FOLDER
 
 KINDS: dict[str, Registry[Any]] = {
     "proxies": proxies,

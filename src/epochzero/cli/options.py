@@ -15,7 +15,7 @@ import typer
 
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
-from epochzero.run.executors import Executor, executor_of
+from epochzero.executors import Executor, executor_of
 
 Plugins = Annotated[
     list[str] | None,

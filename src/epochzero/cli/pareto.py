@@ -8,14 +8,14 @@ from typing import Any
 
 from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
 from epochzero.cli.winner import earlier_json, known_of, say_time
-from epochzero.combine.goals import LATENCY
 from epochzero.errors import MachineError, UserError
-from epochzero.run import plots
-from epochzero.run.front import Front, Member, as_csv
-from epochzero.run.front_plot import drawn
-from epochzero.run.latency import KEYS, Latency, LatencyLimit, teller
-from epochzero.run.meters import RUNS, Timing
-from epochzero.run.sources import TableSource
+from epochzero.evaluate import plots
+from epochzero.hardware.latency import KEYS, Latency, LatencyLimit, teller
+from epochzero.hardware.meters import RUNS, Timing
+from epochzero.objectives.goals import LATENCY
+from epochzero.study.front import Front, Member, as_csv
+from epochzero.study.front_plot import drawn
+from epochzero.study.sources import TableSource
 
 FIELDS = ("median_ms", "low_ms", "high_ms")
 """of a latency in JSON, as KEYS are its columns"""

@@ -10,9 +10,9 @@ import typer
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import AsJson, BadLines, Device
 from epochzero.cli.recommender import mode_of
-from epochzero.export.recommender import Kept
-from epochzero.run.task import usable
-from epochzero.train.ctr_predict import predict as predict_
+from epochzero.recommend.export import Kept
+from epochzero.recommend.train.predict import predict as predict_
+from epochzero.study.task import usable
 
 
 def predict(

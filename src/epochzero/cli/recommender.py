@@ -12,15 +12,13 @@ from rich.table import Table
 
 from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar
 from epochzero.cli.options import made_folder, options
-from epochzero.data.ctr import BadLines, encode, open_table
-from epochzero.data.ctr_schema import Schema, load_schema
-from epochzero.data.ctr_synthetic import Planted, synthetic
-from epochzero.data.ctr_table import CtrTable, Part
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.registry import near_miss, spaces
-from epochzero.run.bare import count
-from epochzero.spaces.nasrec import Nasrec
-from epochzero.train.recommender import (
+from epochzero.recommend.data.ingest import BadLines, encode, open_table
+from epochzero.recommend.data.schema import Schema, load_schema
+from epochzero.recommend.data.synthetic import Planted, synthetic
+from epochzero.recommend.data.table import CtrTable, Part
+from epochzero.recommend.spaces.nasrec import Nasrec
+from epochzero.recommend.train.search import (
     EVOLUTION,
     PRESETS,
     Chain,
@@ -30,6 +28,8 @@ from epochzero.train.recommender import (
     check_method,
     objective_of,
 )
+from epochzero.registry import near_miss, spaces
+from epochzero.run.bare import count
 
 RESULT, CHOICE, ENCODING, TABLE = "result.json", "choice.json", "encoding.json", "table"
 SKIPPED = "skipped.tsv"

@@ -12,10 +12,10 @@ from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.experiments import show_experiments
 from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, made_folder
 from epochzero.errors import MachineError, UserError
-from epochzero.experiments.base import Result
-from epochzero.experiments.files import FOLDER
-from epochzero.experiments.report import circumstances, table, write
 from epochzero.registry import experiments
+from epochzero_papers.harness.base import Result
+from epochzero_papers.harness.files import FOLDER
+from epochzero_papers.harness.report import circumstances, table, write
 
 
 def reproduce(

@@ -25,12 +25,12 @@ from epochzero.cli.options import (
     shape,
 )
 from epochzero.cli.plugin import load_plugins
-from epochzero.combine.objective import parse_objectives, single
 from epochzero.engine import score_network
 from epochzero.errors import UserError
+from epochzero.objectives.objective import parse_objectives, single
 from epochzero.registry import spaces
-from epochzero.run.network import batch_for
-from epochzero.run.task import Task, usable
+from epochzero.study.networks import batch_for
+from epochzero.study.task import Task, usable
 from epochzero.types import Origin
 
 

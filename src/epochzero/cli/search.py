@@ -40,22 +40,22 @@ from epochzero.cli.pareto import check_front, end_front
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommender import searched_clicks
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
-from epochzero.combine.goals import Goals, parse_goals
-from epochzero.combine.objective import Objective, looked_up, parse_objective
 from epochzero.data.batch import USUAL_PARTS
 from epochzero.errors import MachineError, UnknownNameError, UserError
+from epochzero.hardware.latency import timed
+from epochzero.objectives.goals import Goals, parse_goals
+from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.registry import near_miss, searches, spaces
 from epochzero.run.bare import count
-from epochzero.run.front import Front
-from epochzero.run.latency import timed
-from epochzero.run.network import batch_for
-from epochzero.run.outcome import nothing_found
-from epochzero.run.search import Outcome, budget_of, run_search
-from epochzero.run.sources import UNHELD, Feedback, TableSource
-from epochzero.run.supernets import INTERRUPTED
-from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
+from epochzero.study.front import Front
+from epochzero.study.inside import INTERRUPTED
+from epochzero.study.loop import Outcome, budget_of, run_search
+from epochzero.study.networks import batch_for
+from epochzero.study.result import nothing_found
+from epochzero.study.sources import UNHELD, Feedback, TableSource
+from epochzero.study.task import Task
 from epochzero.supernet import methods
 from epochzero.types import Origin
 

@@ -24,7 +24,7 @@ from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Se
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.train_recommender import Given, is_search, train_recommender
 from epochzero.errors import UserError
-from epochzero.run.task import usable
+from epochzero.study.task import usable
 from epochzero.train.image_data import SIDE
 from epochzero.train.images import METRICS, plan_for
 from epochzero.train.images import train as train_

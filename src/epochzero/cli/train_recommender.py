@@ -11,17 +11,17 @@ from typing import Any
 from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar
 from epochzero.cli.options import made_folder
 from epochzero.cli.recommender import CHOICE, ENCODING, MEASURED, RESULT, TABLE, table_of
-from epochzero.data.ctr import open_table
-from epochzero.data.ctr_encoding import Encoding
-from epochzero.data.ctr_table import CtrTable
 from epochzero.data.sealed import read_own, write
 from epochzero.errors import DataError, UnknownNameError, UserError
-from epochzero.export.recommender import CHECKPOINT, FILE, described
+from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.ingest import open_table
+from epochzero.recommend.data.table import CtrTable
+from epochzero.recommend.export import CHECKPOINT, FILE, described
+from epochzero.recommend.spaces.nasrec import Nasrec
+from epochzero.recommend.train.from_scratch import FromScratch
+from epochzero.recommend.train.loop import Settings, evaluate, rows_in, train
 from epochzero.registry import near_miss, spaces
-from epochzero.run.task import usable
-from epochzero.spaces.nasrec import Nasrec
-from epochzero.train.ctr import Settings, evaluate, rows_in, train
-from epochzero.train.from_scratch import FromScratch
+from epochzero.study.task import usable
 
 EMBEDDINGS = ("max_embedding_rows", "max_embedding_bytes")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.table import Table
 
-from epochzero.benchmarks.columns import described
 from epochzero.cli.console import (
     as_json,
     counted,
@@ -28,13 +27,15 @@ from epochzero.cli.console import (
 )
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
-from epochzero.plan import Plan, draw
+from epochzero.plan import Plan
+from epochzero.plan.drawing import draw
 from epochzero.registry import proxies
-from epochzero.run.outcome import Outcome
-from epochzero.run.sources import TableSource
-from epochzero.run.task import Task
 from epochzero.spaces.base import Space
 from epochzero.store import Store
+from epochzero.study.result import Outcome
+from epochzero.study.sources import TableSource
+from epochzero.study.task import Task
+from epochzero.tables.columns import described
 from epochzero.types import Score
 
 LARGE = 2 * 10**10

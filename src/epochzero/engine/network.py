@@ -1,6 +1,7 @@
 """A network that the engine can run: a pure function of weights and inputs whose layers can be watched.
 
-`PlanNetwork` runs a plan; `epochzero.engine.hooks.ModuleNetwork` runs anybody's `nn.Module`. Both look alike to
+`PlanNetwork` runs a plan; `epochzero.engine.modules.module_network.ModuleNetwork` runs anybody's `nn.Module`. Both
+look alike to
 the passes, so a proxy cannot tell them apart.
 """
 

@@ -140,7 +140,7 @@ def together(
     added up (`Summed`), `onto(total, networks, owners, maps)` adds those of the maps to their owners' rows of the
     total, which is None at first, and gives the total [networks, ...]; or None for maps that have no value. With
     `spread`, they also take maps where they lie (`epochzero.plan.perform.Spread`), and hand them to
-    `epochzero.engine.reductions`.
+    `epochzero.engine.population.reductions`.
     """
 
     def mark(function: F) -> F:

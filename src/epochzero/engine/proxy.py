@@ -81,7 +81,7 @@ class Proxy:
 
     @property
     def explanation(self) -> str:
-        """What its file says about it: summary, formula, options, weaknesses, paper; see `epochzero.cards`."""
+        """What its file says about it: summary, formula, options, weaknesses, paper; see `epochzero.evaluate.cards`."""
         return inspect.getdoc(inspect.getmodule(self.compute)) or ""
 
     def merit(self, value: float) -> float:

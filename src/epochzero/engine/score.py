@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 import torch
 
 from epochzero.data import Batch
-from epochzero.engine.aside import aside
-from epochzero.engine.crowd import Crowd
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
-from epochzero.engine.grouping import Lockstep, Room, in_groups
-from epochzero.engine.lockstep import can_run, run_together
+from epochzero.engine.gpu.side_stream import aside
 from epochzero.engine.network import Network
 from epochzero.engine.passes import FACTS, Need, Pass
-from epochzero.engine.population import Population, no_collection
+from epochzero.engine.population.columns import Crowd
+from epochzero.engine.population.grouping import Lockstep, Room, in_groups
+from epochzero.engine.population.joint_run import can_run, run_together
+from epochzero.engine.population.population import Population, no_collection
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
-from epochzero.engine.run import NEED_GRAPH, merged, run_pass
+from epochzero.engine.single.run import NEED_GRAPH, merged, run_pass
+from epochzero.engine.single.watch import Item
 from epochzero.engine.trace import Found, Trace, refusals, trace
-from epochzero.engine.watch import Item
 from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
 

@@ -72,7 +72,7 @@ class _ByKernels(torch.autograd.Function):
 
 @cache
 def _kernels() -> Any:
-    return import_module("epochzero.engine.triton_spectrum")
+    return import_module("epochzero.engine.gpu.triton_spectrum")
 
 
 def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:

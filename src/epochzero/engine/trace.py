@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from epochzero.engine.crowd import Crowd, of_each
 from epochzero.engine.passes import Need
+from epochzero.engine.population.columns import Crowd, of_each
 
 if TYPE_CHECKING:
     from epochzero.engine.network import Handle

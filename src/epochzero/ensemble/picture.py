@@ -21,7 +21,7 @@ from torch import Tensor
 
 from epochzero.ensemble.metrics import ensemble_error
 from epochzero.errors import UserError
-from epochzero.run.plots import new_figure
+from epochzero.evaluate.plots import new_figure
 
 PERPLEXITY = 5.0
 """about how many neighbours a point looks at; less where there are few points"""

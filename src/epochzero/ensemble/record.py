@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from epochzero.combine.objective import FEEDBACK
 from epochzero.ensemble.model import Ensemble
+from epochzero.objectives.objective import FEEDBACK
 from epochzero.store import JSON, Evaluated, Store, manifest
 from epochzero.types import Score, Setting
 

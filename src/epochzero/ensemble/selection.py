@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import torch
 
-from epochzero.combine.objective import parse_objective
 from epochzero.data.sealed import put
 from epochzero.data.tensors import from_tensors
 from epochzero.engine import PlanNetwork, score_network
@@ -30,6 +29,7 @@ from epochzero.ensemble.model import probabilities_of
 from epochzero.ensemble.nesbs import check_delta, search
 from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_posterior
 from epochzero.errors import UnknownNameError, UserError
+from epochzero.objectives.objective import parse_objective
 from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts

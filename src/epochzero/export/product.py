@@ -16,10 +16,10 @@ from epochzero.errors import MachineError
 from epochzero.export import onnx_model, standalone
 from epochzero.export.card import card
 from epochzero.export.subject import Subject, input_names
+from epochzero.hardware.meters import Timing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.plan.ops.embedding import Embedding
-from epochzero.run.meters import Timing
 
 ONNX, CARD = "model.onnx", "MODEL_CARD.md"
 

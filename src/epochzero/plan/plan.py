@@ -371,18 +371,18 @@ class Plan:
 
     def code(self) -> str:
         """Stand-alone PyTorch source of this network: a class `Network` with the parameters of `module()`."""
-        from epochzero.plan.codegen import code
+        from epochzero.plan.printing.code import code
 
         return code(self)
 
     def svg(self, block: str = "") -> str:
         """An SVG image of a block, or of the whole network."""
-        from epochzero.plan.draw import svg
+        from epochzero.plan.drawing.draw import svg
 
         return svg(self, block)
 
     def drawn(self, block: str = "") -> str:
         """The same as lines of text for a terminal."""
-        from epochzero.plan.draw import text
+        from epochzero.plan.drawing.draw import text
 
         return text(self, block)

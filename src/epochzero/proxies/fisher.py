@@ -19,7 +19,7 @@ import math
 from torch import Tensor
 
 from epochzero.engine import Layer, Pass, Trace, each_layer, need, proxy, together
-from epochzero.engine.reductions import Maps, products
+from epochzero.engine.population.reductions import Maps, products
 from epochzero.errors import DegenerateError
 
 

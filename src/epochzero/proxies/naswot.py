@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy, together
-from epochzero.engine.reductions import Maps, agreements
+from epochzero.engine.population.reductions import Maps, agreements
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Need, Pass, Summed, Trace, need, of_network, proxy, together
-from epochzero.engine.reductions import Maps, mark
+from epochzero.engine.population.reductions import Maps, mark
 from epochzero.errors import DegenerateError, UserError
 
 FEW = 16

@@ -25,7 +25,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy, reductions, together
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy, together
+from epochzero.engine.population import reductions
 from epochzero.errors import DegenerateError, UserError
 
 NUDGE = 0.01

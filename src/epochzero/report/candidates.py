@@ -15,13 +15,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from epochzero.benchmarks.columns import described
-from epochzero.combine.objective import FEEDBACK, TABLE
 from epochzero.engine import parse
 from epochzero.errors import UserError
+from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.report.reading import Reader, Row
 from epochzero.stats.bootstrap import Floats
 from epochzero.store import Run
+from epochzero.tables.columns import described
 
 Kind = Literal["score", "cost", "truth"]
 RECIPE = re.compile(r"#\d+$")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from epochzero import __version__
-from epochzero.combine.objective import FEEDBACK, TABLE
+from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.report.agreement import with_each_other, with_truth
 from epochzero.report.candidates import ON, RECIPE, Candidates, candidates_of
 from epochzero.report.figures import figures_of

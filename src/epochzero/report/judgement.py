@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from epochzero.combine.goals import parse_goals
-from epochzero.combine.objective import parse_objective
-from epochzero.combine.ranks import combined_rows, harmonic
 from epochzero.engine.proxy import parse, split_list
 from epochzero.errors import UserError
+from epochzero.objectives.goals import parse_goals
+from epochzero.objectives.objective import parse_objective
+from epochzero.objectives.ranks import combined_rows, harmonic
 from epochzero.report.candidates import Candidates
-from epochzero.searches.dominance import first_front
 from epochzero.stats.bootstrap import Floats
 from epochzero.store import JSON, Run
+from epochzero.study.methods.dominance import first_front
 
 
 @dataclass

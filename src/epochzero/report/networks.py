@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from epochzero.benchmarks.columns import described
 from epochzero.errors import UserError
-from epochzero.plan import Plan, draw
+from epochzero.plan import Plan
 from epochzero.plan.blocks import input_shapes, shape_text
+from epochzero.plan.drawing import draw
+from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.registry import near_miss, spaces
 from epochzero.report.candidates import ON, Candidates
-from epochzero.run.sources import TableSource
 from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Sizing
-from epochzero.spaces.nasrec import Nasrec
 from epochzero.store import JSON, Run
+from epochzero.study.sources import TableSource
+from epochzero.tables.columns import described
 from epochzero.types import Score
 
 SHAPE, CLASSES = re.compile(r"of shape (\d+(?:x\d+)+)"), re.compile(r"(\d+) classes")

@@ -12,7 +12,7 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 
-from epochzero.plan.draw import STYLE as DRAWN
+from epochzero.plan.drawing.draw import STYLE as DRAWN
 
 SCRIPTS = (
     *("data.js", "elements.js", "chart.js", "sorting.js", "table.js"),

@@ -1,4 +1,6 @@
-"""What the commands share that need torch and numpy alone: `python -m epochzero.run.speed`, `.sweep` and their kin."""
+"""What the commands share that need torch and numpy alone: `python -m epochzero.evaluate.speed.measure`, `.sweep`
+and their kin.
+"""
 
 from __future__ import annotations
 

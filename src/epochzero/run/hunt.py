@@ -18,22 +18,22 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from epochzero.combine.objective import parse_objective
 from epochzero.errors import UserError
+from epochzero.executors.base import Executor
+from epochzero.executors.local import LOCAL
+from epochzero.executors.processes import Processes
+from epochzero.objectives.objective import parse_objective
 from epochzero.registry import spaces
 from epochzero.run.bare import command, count, default_device, machine, set_precision, shape
-from epochzero.run.executors.base import Executor
-from epochzero.run.executors.local import LOCAL
-from epochzero.run.executors.processes import Processes
 from epochzero.run.inside import pair
-from epochzero.run.network import batch_for
-from epochzero.run.outcome import nothing_found
-from epochzero.run.search import Outcome, budget_of, defaults_of, run_search
-from epochzero.run.sources import Listed, TableSource
-from epochzero.run.task import Task
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.store.database import MEMORY
+from epochzero.study.loop import Outcome, budget_of, defaults_of, run_search
+from epochzero.study.networks import batch_for
+from epochzero.study.result import nothing_found
+from epochzero.study.sources import Listed, TableSource
+from epochzero.study.task import Task
 from epochzero.types import Origin
 
 EVERY = 5.0

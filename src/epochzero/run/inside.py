@@ -21,7 +21,7 @@ from epochzero import data
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision, shape
-from epochzero.run.task import usable
+from epochzero.study.task import usable
 from epochzero.supernet import State, make
 
 EVERY = 5.0

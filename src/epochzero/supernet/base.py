@@ -49,7 +49,7 @@ class Inside(Protocol):
         """What it has found so far, or what it is preparing, in a few words."""
 
 
-methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet")
+methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet", group="epochzero.supernet")
 """name to maker: `maker(space, batch, seed, device, **options)`"""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from epochzero.registry import searches, spaces
-from epochzero.searches.base import Pool, Pooling
+from epochzero.study.methods.base import Pool, Pooling
 
 ASKED = 60
 

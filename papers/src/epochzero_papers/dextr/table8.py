@@ -1,0 +1,38 @@
+"""Dextr, Table 8: a network found in the MobileNet-v2 space under 450 M FLOPs.
+
+Evolution with a population of 1,024 and 1e5 iterations as in AZ-NAS, then training on ImageNet. Here networks are
+found, on pink noise, and counted; they are not trained. The paper's own has 457 M, a little more than its limit.
+
+Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
+and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from epochzero.registry import experiments
+from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.planned import IMAGENET, grid
+
+LIMIT = 450e6
+
+
+class DextrTable8(FoundNetworks):
+    """Two objectives."""
+
+    name = "dextr-table8"
+    source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 8"
+    full = Hunts(batch_size=64, evaluations=100_000)
+    quick = Hunts(batch_size=1, evaluations=6)
+    hunts: ClassVar[Mapping[str, Hunt]] = {
+        "Dextr": Hunt("mobilenet", "dextr", "evolution_az", max_flops=LIMIT),
+    }
+    paper = grid(("FLOPs M", "top-1 accuracy %", "GPU days"), {"Dextr": (457, 78.8, 0.6), "AZ-NAS": (462, 78.6, 0.4)})
+    columns = ("FLOPs M",)
+    on_images = False
+    unmeasured = IMAGENET
+
+
+experiments.register(DextrTable8.name, DextrTable8(), origin=__name__)

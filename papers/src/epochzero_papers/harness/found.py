@@ -1,0 +1,191 @@
+"""Experiments on what searches find: the networks counted and, where there are images for it, trained.
+
+A recipe names its searches, one for each row of the paper's table, and the columns that can be had here. `networks`
+searches of each kind, with seeds of their own for search, weights and data, select a network each; figures are means
+over them. What asks for ImageNet and days of training is said to be missing, and the paper's figure quoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from epochzero import api
+from epochzero.data.batch import digest
+from epochzero.errors import UserError
+from epochzero.plan import Plan
+from epochzero.registry import spaces
+from epochzero.study.result import Outcome
+from epochzero.train import recipes
+from epochzero.train.feedback import ShortTraining
+from epochzero.train.image_data import Images, load_images
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.files import CIFAR10, File, missing
+from epochzero_papers.harness.planned import Figures
+from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.training import some, trained
+
+COUNTS: dict[str, Callable[[Plan], float]] = {
+    "params M": lambda plan: plan.params / 1e6,
+    "FLOPs M": lambda plan: plan.flops / 1e6,
+    "FLOPs G": lambda plan: plan.flops / 1e9,
+}
+"""columns that a network has without training; FLOPs are multiply-accumulates, as in these papers"""
+SAMPLE = "found"
+
+
+@dataclass(frozen=True)
+class Hunts(Settings):
+    """`networks` searches of each kind, how far they go, and how their winners are trained."""
+
+    networks: int = 3
+    evaluations: int = 1000
+    """networks that a search looks at, or steps that it takes inside one"""
+    options: tuple[tuple[str, Any], ...] = ()
+    """of the searches"""
+    epochs: int = 1
+    images: int | None = None
+    """that winners are trained on, and short trainings if there are any; all if None"""
+
+
+class Hunt(NamedTuple):
+    """A search, and what it keeps to."""
+
+    space: str
+    proxy: str
+    method: str = "evolution"
+    max_params: float | None = None
+    max_flops: float | None = None
+    options: Mapping[str, Any] = {}
+    feedback: str = ""
+    """the recipe of a short training that tells the search how good a network is, in place of the proxy"""
+
+
+class FoundNetworks(Recipe):
+    """An experiment whose rows are what searches found."""
+
+    full: Hunts
+    quick: Hunts
+    fewest = 1
+    hunts: ClassVar[Mapping[str, Hunt]]
+    paper: ClassVar[Figures]
+    columns: ClassVar[Sequence[str]]
+    """those of `COUNTS` that the paper prints"""
+    built_in: ClassVar[str | None] = None
+    """the space whose networks are counted and trained, if another one than is searched"""
+    on_images: ClassVar[bool] = True
+    """whether searches see CIFAR-10; otherwise noise of the space's own shape"""
+    tested: ClassVar[Mapping[str, bool]] = {}
+    """the column of the test result on CIFAR-10, and whether it is an error"""
+    recipe: ClassVar[recipes.Recipe] = recipes.Recipe()
+    unmeasured: ClassVar[str] = ""
+    """what the other columns take"""
+
+    @property
+    def needs(self) -> Sequence[File]:  # type: ignore[override]
+        return (CIFAR10,) if self.on_images or self.tested else ()
+
+    @property
+    def quoted(self) -> Sequence[Quoted]:
+        return [Quoted(row, column, "mean", value) for row, of in self.paper.items() for column, value in of.items()]
+
+    def measure(self, work: Work) -> Found:
+        settings: Hunts = work.settings
+        source = self._source(work)
+        images = some(load_images(source, seed=work.seed), settings.images) if self.tested else None
+        work.begin(source=Path(source).name)
+        rows: list[Row] = []
+        values: dict[str, list[float | None]] = {}
+        drawn: dict[str, str] = {}
+        texts: list[str] = []
+        seeds = range(work.seed, work.seed + settings.networks)
+        for place, (label, hunt) in enumerate(self.hunts.items()):
+            of_column: dict[str, list[float]] = {}
+            for one, seed in enumerate(seeds):
+                work.progress(place * len(seeds) + one, len(self.hunts) * len(seeds))
+                outcome = self._searched(work, hunt, source, seed)
+                texts.append(outcome.winner.text)
+                for column, value in self._measured(work, hunt, outcome, images, seed).items():
+                    of_column.setdefault(column, []).append(value)
+            for column, found in of_column.items():
+                paper = self.paper[label].get(column)
+                rows.append(Row(SAMPLE, label, column, "mean", estimate(found), 0, paper))
+            drawn[label] = next(iter(of_column))
+            values[label] = list(of_column[drawn[label]])
+        work.progress(len(self.hunts) * len(seeds), len(self.hunts) * len(seeds))
+        data = "pink noise" if source == "pink" else Path(source).name
+        about = f"{data}." if images is None else f"{data}; {len(images.y)} images of it to train on."
+        space = ", ".join(dict.fromkeys(hunt.space for hunt in self.hunts.values()))
+        lacking = dict.fromkeys(c for of in self.paper.values() for c in of if c not in (*self.columns, *self.tested))
+        left_out = [f"{', '.join(lacking)}: not measured, for that takes {self.unmeasured}."] if lacking else []
+        return Found(
+            rows,
+            {
+                SAMPLE: Sample(
+                    space,
+                    texts,
+                    {},
+                    values,
+                    {label: f"{about} Values behind the picture: {column}." for label, column in drawn.items()},
+                    {},
+                )
+            },
+            left_out,
+        )
+
+    def _source(self, work: Work) -> str | Path:
+        if not self.needs:
+            if work.data not in (None, "pink"):
+                raise UserError(f"{self.name} searches with pink noise and trains nothing: leave --data out.")
+            return "pink"
+        if work.data is not None:
+            return work.data
+        file = CIFAR10.find(work.folder)
+        if file is None:
+            raise missing(self.name, [CIFAR10], work.folder)
+        return file
+
+    def _searched(self, work: Work, hunt: Hunt, source: str | Path, seed: int) -> Outcome:
+        settings: Hunts = work.settings
+        return api.search(
+            hunt.space,
+            _judge(hunt, settings, source, seed, work.device) if hunt.feedback else hunt.proxy,
+            hunt.method,
+            settings.evaluations,
+            max_params=hunt.max_params,
+            max_flops=hunt.max_flops,
+            data=source if self.on_images else "pink",
+            batch_size=settings.batch_size,
+            seed=seed,
+            device=work.device,
+            store=work.store.path,
+            options=dict(hunt.options) | dict(settings.options),
+        )
+
+    def _measured(self, work: Work, hunt: Hunt, outcome: Outcome, images: Images | None, seed: int) -> dict[str, float]:
+        space, arch = spaces[self.built_in or hunt.space], outcome.winner.arch
+        plan = space.plan(arch) if self.built_in else outcome.plan
+        found = {column: COUNTS[column](plan) for column in self.columns}
+        for column, is_error in self.tested.items():
+            assert images is not None
+            recipe = replace(self.recipe, epochs=work.settings.epochs)
+            facts = {"experiment": self.name, "arch": outcome.winner.text}
+            name = digest(outcome.winner.text, seed, recipe.epochs, len(images.y))[:16]
+            ended = trained(work, name, space, arch, images, recipe, seed=seed, facts=facts)
+            accuracy = 100 * float(ended.history[-1]["test_accuracy"])
+            found[column] = 100 - accuracy if is_error else accuracy
+        return found
+
+
+def _judge(hunt: Hunt, settings: Hunts, source: str | Path, seed: int, device: str) -> Callable[[Any], float]:
+    """A short training under the name that says all it depends on, which the store keeps its results by."""
+    some = "" if settings.images is None else f",images={settings.images}"
+    training = ShortTraining.of(f"{hunt.feedback[:-1]}{some})", spaces[hunt.space], source, seed=seed, device=device)
+
+    def judge(arch: Any) -> float:
+        return training(arch)
+
+    judge.__name__ = training.name
+    return judge

@@ -1,0 +1,204 @@
+"""A result as files: result.json (everything), result.csv (the rows), result.md (for people) and a plot."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from epochzero.errors import UserError
+from epochzero.evaluate.plots import new_panels, save, spread_out
+from epochzero_papers.harness.base import REPEAT, Result, Row, Sample
+
+PANEL = 2.6
+"""inches along each side of one scatter plot"""
+PER_LINE, PER_LONG_LINE, FEW = 4, 10, 16
+"""scatter plots side by side; where there are more than a few, more"""
+PER_TITLE = 3
+"""figures that fit over a plot"""
+
+
+def write(result: Result, folder: Path) -> list[str]:
+    """Write the files into a folder that exists; their names. Without matplotlib, no plots."""
+    texts = {
+        "result.json": json.dumps(result.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        "result.csv": as_csv(result),
+        "result.md": as_markdown(result),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="")
+    return [*texts, *plot(result, folder)]
+
+
+def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Rows as people read them, with their heads: ours beside the paper's; of one alone there is no interval."""
+    heads = ["", "statistic", "n", "ours [95 %]", "paper", "difference"]
+    lines = []
+    for row in rows:
+        n, ours = "", "none"
+        if (found := row.found) is not None:
+            interval = f" [{short(found.low)}, {short(found.high)}]" if found.n > 1 else ""
+            n, ours = str(found.n), f"{short(found.value)}{interval}"
+        paper = "" if row.paper is None else short(row.paper, 2 if round(row.paper, 2) == row.paper else 3)
+        lines.append([row.name, row.statistic, n, ours, paper, _signed(row.difference)])
+    return heads, lines
+
+
+def _signed(difference: float | None) -> str:
+    if difference is None:
+        return ""
+    return f"{'+' if round(difference, 2) > 0 else ''}{short(difference, 2)}"
+
+
+def short(value: float, digits: int = 3) -> str:
+    """`.892`, `-.10`, `1.000`"""
+    rounded = round(value, digits) + 0.0  # which turns -0.0 into 0.0
+    written = f"{rounded:.{digits}f}"
+    return written.replace("0.", ".", 1) if abs(rounded) < 1 else written
+
+
+def circumstances(result: Result) -> list[str]:
+    """How it was measured, one sentence each."""
+    settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
+    machine, versions = result.machine, result.versions
+    several = len(result.samples) > 1
+    facts = [
+        f"Source: {result.source}.",
+        f"Networks of {', '.join(dict.fromkeys(sample.space for sample in result.samples.values()))}; {settings}; "
+        f"seed {result.seed}; intervals: 95 %, over what n counts"
+        f"{' and repeats' if result.settings['repeats'] > 1 else ''}.",
+    ]
+    for name, sample in result.samples.items():
+        where = f" ({name})" if several else ""
+        for about, columns in sample.batches.items():
+            of = f" of {_together(columns, sample)}" if len(sample.batches) > 1 else ""
+            facts.append(f"Data{of}{where}: {about}")
+    if result.scores:
+        facts.append(f"Scores were read from {', '.join(result.scores)}; none was computed here.")
+    facts.append(
+        f"Machine: {machine['cpu'] or machine['platform']}, {machine['cpu_count']} cores, device {result.device}; "
+        f"torch {versions['torch']}, epochzero {versions['epochzero']}; {result.seconds:.0f} s; {result.date}."
+    )
+    for name, sample in result.samples.items():
+        where = f" ({name})" if several else ""
+        alike: dict[tuple[str, int], list[str]] = {}
+        for column, reasons in sample.unscored.items():
+            for reason in reasons.items():
+                alike.setdefault(reason, []).append(column)
+        for (why, count), columns in alike.items():
+            facts.append(f"{_together(columns, sample)}{where}: {count} without a value: {why}.")
+        facts += [f"{names}{where}: {repeats}." for names, repeats in _fewer_repeats(sample)]
+    unmeasured = dict.fromkeys(f"{row.name}: none, for {row.why}." for row in result.rows if row.found is None)
+    return [*facts, *unmeasured, *result.left_out]
+
+
+def _repeats(columns: Iterable[str]) -> dict[str, list[str]]:
+    """By plain name, the columns of all repeats."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        found.setdefault(column.partition(REPEAT)[0], []).append(column)
+    return found
+
+
+def _known(columns: Iterable[str], sample: Sample) -> list[str]:
+    """Those of the columns that have a value."""
+    return [column for column in columns if any(value is not None for value in sample.values[column])]
+
+
+def _fewer_repeats(sample: Sample) -> Iterator[tuple[str, str]]:
+    """What has no value at all in some repeat, and of how many repeats its figures are."""
+    alike: dict[tuple[int, int], list[str]] = {}
+    for name, columns in _repeats(sample.values).items():
+        if 0 < (known := len(_known(columns, sample))) < len(columns):
+            alike.setdefault((known, len(columns)), []).append(name)
+    for (known, repeats), names in alike.items():
+        yield ", ".join(names), f"of {known} of {repeats} repeats, those with a value"
+
+
+def _together(columns: Sequence[str], sample: Sample) -> str:
+    """Columns by name: what is there in every repeat by its plain name, a whole repeat by its number."""
+    repeats = _repeats(sample.data)
+    numbers = {column.partition(REPEAT)[2] or "1" for column in columns}
+    several = any(len(names) > 1 for names in repeats.values())
+    if several and len(numbers) == 1 and len(columns) == len(repeats):
+        return f"repeat {numbers.pop()}"
+    named: list[str] = []
+    for names in repeats.values():
+        asked = [column for column in names if column in columns]
+        named += asked if len(asked) < len(names) else [names[0]]
+    return ", ".join(named)
+
+
+def as_markdown(result: Result) -> str:
+    """A section to paste into a page of results."""
+    heads, lines = table(result.rows)
+    if len(result.samples) > 1:
+        heads = ["sample", *heads]
+        lines = [[row.sample, *line] for row, line in zip(result.rows, lines, strict=True)]
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in (heads, ["---"] * len(heads), *lines)]
+    rows = [f"| {' | '.join(line)} |" for line in cells]
+    facts = [f"- {fact}" for fact in circumstances(result)]
+    return "\n".join([f"## {result.experiment}", "", result.about, "", *rows, "", *facts, ""])
+
+
+def as_csv(result: Result) -> str:
+    """The rows, numbers in full."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["sample", "x", "y", "statistic", "n", "unscored", "value", "low", "high", "paper", "difference", "why"]
+    )
+    for row in result.rows:
+        found = row.found
+        n, *ours = ["", "", "", ""] if found is None else [found.n, found.value, found.low, found.high]
+        writer.writerow(
+            [row.sample, row.x, row.y, row.statistic, n, row.unscored, *ours, row.paper, row.difference, row.why]
+        )
+    return text.getvalue()
+
+
+def plot(result: Result, folder: Path) -> list[str]:
+    """result.png and result.svg: a scatter plot for each pair; of what stands alone boxes side by side, or a histogram.
+
+    Only what has a figure is drawn, of several repeats the first that has values. A box reaches from the first to the
+    third quartile, with a line at the median; its whiskers go as far as the last value within one and a half of its
+    height, and values beyond are points.
+    """
+    panels: dict[tuple[str, str, str], list[Row]] = {}
+    for row in result.rows:
+        if row.found is not None:
+            paired = row.y in result.samples[row.sample].values
+            panels.setdefault((row.sample, row.x if paired else "", row.y), []).append(row)
+    if not panels:
+        return []
+    try:
+        figure, places = new_panels(len(panels), PER_LINE if len(panels) <= FEW else PER_LONG_LINE, PANEL, PANEL)
+    except UserError:  # no matplotlib
+        return []
+    for axes, ((sample, x, y), rows) in zip(places, panels.items(), strict=True):
+        of = result.samples[sample]
+        repeats = _repeats(of.values)
+        drawn = {row.x: next(iter(_known(repeats[row.x], of)), row.x) for row in rows}
+        alone = {column: [value for value in of.values[column] if value is not None] for column in drawn.values()}
+        if x:
+            pairs = zip(of.values[drawn[x]], of.values[y], strict=True)
+            both = [(a, b) for a, b in pairs if a is not None and b is not None]
+            axes.scatter([a for a, _ in both], [b for _, b in both], s=6)
+            spread_out(axes, np.array([a for a, _ in both], np.float64))
+        elif len(alone) == 1:
+            axes.hist(*alone.values())
+        else:
+            axes.boxplot(list(alone.values()), tick_labels=list(alone))
+            axes.tick_params(axis="x", rotation=90)
+        axes.set_xlabel(next(iter(alone)) if len(alone) == 1 else "", fontsize=8)
+        axes.set_ylabel(y, fontsize=8)
+        axes.tick_params(labelsize=6)
+        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if len(alone) == 1 and row.found]
+        found = found if len(found) <= PER_TITLE else []
+        heading = [sample] if len(result.samples) > 1 else []
+        axes.set_title("\n".join([*heading, ", ".join(found)]), fontsize=7)
+    return save(figure, folder, "result")

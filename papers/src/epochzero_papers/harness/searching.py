@@ -1,0 +1,262 @@
+"""Experiments that search a benchmark again and again: test accuracies of the networks that searches select.
+
+A recipe names its contests. Scores come from the pool, a table of proxy scores of all networks (docs/data has one of
+NAS-Bench-201), feedback and test accuracies from the benchmark's table, so nothing is run, and the seconds are those of
+the searches alone. Each contest is searched with as many seeds as `networks` says, each of which selects one network;
+the figures are mean and standard deviation of the test accuracies of those networks, with intervals over the searches
+by Student's t and chi-square. A winner that the table does not hold is counted and left out. The seeds move the
+search alone: all share one table of scores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import chdtri, stdtrit
+
+from epochzero.data import Batch
+from epochzero.engine import parse
+from epochzero.objectives.objective import is_looked_up, parse_objective
+from epochzero.registry import searches, spaces
+from epochzero.stats import Estimate
+from epochzero.store import Store
+from epochzero.study.loop import Outcome, Progress, defaults_of, run_search
+from epochzero.study.methods.base import Pooling
+from epochzero.study.networks import batch_for
+from epochzero.study.sources import TableSource
+from epochzero.study.task import Task
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.files import FOLDER, NB201, File, missing
+
+POOL = File(
+    ("nb201_all_cifar10.parquet", "nb201_scores.parquet", "nb201_scores.csv"),
+    "proxy scores of the networks of NAS-Bench-201, column arch and one for each proxy",
+    "`python -m epochzero.study.sweep` makes it",
+)
+OWN = Path(__file__).parents[3] / "docs" / "data"
+"""the project's own tables, where it was not installed but checked out"""
+FEEDBACK = "table:cifar10_val_12ep"
+"""validation accuracy on CIFAR-10 after 12 epochs"""
+ACCURACY, DEVIATION, SECONDS = "test accuracy %", "deviation", "seconds"
+TAIL = 0.025
+"""chance on either side of an interval"""
+T = TypeVar("T")
+Printed = Mapping[str, Sequence[tuple[float, float | None]]]
+"""a paper's figures: by label, for each of C10, C100 and IN16, accuracy and deviation"""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A space with the test accuracies of its networks, and scores of them."""
+
+    space: str
+    table: File
+    pool: File
+    accuracies: Mapping[str, str]
+    """what is reported, and in which column it stands"""
+    percent: float = 1.0
+    """what an accuracy of the table is multiplied by to be one"""
+
+
+ON_NB201 = Benchmark("nb201", NB201, POOL, {"C10": "cifar10_test", "C100": "cifar100_test", "IN16": "imagenet16_test"})
+
+
+@dataclass(frozen=True)
+class Trials(Settings):
+    """`networks` is how many searches there are of each kind, each of which selects a network."""
+
+    networks: int = 10
+
+
+class Contest(NamedTuple):
+    """A search, what it goes by, and for how long."""
+
+    label: str
+    method: str
+    proxy: str
+    evaluations: int
+    options: Mapping[str, Any] = {}
+
+    @property
+    def needs(self) -> list[str]:
+        """The columns of the pool that it reads."""
+        maker = searches[self.method]
+        wanted = list(maker.wants(defaults_of(self.method) | dict(self.options)).proxies) if _pools(maker) else []
+        own = [proxy.text for proxy in parse_objective(self.proxy).proxies if not is_looked_up(proxy)]
+        return [*own, *(parse(text).text for text in wanted)]
+
+
+def _pools(maker: Any) -> bool:
+    return isinstance(maker, Pooling)
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where contests are held."""
+
+    pool: TableSource
+    accuracies: TableSource
+    batch: Batch
+    benchmark: Benchmark = ON_NB201
+
+    @staticmethod
+    def open(experiment: str, folder: Path, benchmark: Benchmark = ON_NB201) -> Arena:
+        pool, table = find_pool(folder, benchmark.pool), benchmark.table.find(folder)
+        if pool is None or table is None:
+            lacking = [file for file, path in ((benchmark.pool, pool), (benchmark.table, table)) if path is None]
+            raise missing(experiment, lacking, folder)
+        space = spaces[benchmark.space]
+        batch = batch_for(space, "pink", size=1)
+        return Arena(TableSource.read(pool, space, pool=True), TableSource.read(table, space), batch, benchmark)
+
+    @property
+    def about(self) -> str:
+        return f"scores of {self.pool.name}, accuracies of {self.accuracies.name}"
+
+    def lacks(self, contest: Contest) -> list[str]:
+        return [column for column in contest.needs if column not in self.pool.table.columns]
+
+    def search(self, contest: Contest, seed: int, progress: Progress | None = None) -> Outcome:
+        objective = parse_objective(contest.proxy)
+        task = Task(self.pool.space, objective.proxies, self.batch, sources=(self.pool, self.accuracies))
+        with Store.open(":memory:") as store:
+            return run_search(
+                task,
+                contest.method,
+                contest.evaluations,
+                seed=seed,
+                objective=objective,
+                options=contest.options,
+                store=store,
+                progress=progress,
+            )
+
+    def accuracy(self, arch: str, label: str) -> float | None:
+        """What the table says of a network, in percent; None where it does not hold it."""
+        score = self.accuracies.value(arch, self.benchmark.accuracies[label])
+        return score.value * self.benchmark.percent if score.ok else None
+
+
+def find_pool(folder: str | Path, pool: File = POOL) -> Path | None:
+    """The table of scores in the data folder, or the project's own."""
+    return pool.find(folder) or pool.find(OWN)
+
+
+def left_out(arena: Arena, contests: Sequence[Contest]) -> list[str]:
+    """What cannot be searched with this pool, one sentence each."""
+    lacking = {contest.label: arena.lacks(contest) for contest in contests}
+    return [
+        f"{label} is left out: the pool has no column {' and no '.join(columns)}."
+        for label, columns in lacking.items()
+        if columns
+    ]
+
+
+class Searches(Recipe):
+    """An experiment whose rows are test accuracies of selected networks."""
+
+    full: Trials = Trials(networks=10)
+    quick: Trials = Trials(networks=3)
+    benchmark: Benchmark = ON_NB201
+    contests: ClassVar[Sequence[Contest]]
+    paper: ClassVar[Printed] = {}
+    waiting: ClassVar[Mapping[str, str]] = {}
+    """labels of the paper's that are measured elsewhere, and how"""
+
+    @property
+    def needs(self) -> Sequence[File]:  # type: ignore[override]
+        return (self.benchmark.table, self.benchmark.pool)
+
+    @property
+    def quoted(self) -> Sequence[Quoted]:
+        return [
+            Quoted(label, column, statistic, value)
+            for label, figures in self.paper.items()
+            for column, pair in zip(self.benchmark.accuracies, figures, strict=True)
+            for statistic, value in zip((ACCURACY, DEVIATION), pair, strict=True)
+            if value is not None
+        ]
+
+    def status(self, folder: str | Path = FOLDER) -> Status:
+        held = self.benchmark.table.find(folder) and find_pool(folder, self.benchmark.pool)
+        return "ready" if held else "needs data"
+
+    def measure(self, work: Work) -> Found:
+        arena, outcomes = self.contested(work, self.contests, Arena.search)
+        rows: list[Row] = []
+        for label, searched in outcomes.items():
+            rows += self._rows(label, accuracies(arena, searched))
+            seconds = estimate([outcome.seconds for outcome in searched])
+            rows.append(Row(self.benchmark.space, label, "one search", SECONDS, seconds, 0))
+        values = {label: accuracies(arena, searched)["C10"] for label, searched in outcomes.items()}
+        more = [f"{label} is not measured here but by {how}." for label, how in self.waiting.items()]
+        return found_in(arena, rows, values, [*left_out(arena, self.contests), *more])
+
+    def arena(self, folder: Path) -> Arena:
+        return Arena.open(self.name, folder, self.benchmark)
+
+    def contested(
+        self, work: Work, contests: Sequence[Contest], of_one: Callable[[Arena, Contest, int], T]
+    ) -> tuple[Arena, dict[str, list[T]]]:
+        """What comes of each contest with each seed, by label, but of those whose scores the pool lacks."""
+        arena = self.arena(work.folder)
+        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
+        held = [contest for contest in contests if not arena.lacks(contest)]
+        seeds = range(work.seed, work.seed + work.settings.networks)
+        found: dict[str, list[T]] = {contest.label: [] for contest in held}
+        total = len(held) * len(seeds)
+        for place, (contest, seed) in enumerate(itertools.product(held, seeds)):
+            work.progress(place, total)
+            found[contest.label].append(of_one(arena, contest, seed))
+        work.progress(total, total)
+        return arena, found
+
+    def _rows(self, label: str, found: Mapping[str, Sequence[float | None]]) -> list[Row]:
+        printed = {(figure.x, figure.y, figure.statistic): figure.value for figure in self.quoted}
+        rows = []
+        for column, selected in found.items():
+            known = [value for value in selected if value is not None]
+            for statistic in (ACCURACY, DEVIATION):
+                figure = estimate(known, statistic) if len(known) > 1 else None
+                why = "" if figure is not None else "the table holds fewer than two of the winners"
+                paper = printed.get((label, column, statistic))
+                unheld = len(selected) - len(known)
+                rows.append(Row(self.benchmark.space, label, column, statistic, figure, unheld, paper, why))
+        return rows
+
+
+def accuracies(arena: Arena, searched: Sequence[Outcome]) -> dict[str, list[float | None]]:
+    """Those of the winners, by what is reported."""
+    labels = arena.benchmark.accuracies
+    return {label: [arena.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}
+
+
+def found_in(
+    arena: Arena, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
+) -> Found:
+    """What was found, with the values of each contest behind it."""
+    space = arena.benchmark.space
+    return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, arena.about), {})}, missing)
+
+
+def estimate(values: Sequence[float], statistic: str = ACCURACY) -> Estimate:
+    """Mean or standard deviation over searches, with the 95 % interval that normal values have.
+
+    Student's t for the mean, chi-square for the deviation: a bootstrap of three to ten values is far too narrow. One
+    value alone has no interval: both of its ends are the value.
+    """
+    n, mean = len(values), float(np.mean(values))
+    if n == 1:
+        return Estimate(mean, mean, mean, 1)
+    deviation = float(np.std(values, ddof=1))
+    if statistic == DEVIATION:
+        low, high = (deviation * math.sqrt((n - 1) / chdtri(n - 1, tail)) for tail in (TAIL, 1 - TAIL))
+        return Estimate(deviation, low, high, n)
+    half = float(stdtrit(n - 1, 1 - TAIL)) * deviation / math.sqrt(n)
+    return Estimate(mean, mean - half, mean + half, n)

@@ -1,0 +1,275 @@
+"""NASI with many bounds, penalties and budgets, from one recording for each seed.
+
+    python -m epochzero_papers.nasi.grid record --data cifar10.npz --seed 0 --steps 400 --out 0.json
+    python -m epochzero_papers.nasi.grid report *.json --table nb201.csv.gz --steps 100,400 --nu mean,adaptive,100
+
+All networks are sampled at alpha_0 = 0, so that s and its gradient at each step depend on neither nu, mu nor the budget
+T: recorded once, they give the search of any nu, mu and T without another network. A recording holds them and the s of
+the networks that `nu mean` averages. The same command goes on where one was stopped, or further with more --steps.
+
+`record` needs torch and numpy alone. `report` prints test accuracies of the networks of NAS-Bench-201 that are chosen,
+as means and standard deviations over seeds, for each kind of data and labels; without --table, for any space, how large
+they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from epochzero.errors import DataError, UserError
+from epochzero.registry import spaces
+from epochzero.run.bare import command, default_device, set_precision, shape
+from epochzero.run.inside import Progress, Saved, pair
+from epochzero.study.networks import batch_for
+from epochzero.study.task import usable
+from epochzero.supernet import State, make, relax
+from epochzero.supernet.base import resumed
+from epochzero.supernet.nasi import SAMPLED, Nasi, alpha, bar, fresh, most_probable, number, paper, stepped
+from epochzero.supernet.relaxed import Relaxed
+
+FREE = ("nu", "nu0", "mu")
+"""what a recording does not depend on"""
+KINDS = ("labels", "data")
+SPACE = "nb201"
+ACCURACIES = {"CIFAR-10": "cifar10_test", "CIFAR-100": "cifar100_test", "ImageNet16-120": "imagenet16_test"}
+
+
+# Recording
+
+
+def recorded(nasi: Nasi, steps: int, progress: Callable[[State], None], state: State | None = None) -> State:
+    """S and its gradient for so many steps or more, after the networks of the mean; goes on from a state."""
+    kept = {key: value for key, value in nasi.settings.items() if key not in FREE}
+    task: State = {"classes": nasi.batch.num_classes, "input_shape": list(nasi.batch.input_shape)}
+    start: State = {"mean": [], "s": [], "slopes": []}
+    taken = int(state["step"]) if state and steps > 0 else 0  # type: ignore[arg-type]
+    now: Any = resumed(state, {**kept, **task}, max(steps, taken), start)
+    while len(now["mean"]) < SAMPLED:
+        now = {**now, "mean": [*now["mean"], nasi.of_mean(len(now["mean"]) + 1)]}
+        progress(now)
+    while now["step"] < steps:
+        s, of_s = nasi.measured(now["step"] + 1)
+        now = {**now, "step": now["step"] + 1, "s": [*now["s"], s], "slopes": [*now["slopes"], of_s.tolist()]}
+        progress(now)
+    return now  # type: ignore[no-any-return]
+
+
+def record(asked: argparse.Namespace) -> None:
+    """Record, and write it to the file."""
+    if asked.out.suffix != ".json":
+        raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
+    set_precision(asked.tf32)
+    usable(asked.device)
+    space, file = spaces[asked.space], Saved(asked.out)
+    batch = batch_for(
+        space,
+        asked.data,
+        input_shape=shape(asked.input_shape),
+        size=asked.batch_size,
+        parts=asked.parts,
+        seed=asked.data_seed,
+    )
+    given = {"labels": asked.labels, "data": asked.data_kind, **dict(map(pair, asked.option))}
+    if later := [name for name in FREE if name in given]:
+        raise UserError(f"A recording does not depend on {', '.join(later)}: give that to the report.")
+    nasi = make("nasi", space, batch, asked.seed, asked.device, given)
+    assert isinstance(nasi, Nasi)
+    start = time.perf_counter()
+    state = recorded(nasi, asked.steps, Progress(file, asked.steps), file.state)
+    file.write({"seconds": file.seconds + time.perf_counter() - start, "state": state})
+
+
+# What follows from a recording
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What `record` wrote, with the choices that it is about."""
+
+    state: Any
+    relaxed: Relaxed
+
+    @staticmethod
+    def read(file: Path) -> Recording:
+        try:
+            state = json.loads(file.read_text(encoding="utf-8"))["state"]
+            settings = state["settings"]
+            space, sizes = settings["space"], (settings["classes"], tuple(settings["input_shape"]))
+            complete = len(state["mean"]) == SAMPLED and len(state["s"]) == len(state["slopes"]) == state["step"]
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f"{file} is no recording of NASI: `nasi_grid record` makes one.") from None
+        if not complete:
+            raise DataError(f"{file} is a recording that has hardly begun: run its `record` command again.")
+        return Recording(state, relax(spaces[space], *sizes, settings["channels"], settings["cells"]))
+
+    @property
+    def steps(self) -> int:
+        return int(self.state["step"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.state["settings"]["seed"])
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Of its labels and data."""
+        labels, data = (self.state["settings"][name] for name in KINDS)
+        return labels, data
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """The settings that recordings of one report share."""
+        return {k: v for k, v in self.state["settings"].items() if k not in ("seed", *KINDS)}
+
+    def chosen(self, steps: int, nu: str, mu: float, nu0: float) -> Any:
+        """The architecture that NASI finds with these settings after so many steps."""
+        if not 1 <= steps <= self.steps:
+            raise UserError(f"This recording has {self.steps} steps, not {steps}.")
+        barred = bar(self.relaxed, self.state["settings"]["without"])
+        now: State = {"step": 0, **fresh(len(barred), self._bound(nu))}
+        for s, of_s in zip(self.state["s"][:steps], self.state["slopes"], strict=False):
+            now = stepped(now, s, torch.tensor(of_s, dtype=torch.float64), mu, nu0)
+        return most_probable(self.relaxed, barred, alpha(now))
+
+    def _bound(self, nu: str) -> float | None:
+        if nu == "adaptive":
+            return None
+        return sum(self.state["mean"]) / SAMPLED if nu == "mean" else number("nu", nu)
+
+
+def report(asked: argparse.Namespace) -> str:
+    """Tables in Markdown, one for each kind of labels and data."""
+    recordings = [Recording.read(file) for file in asked.files]
+    _check(recordings)
+    space = spaces[recordings[0].others["space"]]
+    judged: Figures = _sizes(space) if asked.table is None else _accuracies(space, asked.table)
+    _, nu0 = paper(space)
+    nu0 = nu0 if asked.nu0 == "paper" else number("nu0", asked.nu0)
+    mus = [number("mu", text) for text in _listed(asked.mu)]
+    budgets = [_count(text) for text in _listed(asked.steps)] or sorted({r.steps for r in recordings})
+    if min(budgets) > (most := max(recording.steps for recording in recordings)):
+        raise UserError(f"The longest of the recordings has {most} steps: record more, or report fewer --steps.")
+    lines = []
+    for labels, data in sorted({recording.kind for recording in recordings}, reverse=True):
+        alike = [recording for recording in recordings if recording.kind == (labels, data)]
+        heads = ("T", "nu", "mu", *judged.heads)
+        lines += [f"Labels {labels}, data {data}:", "", _row(heads), _row(["---"] * len(heads))]
+        for steps in budgets:
+            long = [recording for recording in alike if recording.steps >= steps]
+            for nu in _listed(asked.nu) if long else ():
+                for mu in mus:
+                    archs = [recording.chosen(steps, nu, mu, nu0) for recording in long]
+                    lines.append(_row([str(steps), nu, f"{mu:g}", *judged.of(archs)]))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _check(recordings: Sequence[Recording]) -> None:
+    """Refuse recordings that no table can hold together."""
+    if any(recording.others != recordings[0].others for recording in recordings):
+        raise UserError("Recordings of one report differ in seed, labels and data alone: report the others apart.")
+    if len({(recording.kind, recording.seed) for recording in recordings}) < len(recordings):
+        raise UserError("Two of the recordings have the same seed, labels and data: give each once.")
+
+
+class Figures(NamedTuple):
+    """What is said of the architectures that the seeds end with."""
+
+    heads: Sequence[str]
+    of: Callable[[Sequence[Any]], list[str]]
+
+
+def _accuracies(space: Any, file: Path) -> Figures:
+    """Mean and deviation of each accuracy, of how many, and how many there are no accuracies of."""
+    from epochzero.study.sources import TableSource
+
+    if space.name != SPACE:
+        raise UserError(f"Accuracies are known of {SPACE} here, and these recordings are of {space.name}.")
+    table = TableSource.read(file, space)
+
+    def of(archs: Sequence[Any]) -> list[str]:
+        held = [text for text in map(space.text, archs) if table.known(text) is not None]
+        columns = [[table.value(text, column).value for text in held] for column in ACCURACIES.values()]
+        return [*map(_mean, columns), str(len(archs)), str(len(archs) - len(held))]
+
+    return Figures([*(f"{name} %" for name in ACCURACIES), "seeds", "not in the table"], of)
+
+
+def _sizes(space: Any) -> Figures:
+    """Mean and deviation of millions of parameters and of multiply-accumulates, as the space has its networks."""
+
+    def of(archs: Sequence[Any]) -> list[str]:
+        plans = [space.plan(arch) for arch in archs]
+        columns = [[plan.params / 1e6 for plan in plans], [plan.flops / 1e6 for plan in plans]]
+        return [*map(_mean, columns), str(len(archs))]
+
+    return Figures(["million parameters", "million multiply-accumulates", "seeds"], of)
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "none"
+    return f"{statistics.mean(values):.2f}" + (f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"--steps takes whole numbers from 1 such as 100,400, not {text!r}.")
+    return int(text)
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    add = verbs.add_parser("record", help="measure the networks of one seed").add_argument
+    add("--space", default=SPACE)
+    add("--steps", type=int, default=Nasi.steps)
+    add("--data", default="pink")
+    add("--data-seed", type=int, default=0)
+    add("--parts", type=int, default=100, help="batches of data, used in turn; default: 100")
+    add("--input-shape", help="of one sample of noise: 3,32,32")
+    add("--batch-size", type=int, default=64)
+    add("--seed", type=int, default=0)
+    add("--labels", default="true", help="true or random")
+    add("--data-kind", default="true", help="true, or random for N(0, 1) in place of the images")
+    add("--device", default=default_device())
+    add("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
+    add("--option", action="append", default=[], help="another one of nasi: key=value; may be given often")
+    add("--out", type=Path, required=True, help="the recording, a JSON file")
+    add = verbs.add_parser("report", help="print what other settings choose").add_argument
+    add("files", nargs="+", type=Path, help="recordings")
+    add("--table", type=Path, help="accuracies of NAS-Bench-201; without it sizes are told")
+    add("--steps", default="", help="budgets such as 100,400; default: as long as the recordings are")
+    add("--nu", default="mean,adaptive,10,100,1000")
+    add("--nu0", default="paper", help="of the adaptive bound")
+    add("--mu", default="1,2")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    asked = options().parse_args(arguments)
+    verbs: Mapping[str, Callable[[argparse.Namespace], str | None]] = {"record": record, "report": report}
+    said = verbs[asked.verb](asked)
+    if said:
+        print(said)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,45 @@
+"""NAS-Bench-101's 15,000 cells as a pool, scored in narrow networks: networks that HNAS and evolution by dextr select.
+
+Kappa of a full network takes 64 backward passes of three billion multiply-accumulates a sample. In a network whose stem
+has 16 channels in place of 128 (`nb101_stem16`), with batches of 16, all cells of a table can have it. The table of
+scores in docs/data was made so. Feedback and test accuracies are those of the full networks.
+
+The same contests as in `nb101-pool`, among all cells, each with the regret against the best of them. No paper prints
+these figures.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochzero.registry import experiments
+from epochzero_papers.harness.base import Found, Work
+from epochzero_papers.harness.files import NB101, File
+from epochzero_papers.harness.searching import Arena, Benchmark, Searches, found_in, left_out
+from epochzero_papers.ours.nb101_pool import Cells, NB101Pool, of_winners
+
+SCORES = File(
+    ("nb101_15k_stem16_cifar10.parquet",),
+    "proxy scores of networks of NAS-Bench-101 with narrow stems, column arch and one for each proxy",
+    "`python -m epochzero.study.sweep --space nb101_stem16 --archs` makes it",
+)
+
+
+class NB101Narrow(NB101Pool):
+    """Selected networks of NAS-Bench-101, of all that there are accuracies of."""
+
+    name = "nb101-narrow"
+    source = "HNAS and Dextr on NAS-Bench-101, in narrow networks"
+    full = Cells(networks=10, evaluations=0)
+    quick = Cells(networks=3, evaluations=0)
+    benchmark = Benchmark("nb101", NB101, SCORES, {"C10": "test_acc_108ep"}, percent=100)
+
+    def arena(self, folder: Path) -> Arena:
+        return Searches.arena(self, folder)
+
+    def measure(self, work: Work) -> Found:
+        arena, searched, rows = self._contests(work)
+        return found_in(arena, rows, of_winners(arena, searched), left_out(arena, self.contests))
+
+
+experiments.register(NB101Narrow.name, NB101Narrow(), origin=__name__)

@@ -1,0 +1,177 @@
+"""NAS-Bench-101 as a pool: networks that evolution by dextr and HNAS select, and their regret.
+
+Two pools. "Scored": networks whose scores a table holds; evolution by dextr (1,000 evaluations or all), HNAS with every
+metric (20 evaluations, feedback the validation accuracy after 12 epochs) and searches by feedback alone. "Every cell":
+evolution by dextr among all cells of the accuracy table, each scored when it is looked at, on one batch of CIFAR-10 if
+the data folder has it, else on pink noise; `evaluations` networks for each of three searches. A child is one of the
+parent's neighbours that the pool holds, or a random cell of it.
+
+The regret is that of the test accuracy after 108 epochs against the best of the same pool. HNAS' pool is the part that
+has kappa too, so that it compares with the others by regret alone. No paper prints these figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from epochzero.objectives.objective import parse_objective
+from epochzero.registry import experiments
+from epochzero.study.loop import Outcome, run_search
+from epochzero.study.methods.hnas import METRICS
+from epochzero.study.networks import batch_for
+from epochzero.study.sources import Listed, TableSource
+from epochzero.study.task import Task
+from epochzero.tables import AccuracyTable
+from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.files import CIFAR10, NB101, File
+from epochzero_papers.harness.searching import (
+    SECONDS,
+    Arena,
+    Benchmark,
+    Contest,
+    Searches,
+    Trials,
+    accuracies,
+    estimate,
+    find_pool,
+    found_in,
+    left_out,
+)
+
+SCORES = File(
+    ("nb101_scores.csv", "nb101_1000_cifar10.csv.gz"),
+    "proxy scores of networks of NAS-Bench-101, column arch and one for each proxy",
+    "`python -m epochzero.study.sweep --space nb101` makes it",
+)
+KERNELS = File(("nb101_kernels.csv", "nb101_200_kernels_tf32.csv.gz"), "ntk_cond and ntk_trace of some of these")
+FEEDBACK = "table:val_acc_12ep"
+REGRET = "regret %"
+BY = "dextr"
+EVERY = "every cell: evolution, dextr"
+SEARCHES = 3
+"""among every cell"""
+LARGE = 100_000
+
+
+@dataclass(frozen=True)
+class Cells(Trials):
+    """Searches of the scored networks, and how many networks are scored for each search of every cell."""
+
+    batch_size: int = 16
+    evaluations: int = 100
+    """0: every cell is left out"""
+
+
+class NB101Pool(Searches):
+    """Selected networks of NAS-Bench-101."""
+
+    name = "nb101-pool"
+    source = "HNAS and Dextr on NAS-Bench-101"
+    full = Cells(networks=10)
+    quick = Cells(networks=3, evaluations=0)
+    benchmark = Benchmark("nb101", NB101, SCORES, {"C10": "test_acc_108ep"}, percent=100)
+    contests = (
+        Contest("evolution, dextr", "evolution", "dextr", 1000),
+        Contest("random, dextr (N=100)", "random", "dextr", 100),
+        *(Contest(f"HNAS ({m})", "hnas", FEEDBACK, 20, {"metric": m, "networks": LARGE}) for m in METRICS),
+        Contest("random, 20 evaluations", "random", FEEDBACK, 20, {"batch": 1}),
+        Contest("REA, 20 evaluations", "evolution", FEEDBACK, 20, {"population": 10, "tournament": 3, "batch": 1}),
+    )
+
+    def arena(self, folder: Path) -> Arena:
+        arena = super().arena(folder)
+        kernels = find_pool(folder, KERNELS)
+        if kernels is None:
+            return arena
+        space = arena.pool.space
+        return replace(arena, pool=joined(arena.pool, TableSource.read(kernels, space, pool=True)))
+
+    def measure(self, work: Work) -> Found:
+        arena, searched, rows = self._contests(work)
+        missing = left_out(arena, self.contests)
+        if work.settings.evaluations:
+            searched[EVERY] = self._among_every_cell(arena, work)
+            rows += self._selected(arena, EVERY, searched[EVERY], arena.accuracies.table.archs)
+        else:
+            missing.append(f"{EVERY}: left out of this small form.")
+        return found_in(arena, rows, of_winners(arena, searched), missing)
+
+    def _contests(self, work: Work) -> tuple[Arena, dict[str, list[Outcome]], list[Row]]:
+        """Where contests were held, what came of them, and what that says."""
+        arena, searched = self.contested(work, self.contests, Arena.search)
+        needs = {contest.label: contest.needs for contest in self.contests}
+        rows: list[Row] = []
+        for label, outcomes in searched.items():
+            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]))
+        return arena, searched, rows
+
+    def _selected(self, arena: Arena, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]) -> list[Row]:
+        """Accuracy, deviation and regret of the winners, and the seconds of a search."""
+        rows = self._rows(label, accuracies(arena, outcomes))
+        held = [accuracy for accuracy in accuracies(arena, outcomes)["C10"] if accuracy is not None]
+        best = max(filter(None, (arena.accuracy(arch, "C10") for arch in pool)))
+        figures = {
+            REGRET: [best - accuracy for accuracy in held],
+            SECONDS: [outcome.seconds for outcome in outcomes],
+        }
+        about = {REGRET: f"C10, best of {len(pool):,}: {best:.2f}", SECONDS: "one search"}
+        return rows + [
+            Row("nb101", label, about[name], name, estimate(found), len(outcomes) - len(found))
+            for name, found in figures.items()
+            if found
+        ]
+
+    def _among_every_cell(self, arena: Arena, work: Work) -> list[Outcome]:
+        """Searches that score what they look at; scores are kept in the store."""
+        settings = work.settings
+        images = work.data or CIFAR10.find(work.folder) or "pink"
+        space = arena.accuracies.space
+        batch = batch_for(space, images, size=settings.batch_size, seed=work.seed)
+        objective = parse_objective(BY)
+        task = Task(space, objective.proxies, batch, device=work.device, sources=(Listed(arena.accuracies),))
+        found = []
+        for place in range(SEARCHES):
+
+            def tell(outcome: Outcome, done: int = place * settings.evaluations) -> None:
+                work.progress(done + outcome.evaluated, SEARCHES * settings.evaluations)
+
+            seed = work.seed + place
+            found.append(
+                run_search(
+                    task,
+                    "evolution",
+                    settings.evaluations,
+                    seed=seed,
+                    objective=objective,
+                    store=work.store,
+                    options={"population": 20, "tournament": 5},
+                    progress=tell,
+                )
+            )
+        return found
+
+
+def of_winners(arena: Arena, searched: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float | None]]:
+    """The test accuracies of the winners of each contest."""
+    return {label: accuracies(arena, outcomes)["C10"] for label, outcomes in searched.items()}
+
+
+def whole(pool: TableSource, columns: Sequence[str]) -> list[str]:
+    """The networks of a pool that have all these scores."""
+    texts = [pool.space.text(arch) for arch in pool.archs]
+    return [text for text in texts if all(pool.value(text, column).ok for column in columns)]
+
+
+def joined(pool: TableSource, more: TableSource) -> TableSource:
+    """The pool with the columns of another table that it lacks; empty for networks that the other does not hold."""
+    rows = [more.known(pool.space.text(arch)) for arch in pool.archs]
+    own = {name: pool.table.cells(name) for name in pool.table.columns}
+    new = {name: more.table.cells(name) for name in more.table.columns if name not in own}
+    cells = own | {name: [None if row is None else found[row] for row in rows] for name, found in new.items()}
+    table = AccuracyTable(pool.table.archs, cells, f"{pool.table.source} and {more.table.source}")
+    return TableSource(table, pool.space, f"{pool.name} and {more.name}", pool=True)
+
+
+experiments.register(NB101Pool.name, NB101Pool(), origin=__name__)

@@ -1,0 +1,182 @@
+"""NAS-Bench-201 against latency: how much of the true front of accuracy and latency a search finds.
+
+Latencies on six devices are HW-NAS-Bench's, accuracies those after 200 epochs on CIFAR-10. NSGA-II and random draws
+look at 1,000 networks, by one proxy, by two, or by the validation accuracy after 12 epochs, and by latency: the front
+by these is what they find. Its networks have true accuracies and latencies, which dominate a part of the plane; the
+figure is that hypervolume as a share of the true front's, the reference being the worst accuracy and latency of all.
+`the whole table` is the front by the same of all networks: what a perfect search would find.
+
+The second figure judges the search alone: the hypervolume by what was searched by, as a share of that of the whole
+table. Proxy scores come from a pool (docs/data has one), so nothing is run. `networks` counts searches.
+
+Li, Yu, Fu, Zhang, Zhao, You, Yu, Wang, Lin. HW-NAS-Bench. ICLR 2021. arXiv:2103.10584
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from epochzero.hardware.latency import Latency
+from epochzero.hardware.meters import TableMeter
+from epochzero.objectives.goals import Goal, parse_goals
+from epochzero.objectives.objective import is_looked_up
+from epochzero.registry import experiments, spaces
+from epochzero.store import Store
+from epochzero.study.front import Front
+from epochzero.study.loop import Outcome, run_search
+from epochzero.study.methods.base import Floats
+from epochzero.study.methods.dominance import first_front, hypervolume
+from epochzero.study.sources import TableSource
+from epochzero.study.task import Task
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Status, Work
+from epochzero_papers.harness.files import FOLDER, NB201, File, missing
+from epochzero_papers.harness.searching import FEEDBACK, POOL, Arena, Trials, estimate, find_pool
+
+HARDWARE = File(
+    ("hwnasbench_nb201.csv.gz", "hwnasbench_nb201.csv", "hwnasbench_nb201.parquet"),
+    "HW-NAS-Bench's latencies of NAS-Bench-201, columns arch_str, cifar10_raspi4_latency, ...",
+)
+DEVICES = ("edgegpu", "raspi4", "edgetpu", "pixel3", "eyeriss", "fpga")
+TRUE, SEARCHED = "share of the true front's volume", "share of the searched front's volume"
+STEPS = (100, 300, 1000)
+TOGETHER = 20
+"""networks that a search is told of at a time; the steps are multiples of it"""
+METHODS = {"NSGA-II": "pareto", "random": "random"}
+FIRST, SECOND = METHODS
+WANTED = {"dextr": "dextr", "dextr and naswot": "dextr,naswot", "12 epochs": FEEDBACK}
+
+
+@dataclass(frozen=True)
+class Fronts(Trials):
+    """On which devices."""
+
+    networks: int = 5
+    devices: tuple[str, ...] = DEVICES
+
+
+class Plane(NamedTuple):
+    """Things that are wanted of networks, and the volume of the best front there is."""
+
+    merits: Mapping[str, tuple[float, ...]]
+    """by the network's text, higher is better; those alone that have all"""
+    reference: tuple[float, ...]
+    whole: float
+    front: Sequence[str]
+
+    @staticmethod
+    def of(archs: Sequence[str], *wanted: Callable[[str], float]) -> Plane:
+        """Each says how good a network is, nan where it cannot."""
+        rows: Floats = np.array([[merit(arch) for merit in wanted] for arch in archs])
+        known = np.flatnonzero(~np.isnan(rows).any(axis=1))
+        rows, texts = rows[known], [archs[i] for i in known.tolist()]
+        merits = dict(zip(texts, map(tuple, rows.tolist()), strict=True))
+        reference = tuple(rows.min(axis=0).tolist())
+        best = first_front(rows)
+        return Plane(merits, reference, hypervolume(rows[best], reference), [texts[i] for i in best])
+
+    def share(self, archs: Sequence[str]) -> float:
+        """What these networks dominate of it."""
+        rows = np.array([self.merits[arch] for arch in archs if arch in self.merits]).reshape(-1, len(self.reference))
+        return hypervolume(rows, self.reference) / self.whole
+
+
+class LatencyFront(Recipe):
+    """Hypervolumes of fronts found by tables."""
+
+    name = "nb201-latency-front"
+    source = "our own; latencies of HW-NAS-Bench, accuracies of NAS-Bench-201"
+    full = Fronts()
+    quick = Fronts(networks=3, devices=("raspi4",))
+    needs = (NB201, POOL, HARDWARE)
+    quoted: Sequence[Quoted] = ()
+
+    def status(self, folder: Any = FOLDER) -> Status:
+        return "ready" if NB201.find(folder) and HARDWARE.find(folder) and find_pool(folder) else "needs data"
+
+    def measure(self, work: Work) -> Found:
+        file = HARDWARE.find(work.folder)
+        if file is None:
+            raise missing(self.name, [HARDWARE], work.folder)
+        arena = Arena.open(self.name, work.folder)
+        hardware = TableSource.read(file, spaces["nb201"])
+        work.begin(pool=arena.pool.name, table=arena.accuracies.name, latencies=hardware.name)
+        seeds = range(work.seed, work.seed + work.settings.networks)
+        total = len(work.settings.devices) * len(WANTED) * len(METHODS) * len(seeds)
+        rows: list[Row] = []
+        samples: dict[str, Sample] = {}
+        done = 0
+        for device in work.settings.devices:
+            latency = Latency(TableMeter(hardware, f"cifar10_{device}_latency"), spaces["nb201"])
+            truth = _plane(arena, latency, "table:cifar10_test")
+            values: dict[str, list[float]] = {}
+            for wanted, goal in WANTED.items():
+                searched = _plane(arena, latency, goal)
+                everything = f"the whole table, {wanted}"
+                values[everything] = [truth.share(searched.front)]
+                rows.append(_row(device, everything, "all", TRUE, values[everything]))
+                curves: dict[str, list[list[list[str]]]] = {method: [] for method in METHODS}
+                for method, name in METHODS.items():
+                    for seed in seeds:
+                        work.progress(done, total)
+                        curves[method].append(_fronts(arena, latency, name, goal, seed))
+                        done += 1
+                for place, step in enumerate(STEPS):
+                    for statistic, plane in ((TRUE, truth), (SEARCHED, searched)):
+                        shares = {of: [plane.share(curve[place]) for curve in found] for of, found in curves.items()}
+                        less = [a - b for a, b in zip(shares[FIRST], shares[SECOND], strict=True)]
+                        for label, figures in (*shares.items(), (f"{FIRST} less {SECOND}", less)):
+                            x = f"{label}, {wanted}"
+                            rows.append(_row(device, x, f"{step} evaluations", statistic, figures))
+                            values[x] = figures
+            about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}, latencies of {latency.name}"
+            samples[device] = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
+        work.progress(total, total)
+        return Found(rows, samples)
+
+
+def _plane(arena: Arena, latency: Latency, goal: str) -> Plane:
+    """A goal, or several, against latency, over all networks of the pool."""
+    space = arena.pool.space
+
+    def merits(wanted: Goal) -> Callable[[str], float]:
+        name = wanted.proxy.text
+        source = arena.accuracies if is_looked_up(wanted.proxy) else arena.pool
+        return lambda text: wanted.merit(source.value(text, name.removeprefix("table:")).value)
+
+    def speed(text: str) -> float:
+        timing = latency.of(space.parse(text))
+        return math.nan if isinstance(timing, str) else -timing.median
+
+    *wanted, _ = parse_goals(f"{goal},latency").goals
+    return Plane.of([space.text(arch) for arch in arena.pool.archs], *map(merits, wanted), speed)
+
+
+def _fronts(arena: Arena, latency: Latency, method: str, goal: str, seed: int) -> list[list[str]]:
+    """The networks on the front after each number of evaluations."""
+    goals = parse_goals(f"{goal},latency")
+    task = Task(spaces["nb201"], goals.proxies, arena.batch, sources=(latency, arena.pool, arena.accuracies))
+    found: list[list[str]] = []
+
+    def note(outcome: Outcome) -> None:
+        if isinstance(outcome, Front) and len(found) < len(STEPS) and outcome.evaluated >= STEPS[len(found)]:
+            found.append([member.text for member in outcome.members])
+
+    with Store.open(":memory:") as store:
+        options = {"batch": TOGETHER}
+        last = run_search(
+            task, method, STEPS[-1], seed=seed, objective=goals, options=options, store=store, progress=note
+        )
+    assert isinstance(last, Front)
+    return found + [[member.text for member in last.members]] * (len(STEPS) - len(found))
+
+
+def _row(device: str, x: str, y: str, statistic: str, shares: list[float]) -> Row:
+    return Row(device, x, y, statistic, estimate(shares), 0)
+
+
+experiments.register(LatencyFront.name, LatencyFront(), origin=__name__)

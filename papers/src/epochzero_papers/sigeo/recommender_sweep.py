@@ -1,0 +1,237 @@
+"""The study of sigeo-recommender at full length, cut into pieces for a machine with a GPU and many cores.
+
+    python -m epochzero_papers.sigeo.recommender_sweep prepare --folder DIR
+    python -m epochzero_papers.sigeo.recommender_sweep score --folder DIR --seed 0 --level 0.01 [--unscaled]
+    python -m epochzero_papers.sigeo.recommender_sweep train --folder DIR --device cuda --part 0/4
+    python -m epochzero_papers.sigeo.recommender_sweep found --folder DIR --device cuda --part 0/4
+
+`score` warms a supernet up, scores the random networks with what they inherit, by each term of sigeo alone too (SiGeo's
+Figure 4), and then searches as the command does: 64 networks by each proxy, and by NASRec's one-shot fitness after a
+full warm-up. `train` trains the random networks and four baselines with three seeds each on all training rows, `found`
+what the searches found, as soon as they have (`--expect 21` waits for so many). Pieces are files of JSON, written once:
+what is there is not done again. Needs torch and numpy; `recommender_report` makes tables of the pieces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from epochzero.data.batch import digest
+from epochzero.engine import parse
+from epochzero.plan import execute
+from epochzero.plan.module import PlanModule
+from epochzero.recommend.data.table import Part
+from epochzero.recommend.spaces.nasrec import Choices
+from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
+from epochzero.recommend.train.baselines import baseline
+from epochzero.recommend.train.loop import Settings
+from epochzero.recommend.train.search import ONE_SHOT, PRESETS, Chain
+from epochzero.recommend.train.together import Rows, Run, Together, stacked
+from epochzero.store import Store
+from epochzero.study.result import LEADERS
+from epochzero.types import Origin
+from epochzero_papers.sigeo.clicks import PARTS, Place, Sizes, warmed
+
+NETWORKS, SEEDS = 80, 3
+"""random networks; supernets, and trainings of each network"""
+WHOLE, ZICO = "sigeo(weights=warm_recommender)", f"zico(batches={PARTS})"
+TERMS = {"steadiness": "1/0/0", "Fisher-Rao": "0/1/0", "loss": "0/0/1"}
+COLUMNS = ("sigeo", WHOLE, ZICO, *(f"sigeo(weights={weights})" for weights in TERMS.values()))
+BASELINES = ("dlrm", "deepfm", "xdeepfm", "autoint+")
+MEASURED: tuple[Part, ...] = ("val", "test")
+
+
+def label_of(seed: int, level: float, scaled: bool) -> str:
+    """Of a supernet, in the names of files."""
+    return f"{seed}-{level:g}{'' if scaled else '-unscaled'}"
+
+
+def searches(level: float, scaled: bool) -> tuple[str, ...]:
+    """By what a search goes after a warm-up."""
+    if not scaled:
+        return ("sigeo",)
+    return ("sigeo", ONE_SHOT) if level == 1 else ("sigeo", "zico")
+
+
+class Study:
+    """The folder, and what all pieces share."""
+
+    def __init__(self, folder: Path, sizes: Sizes = Sizes(), *, networks: int = NETWORKS, device: str = "cpu") -> None:
+        self.folder, self.sizes, self.networks, self.device = folder, sizes, networks, device
+        self.place = Place(sizes, 0, folder)
+        self.recorded = device != "cpu"
+        self._rows: dict[Part, Rows] = {}
+        (folder / "trained").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def archs(self) -> list[Choices]:
+        """The random networks; the first 40 are those of the study at its usual length."""
+        rng = Random(0)
+        return [self.place.space.sample(rng) for _ in range(self.networks)]
+
+    def written(self, name: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """The piece of this name: from its file, or made now."""
+        file = self.folder / f"{name}.json"
+        if not file.exists():
+            made = json.dumps(make())
+            beside = file.with_suffix(".part")
+            beside.write_text(made, encoding="utf-8")
+            beside.replace(file)
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return found
+
+    # Scores and searches
+
+    def score(self, seed: int, level: float, scaled: bool) -> None:
+        name = label_of(seed, level, scaled)
+        pieces = [f"scores-{name}", *(f"found-{name}-{proxy}" for proxy in searches(level, scaled))]
+        if all((self.folder / f"{piece}.json").exists() for piece in pieces):
+            return
+        place, start = Place(self.sizes, seed, self.folder), time.perf_counter()
+        trained = warmed(place, level, scaled, self.device)
+        weights = {key: weight.cpu() for key, weight in trained.weights.items()}
+        supernet, spent = RecommenderSupernet(place.space, weights), time.perf_counter() - start
+        self.written(f"scores-{name}", lambda: self._scores(supernet, seed) | {"warm_up_seconds": spent})
+        for proxy in searches(level, scaled):
+            chain = self._chain(proxy, seed, level, scaled)
+            self.written(f"found-{name}-{proxy}", lambda chain=chain: _found(chain, supernet))  # type: ignore[misc]
+
+    def _scores(self, supernet: RecommenderSupernet, seed: int) -> dict[str, Any]:
+        start = time.perf_counter()
+        found = supernet.scores(self.archs, [parse(text) for text in COLUMNS], self.place.batch, seed)
+        values = {text: [scores[text].value if scores[text].ok else None for scores in found] for text in COLUMNS}
+        return {"columns": values, "seconds": time.perf_counter() - start}
+
+    def _chain(self, proxy: str, seed: int, level: float, scaled: bool) -> Chain:
+        sizes = replace(PRESETS["reduced"], widest=self.sizes.widest, most_rows=self.sizes.most_rows)
+        preset = replace(sizes, batch_size=self.sizes.batch_size)
+        return Chain(self.place.table, proxy=proxy, warmup=level, scaled=scaled, preset=preset, seed=seed)
+
+    # Training
+
+    def train(self, name: str, run: Run, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+        """A model with all seeds, measured on validation and test rows."""
+
+        def make() -> dict[str, Any]:
+            start = time.perf_counter()
+            together, how = self._trained(run, weights)
+            measures = {part: [asdict(m) for m in together.measured(self.rows(part))] for part in MEASURED}
+            return {"name": name, "how": how, "seconds": time.perf_counter() - start, "measures": measures}
+
+        return self.written(f"trained/{digest(name)[:16]}", make)
+
+    def _trained(self, run: Run, weights: Mapping[str, Tensor]) -> tuple[Together, str]:
+        """By a recorded step where the GPU takes it."""
+        settings = Settings(self.sizes.batch_size)
+        together = Together(run, weights, self.rows("train"), settings)
+        try:
+            together.trained(recorded=self.recorded)
+        except RuntimeError as error:
+            if not self.recorded:
+                raise
+            print(f"not recorded: {error}", flush=True)
+            self.recorded = False
+            return self._trained(run, weights)
+        return together, "recorded" if self.recorded else "plain"
+
+    def rows(self, part: Part) -> Rows:
+        if part not in self._rows:
+            self._rows[part] = Rows.of(self.place.table, part, self.device)
+        return self._rows[part]
+
+    def train_network(self, arch: Choices) -> dict[str, Any]:
+        plan = pruned(self.place.space.plan(arch))
+
+        def run(weights: Mapping[str, Tensor], dense: Tensor, ids: Tensor) -> Tensor:
+            return execute(plan, weights, (dense, ids))
+
+        drawn = [PlanModule(plan, Origin(NASRECS.scheme, seed)).weights() for seed in range(SEEDS)]
+        return self.train(self.place.space.text(arch), run, stacked(drawn, self.device))
+
+    def train_baseline(self, name: str) -> dict[str, Any]:
+        table, drawn = self.place.table, []
+        for seed in range(SEEDS):
+            torch.manual_seed(seed)
+            model = baseline(name, table.num_dense, table.rows).to(self.device)
+            drawn.append(dict(model.named_parameters()))
+
+        def run(weights: Mapping[str, Tensor], dense: Tensor, ids: Tensor) -> Tensor:
+            logits: Tensor = functional_call(model, dict(weights), (dense, ids))
+            return logits
+
+        return self.train(name, run, stacked(drawn, self.device))
+
+    def train_found(self, mine: int, of: int, expected: int, end: float) -> None:
+        """What the searches found, my share of it; waits for so many searches, until the clock says `end`."""
+        done: set[str] = set()
+        while time.perf_counter() < end:
+            files = list(self.folder.glob("found-*.json"))
+            found = {text for file in files for text in json.loads(file.read_text(encoding="utf-8"))["archs"]}
+            todo = sorted(text for text in found - done if int(digest(text)[:8], 16) % of == mine)
+            if todo:
+                self.train_network(self.place.space.parse(todo[0]))
+                done.add(todo[0])
+            elif len(files) >= expected:
+                return
+            else:
+                time.sleep(1)
+
+
+def _found(chain: Chain, supernet: RecommenderSupernet) -> dict[str, Any]:
+    start = time.perf_counter()
+    with Store.open(":memory:") as store:
+        outcome = chain.searched(supernet, store)
+    best = chain.distinct(outcome.top(LEADERS))
+    spent = time.perf_counter() - start
+    return {"archs": [one.text for one in best], "evaluated": outcome.evaluated, "seconds": spent}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "score", "train", "found"))
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--level", type=float, default=0.01)
+    parser.add_argument("--unscaled", action="store_true")
+    parser.add_argument("--part", default="0/1", help="0/4: the first of four processes that share the work")
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which nothing new is begun")
+    parser.add_argument("--expect", type=int, default=0, help="searches to wait for")
+    parser.add_argument("--networks", type=int, default=NETWORKS)
+    parser.add_argument("--rows", type=int, default=Sizes().rows)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    study = Study(given.folder, Sizes(given.rows), networks=given.networks, device=given.device)
+    mine, of = (int(number) for number in given.part.split("/"))
+    begun = time.perf_counter()
+    if given.what == "prepare":
+        print(f"{study.place.table.count:,} rows; floor {study.place.table.about['floor']:.4f}")
+    elif given.what == "score":
+        study.score(given.seed, given.level, not given.unscaled)
+    elif given.what == "train":
+        work = [partial(study.train_baseline, name) for name in BASELINES]
+        work += [partial(study.train_network, arch) for arch in study.archs]
+        for job in work[mine::of]:
+            if time.perf_counter() - begun < given.seconds:
+                done = job()
+                losses = [round(one["log_loss"], 4) for one in done["measures"]["test"]]
+                print(f"{done['how']} {done['seconds']:.1f} s, {losses}", flush=True)
+    else:
+        study.train_found(mine, of, given.expect, begun + given.seconds)
+
+
+if __name__ == "__main__":
+    main()

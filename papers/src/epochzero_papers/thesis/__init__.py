@@ -1,0 +1,1 @@
+"""The thesis: cell topology, NESBS, HNAS."""

@@ -1,0 +1,197 @@
+"""Ensembles at a scale that is within reach: what tables and figures of the thesis' chapter 5 share.
+
+One chain (`nesbs_chain.py`) for each data set and repeat: a supernet, posteriors, choices, members that are trained
+alike, figures of their ensembles of three; `networks` is the pool that NES-RS trains. The thesis trains members for 600
+epochs (100 for Table 5.7), here it is 12, and data sets are as large as the files at hand. Figures are means over
+chains, intervals are over them too. With a store on disk a chain that was stopped is gone on with.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from epochzero.data.batch import digest
+from epochzero.train.supernet import SUPERNET
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, File, missing
+from epochzero_papers.harness.planned import Figures
+from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.training import folder_for
+from epochzero_papers.thesis import nesbs_chain
+
+DATA = {"C10": CIFAR10, "C100": CIFAR100, "IN16": IMAGENET16}
+WAYS = {
+    "DeepEns": "deep ensemble of the single best",
+    "NES-RS": "NES-RS",
+    "NESBS, MC sampling": "NESBS, mc",
+    "NESBS, SVGD-RD": "NESBS, svgd",
+}
+"""the thesis' names, and the chain's"""
+OTHERS = {
+    "MC DropPath": "MC DropPath",
+    "uniform": "URS",
+    "without training": "without training",
+    "single best": "single best",
+}
+ALIKE = (
+    "images", "channels", "cells", "epochs", "posterior_epochs", "posterior_batch", "candidates", "svgd_steps",
+    "untrained_pool", "member_epochs", "member_batch", "looked_at", "curve_images", "trials", "budget",
+)  # fmt: skip
+"""sizes that the chain's command calls by the same name"""
+Columns = Mapping[str, Mapping[str, float | None]]
+"""by column and row of a table"""
+
+
+@dataclass(frozen=True)
+class Sizes(Settings):
+    """How large a chain is, `networks` being its pool, on which data and how many images (0: all)."""
+
+    networks: int = 10
+    batch_size: int = SUPERNET.batch_size
+    repeats: int = 3
+    data: tuple[str, ...] = ("C10", "C100")
+    images: int = 0
+    channels: int = 16
+    cells: int = 0
+    epochs: int = SUPERNET.epochs
+    posterior_epochs: int = 20
+    posterior_batch: int = 128
+    candidates: int = 5
+    svgd_steps: int = 1000
+    untrained_pool: int = 32
+    member_epochs: int = 12
+    member_batch: int = 128
+    looked_at: int = 50
+    curve_images: int = 2000
+    trials: int = 1
+    budget: int = 1
+    curves: bool = False
+    inherited: bool = False
+    """no members are trained"""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of the chain."""
+        sizes = {name: getattr(self, name) for name in ALIKE}
+        sizes |= {"pool": self.networks, "batch": self.batch_size}
+        flags = [f"--{name}" for name in ("curves", "inherited") if getattr(self, name)]
+        return [*(f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()), *flags]
+
+
+SMALL = Sizes(
+    networks=4,
+    batch_size=64,
+    repeats=1,
+    data=("C10",),
+    images=300,
+    channels=4,
+    cells=1,
+    epochs=1,
+    posterior_epochs=1,
+    posterior_batch=64,
+    candidates=1,
+    svgd_steps=50,
+    untrained_pool=4,
+    member_epochs=1,
+    member_batch=64,
+    looked_at=2,
+    curve_images=90,
+)
+
+
+class Ensembles(Recipe):
+    """A table of figures of ensembles."""
+
+    full: Sizes = Sizes()
+    quick: Sizes = SMALL
+    space: str = "nb201"
+    statistic: str = "test error %"
+    paper: ClassVar[Figures] = MappingProxyType({})
+    """by row, then by column; none where the thesis has a picture"""
+    unmeasured: Sequence[str] = ()
+
+    @abstractmethod
+    def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
+        """What a finished chain of one data set says."""
+
+    @property
+    def needs(self) -> Sequence[File]:  # type: ignore[override]
+        return [DATA[label] for label in self.full.data]
+
+    @property
+    def quoted(self) -> Sequence[Quoted]:
+        return [
+            Quoted(row, column, self.statistic, value)
+            for row, columns in self.paper.items()
+            for column, value in columns.items()
+        ]
+
+    def status(self, folder: str | Path = FOLDER) -> Status:
+        there = [file.find(folder) is not None for file in self.needs]
+        return "ready" if all(there) else "part" if any(there) else "needs data"
+
+    def measure(self, work: Work) -> Found:
+        settings: Sizes = work.settings
+        files = {label: DATA[label].find(work.folder) for label in settings.data}
+        if work.data is not None:
+            files = {settings.data[0]: Path(work.data)}
+        held = {label: file for label, file in files.items() if file is not None}
+        if not held:
+            raise missing(self.name, [DATA[label] for label in files], work.folder)
+        work.begin(files=[file.name for file in held.values()])
+        found: dict[str, dict[str, list[float | None]]] = {}
+        about = {}
+        seeds = range(work.seed, work.seed + settings.repeats)
+        with folder_for(work, "ensembles") as folder:
+            for place, (label, file) in enumerate(held.items()):
+                for seed in seeds:
+                    work.progress(place * len(seeds) + seed - work.seed, len(held) * len(seeds))
+                    stages = self.finished(work, file, folder, seed)
+                    for column, figures in self.columns(label, stages).items():
+                        about[column] = f"{file.name}, {settings.images or 'all'} training images."
+                        for row, value in figures.items():
+                            found.setdefault(column, {}).setdefault(row, []).append(value)
+        work.progress(1, 1)
+        rows = [self._row(column, row, values) for column in found for row, values in found[column].items()]
+        samples = {
+            column: Sample(self.space, [], {}, values, dict.fromkeys(values, about[column]), {})
+            for column, values in found.items()
+        }
+        lacking = [
+            f"{label} is left out: it needs {DATA[label].request} in '{work.folder}'."
+            for label, file in files.items()
+            if file is None
+        ]
+        return Found(rows, samples, [*lacking, *self.unmeasured])
+
+    def finished(self, work: Work, file: Path, folder: Path, seed: int) -> Mapping[str, Any]:
+        """The stages of one chain, which is run unless it was."""
+        settings: Sizes = work.settings
+        told = [f"--space={self.space}", f"--device={work.device}", f"--seed={seed}", *settings.arguments]
+        out = folder / f"{self.space}-{digest(file.name, *told)[:12]}.json"
+        nesbs_chain.main([f"--data={file}", f"--out={out}", *told])
+        self.more(work, file, out)
+        stages: Mapping[str, Any] = json.loads(out.read_text(encoding="utf-8"))["stages"]
+        return stages
+
+    def more(self, work: Work, file: Path, out: Path) -> None:
+        """Stages that a table adds to a finished chain."""
+
+    def _row(self, column: str, row: str, values: Sequence[float | None]) -> Row:
+        known = [value for value in values if value is not None]
+        figure = estimate(known) if known else None
+        why = "" if known else "all ensembles are alike"
+        paper = self.paper.get(row, {}).get(column)
+        return Row(column, row, column, self.statistic, figure, len(values) - len(known), paper, why)
+
+
+def percent(stages: Mapping[str, Any], name: str, ways: Mapping[str, str] = WAYS | OTHERS) -> dict[str, float | None]:
+    """A measure of all ensembles, under the thesis' names."""
+    found = stages["trained"]["ensembles"]
+    return {title: 100 * found[way][name] for title, way in ways.items()}

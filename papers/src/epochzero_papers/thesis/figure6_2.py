@@ -1,0 +1,36 @@
+"""Thesis, Figure 6.2: NASI in NAS-Bench-1Shot1 by its budget, test errors of the cells that it selects.
+
+Ten searches, read after an eighth, a quarter, a half and all of one epoch, beside the mean of random cells
+(`papers/src/epochzero_papers/nasi/one_shot.py`). The figure has searches beside it that train (DARTS, GDAS, ENAS and
+others), for up to
+20 epochs; it shows curves and prints no figure.
+
+Shu. Understanding and improving neural architecture search (thesis, section 6.5.1); NASI, arXiv:2109.00817.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from epochzero.registry import experiments
+from epochzero_papers.nasi.one_shot import Budget, OneShotSearches, Reading, Search
+
+SHARES = {"1/8": 8, "1/4": 4, "1/2": 2, "all": 1}
+
+
+class ThesisFigure62(OneShotSearches):
+    """Four budgets."""
+
+    name = "thesis-figure6.2"
+    source = "Shu, thesis (NASI, arXiv:2109.00817), Figure 6.2"
+    full = Budget(networks=10)
+    unmeasured = ("The searches that train a network on the way are not run here.",)
+
+    def searches(self, settings: Budget) -> Sequence[Search]:
+        readings = [
+            Reading(f"NASI, {name} of the steps", max(1, settings.steps // part)) for name, part in SHARES.items()
+        ]
+        return [Search(settings.batch_size, {}, readings)]
+
+
+experiments.register(ThesisFigure62.name, ThesisFigure62(), origin=__name__)

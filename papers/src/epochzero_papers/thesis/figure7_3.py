@@ -1,0 +1,77 @@
+"""Thesis, Figure 7.3: regret of the network selected so far on NAS-Bench-201, by the number of evaluations.
+
+Regret is the best test accuracy on CIFAR-10 of the whole table less that of the network that is the best so far by the
+validation accuracy after 12 epochs. HNAS with the trace metric against searches that train every network, and against
+the plain metric: 1,000 networks ordered by it, the first looked at first. The figure's own axis is seconds, and no
+figure is printed.
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from epochzero.registry import experiments
+from epochzero.study.loop import Outcome
+from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
+from epochzero_papers.thesis.table7_3 import baselines, hnas
+
+STATISTIC = "regret %"
+STEPS = (1, 2, 5, 10, 15, 20, 30, 50, 75, 100)
+
+
+@dataclass(frozen=True)
+class Length(Trials):
+    """How long the curves are."""
+
+    evaluations: int = 100
+
+
+class ThesisFigure73(Searches):
+    """Regret curves."""
+
+    name = "thesis-figure7.3"
+    source = "Shu, thesis, Figure 7.3"
+    full = Length(networks=10)
+    quick = Length(networks=3, evaluations=20)
+
+    def curves(self, evaluations: int) -> list[Contest]:
+        """Every search with so many evaluations."""
+        plain = {"proxy": "ntk_trace", "batch": 1}
+        searched = [hnas("trace", evaluations=evaluations), hnas("knas", evaluations=evaluations)]
+        return [
+            *searched,
+            *(one._replace(label=one.label.partition(",")[0]) for one in baselines(evaluations)),
+            Contest("trace metric", "top_k", FEEDBACK, evaluations, plain),
+            Contest("knas metric", "top_k", FEEDBACK, evaluations, plain | {"proxy": "nasi_trace"}),
+        ]
+
+    def measure(self, work: Work) -> Found:
+        contests = self.curves(work.settings.evaluations)
+        arena, found = self.contested(work, contests, regrets)
+        rows = []
+        for label, curves in found.items():
+            for step in (step for step in STEPS if step <= work.settings.evaluations):
+                figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves])
+                rows.append(Row("nb201", label, f"{step} evaluations", STATISTIC, figure, 0))
+        values = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        return found_in(arena, rows, values, left_out(arena, contests))
+
+
+def regrets(arena: Arena, contest: Contest, seed: int) -> list[float]:
+    """After each evaluation."""
+    curve: list[float] = []
+    best = max(filter(None, (arena.accuracy(arch, "C10") for arch in arena.accuracies.table.archs)))
+
+    def note(outcome: Outcome) -> None:
+        if outcome.best is not None and outcome.evaluated > len(curve):
+            accuracy = arena.accuracy(outcome.best.text, "C10")
+            curve.append(best - (accuracy if accuracy is not None else 0.0))
+
+    arena.search(contest, seed, note)
+    return curve
+
+
+experiments.register(ThesisFigure73.name, ThesisFigure73(), origin=__name__)

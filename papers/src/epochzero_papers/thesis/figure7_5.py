@@ -1,0 +1,118 @@
+"""Thesis, Figure 7.5: how well the tuned bound orders the networks of NAS-Bench-201 as HNAS goes on.
+
+After each step the bound is taken with the mu and nu that selected the best network so far, by its validation accuracy
+after 12 epochs. Spearman's correlation with the test accuracy on CIFAR-10, over all networks that have both, is
+positive where the bound points the right way. Mean over searches, with the trace metric and with KNAS'. No figure is
+printed.
+
+Beside that, over a grid of mu and nu: whether those whose bound orders the networks better also select a network of
+better validation accuracy (Spearman). The figure can only rise where they do.
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 7).
+"""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from epochzero.engine import parse
+from epochzero.registry import experiments
+from epochzero.study.methods.base import Floats, Pool
+from epochzero.study.methods.hnas import HNAS
+from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.searching import (
+    FEEDBACK,
+    ON_NB201,
+    Arena,
+    Contest,
+    Searches,
+    Trials,
+    estimate,
+    found_in,
+    left_out,
+)
+from epochzero_papers.thesis.table7_3 import EVALUATIONS, hnas
+
+AGREEMENT = "correlation against what is selected"
+TRUTH, TOLD = ON_NB201.accuracies["C10"], FEEDBACK.partition(":")[2]
+"""columns of the table: what the bound should order, and what the search is told"""
+C_RANGE = (-9.0, 3.0)
+"""from where kappa/M alone decides to where the other term does"""
+
+
+class ThesisFigure75(Searches):
+    """Correlation by step."""
+
+    name = "thesis-figure7.5"
+    source = "Shu, thesis, Figure 7.5"
+    full = Trials(networks=10)
+    quick = Trials(networks=3)
+    contests = (hnas("trace"), hnas("knas"))
+
+    def measure(self, work: Work) -> Found:
+        arena, found = self.contested(work, self.contests, correlations)
+        held = [contest for contest in self.contests if contest.label in found]
+        rows = [
+            Row("nb201", contest.label, "grid", AGREEMENT, estimate([agreement(arena, contest)]), 0) for contest in held
+        ]
+        for label, curves in found.items():
+            for step, values in enumerate(zip(*curves, strict=True), start=1):
+                figure = estimate(values)
+                rows.append(Row("nb201", label, f"step {step}", "spearman", figure, 0))
+        ends = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        return found_in(arena, rows, ends, left_out(arena, self.contests))
+
+
+def correlations(arena: Arena, contest: Contest, seed: int) -> list[float]:
+    """After each step of one search, that of the bound as it was when the best network so far was selected."""
+    search = _search(arena, contest, seed)
+    truth = _accuracies(arena, search, TRUTH)
+    best, tuned, curve = -np.inf, search.probes[0], []
+    for _ in range(EVALUATIONS):
+        (arch,) = search.ask(1)
+        score = arena.accuracies.value(arena.pool.space.text(arch), TOLD)
+        search.tell([arch], [score.value if score.ok else None])
+        if score.ok and score.value > best:
+            best, tuned = score.value, search.queries[-1]
+        curve.append(_correlation(search.bound(tuned["u"], tuned["c"]), truth))
+    return curve
+
+
+def agreement(arena: Arena, contest: Contest) -> float:
+    """Over a grid of u and c, that of the bound's correlation with the validation accuracy of what it selects."""
+    search = _search(arena, contest, 0)
+    truth, told = (_accuracies(arena, search, column) for column in (TRUTH, TOLD))
+    grid = itertools.product(np.linspace(0, 1, 11), np.linspace(*C_RANGE, 13))
+    bounds = (search.bound(u, c) for u, c in grid)
+    found = np.array([(_correlation(bound, truth), told[np.nanargmin(bound)]) for bound in bounds])  # [143, 2]
+    return float(spearmanr(found[:, 0], found[:, 1], nan_policy="omit").statistic)
+
+
+def _correlation(bound: Floats, truth: Floats) -> float:
+    both = np.isfinite(bound) & np.isfinite(truth)
+    return float(spearmanr(-bound[both], truth[both]).statistic)
+
+
+def _accuracies(arena: Arena, search: HNAS, column: str) -> Floats:
+    """Of the networks of the search's pool, nan where there is none."""
+    found = (arena.accuracies.value(arena.pool.space.text(arch), column) for arch in search.archs)
+    return np.array([score.value if score.ok else np.nan for score in found])
+
+
+def _search(arena: Arena, contest: Contest, seed: int) -> HNAS:
+    """The search itself, on the whole pool in an order of the seed's."""
+    archs = list(arena.pool.archs)
+    Random(seed).shuffle(archs)
+    proxies = [parse(text) for text in contest.needs]
+    columns = {p.text: [arena.pool.value(arena.pool.space.text(arch), p.text).value for arch in archs] for p in proxies}
+    pool = Pool(archs, {name: np.array(column) for name, column in columns.items()}, {})
+    options: dict[str, Any] = dict(contest.options)
+    return HNAS(arena.pool.space, seed, pool, **options)
+
+
+experiments.register(ThesisFigure75.name, ThesisFigure75(), origin=__name__)

@@ -1,0 +1,100 @@
+r"""How well the ensembles of finished chains of NESBS withstand attacks: Table 5.4 of the thesis, at their scale.
+
+    python -m epochzero_papers.thesis.nesbs_attacks nb201-0.json --data cifar10.npz --device cuda --images 256
+
+Each member in turn is attacked with its own gradients alone; the table has the member's own accuracy on these images
+(attack) and that of the averaged prediction of all members (defence), see `ensemble/attacks.py`. What is found is one
+more stage of the run's file, and `nesbs_report` prints it with the rest. FGSM and PGD need torch and numpy alone,
+Carlini-Wagner (cw) and AutoAttack (autoattack) the extra `attacks`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from epochzero.ensemble.attacks import robustness
+from epochzero.ensemble.model import Ensemble, Pixels
+from epochzero.errors import UserError
+from epochzero.registry import spaces
+from epochzero.run.bare import command
+from epochzero.train.image_data import Images
+from epochzero_papers.harness.processes import Member, OutOfTimeError, Setting, network_of, stopping, weights_file
+from epochzero_papers.thesis.nesbs_chain import OUT_OF_TIME, Stages, setting_of
+
+STAGE = "attack "
+"""and the attack's name: the stage of a run's file"""
+ENSEMBLES = (
+    "NESBS, mc", "NESBS, svgd", "best-response, mc", "best-response, svgd", "deep ensemble of the single best",
+    "without training", "URS", "NES-RS", "single best",
+)  # fmt: skip
+
+
+def attacked(
+    file: Path, data: str, device: str, attacks: Sequence[str], images: int, until: float = float("inf")
+) -> None:
+    """Add what the ensembles of a run withstand to its file, on its first so many test images."""
+    run = json.loads(file.read_text(encoding="utf-8"))
+    if "trained" not in run["stages"]:
+        raise UserError(f"The members of '{file}' are not all trained: give the chain's command again first.")
+    stages = Stages(file, run["settings"])
+    setting = setting_of(run["settings"], data, device, file)
+    shown = setting.images()
+    if Path(data).name != run["settings"]["data"] or shown.facts["scale"] != 255:
+        raise UserError(f"The run '{file}' is of {run['settings']['data']}, as bytes: give that file with --data.")
+    pixels = shown.test_x[:images].float() / 255  # [n, C, H, W]
+    named = {way: run["stages"]["trained"]["ensembles"][way]["members"] for way in ENSEMBLES}
+    members = {way: [Member(**one) for one in kept] for way, kept in named.items()}
+    ensembles = {way: _ensemble(own, setting, shown) for way, own in members.items()}
+
+    def all_of(attack: str) -> dict[str, Any]:
+        found = {}
+        for way, ensemble in ensembles.items():
+            check = stopping(until)
+            one = robustness(ensemble, pixels, shown.test_y[:images], attack, size=images, progress=check)
+            found[way] = one.as_json()
+        return found
+
+    for attack in attacks:
+        stages.stage(f"{STAGE}{attack}", partial(all_of, attack))
+
+
+def _ensemble(members: Sequence[Member], setting: Setting, images: Images) -> Ensemble:
+    missing = [str(file) for file in (weights_file(member, setting) for member in members) if not file.exists()]
+    if missing:
+        raise UserError(f"The weights '{missing[0]}' are not there: bring the run's folder with its file.")
+    space = spaces[setting.space]
+    archs, modules = [space.parse(one.arch) for one in members], [network_of(one, setting) for one in members]
+    return Ensemble(space, archs, modules, Pixels.of(images)).to(setting.device).eval()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--data", required=True, help="the .npz file of images that the runs are of")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--attacks", default="fgsm,pgd", help="separated by commas: fgsm, pgd, cw, autoattack")
+    parser.add_argument("--images", type=int, default=256, help="test images that are attacked")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which it stops")
+    given = parser.parse_args(arguments)
+    until = time.time() + given.seconds
+    if given.device.startswith("cuda"):
+        torch.set_float32_matmul_precision("high")
+    try:
+        for file in given.files:
+            attacked(file, given.data, given.device, given.attacks.split(","), given.images, until)
+    except OutOfTimeError:
+        print("out of time; the same command goes on from here", file=sys.stderr)
+        sys.exit(OUT_OF_TIME)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,219 @@
+"""What several runs of the chain of NESBS found, as tables in Markdown and a plot of their curves.
+
+    python -m epochzero_papers.thesis.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER --data
+    cifar10.npz
+
+All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
+several; where some runs lack a row, it says how many have it. The column "tried" counts the ensembles that a way chose
+from. With the images of the runs, the first run's members are drawn too: how differently they predict, in the manner of
+Figure 5.4 (`ensemble/picture.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from epochzero.ensemble.picture import draw_predictions
+from epochzero.errors import UserError
+from epochzero.evaluate.plots import new_panels, save
+from epochzero.run.bare import command
+from epochzero_papers.harness.processes import Member, SideBySide, is_trained
+from epochzero_papers.thesis.nesbs_attacks import ENSEMBLES, STAGE
+from epochzero_papers.thesis.nesbs_chain import setting_of
+
+Run = Mapping[str, Any]
+MEASURES = ("error", "ate", "ppd", "ece", "nll")
+SIDES = ("attack", "defence")
+PANEL = 3.0
+"""inches along each side of a plot"""
+
+
+def read(files: Sequence[Path]) -> list[Run]:
+    """What the stages of each run found; UserError for runs of several spaces."""
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if len({run["settings"]["space"] for run in found}) != 1:
+        raise UserError("A report is of runs in one space: give the files of each space by themselves.")
+    return [run["stages"] for run in found]
+
+
+def as_markdown(runs: Sequence[Run]) -> str:
+    """All tables of which some run has the stage."""
+    tables = [_ensembles(runs), _discrepancy(runs), _correlations(runs), _deltas(runs), _curves(runs), _attacks(runs)]
+    return "\n\n".join(table for table in tables if table) + "\n"
+
+
+def mean(values: Sequence[float | None], factor: float = 1.0, digits: int = 2) -> str:
+    """`12.34 ± 0.56`, from those that there are."""
+    there = [factor * value for value in values if value is not None]
+    if not there:
+        return "none"
+    spread = f" ± {np.std(there, ddof=1):.{digits}f}" if len(there) > 1 else ""
+    return f"{np.mean(there):.{digits}f}{spread}"
+
+
+def _table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _with(runs: Sequence[Run], stage: str) -> list[Any]:
+    return [run[stage] for run in runs if stage in run]
+
+
+def _rows(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """What the runs that have a row say in it, by the row's name."""
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: [one[name] for one in found if name in one] for name in names}
+
+
+def _counted(name: str, having: int, runs: int) -> str:
+    return name if having == runs else f"{name} ({having} of {runs} runs)"
+
+
+def _ensembles(runs: Sequence[Run]) -> str:
+    found = [stage["ensembles"] for stage in _with(runs, "trained")]
+    if not found:
+        return ""
+    rows, tried = _rows(found), {way: _tried(runs, way) for way in _rows(found)}
+    heads, lines = ["members trained alike", "error %", "ATE %", "PPD %", "ECE %", "NLL"], []
+    for way, own in sorted(rows.items(), key=lambda row: float(np.mean([one["error"] for one in row[1]]))):
+        figures = [mean([one[name] for one in own], *((1, 3) if name == "nll" else (100, 2))) for name in MEASURES]
+        lines.append([_counted(way, len(own), len(found)), *figures, *([tried[way]] if any(tried.values()) else [])])
+    return _table([*heads, *(["tried"] if any(tried.values()) else [])], lines)
+
+
+def _tried(runs: Sequence[Run], way: str) -> str:
+    """How many ensembles a way chose from, by inherited weights; nothing where it does not choose so."""
+    counts = sorted({stage["tried"] for stage in _with(runs, way) if "tried" in stage})
+    return " or ".join(map(str, counts))
+
+
+def _discrepancy(runs: Sequence[Run]) -> str:
+    names = ("most_probable", "best", "gap", "uniform_mean", "posterior_mean")
+    lines = [
+        [which, *(mean([one[name] for one in found], 100) for name in names)]
+        for which in ("post-training", "best-response")
+        if (found := _with(runs, f"discrepancy, {which}"))
+    ]
+    if not lines:
+        return ""
+    heads = ("posterior; test error %, inherited", "most probable", "best seen", "gap", "uniform", "drawn from it")
+    return _table(heads, lines)
+
+
+def _correlations(runs: Sequence[Run]) -> str:
+    found = [stage["correlations"] for stage in _with(runs, "trained")]
+    if not found:
+        return ""
+    names = ("spearman", "pearson", "agreement")
+    lines = [
+        [_counted(case, len(own), len(found)), *(mean([one[name] for one in own]) for name in names)]
+        for case, own in _rows(found).items()
+    ]
+    return _table(("estimated against true", "Spearman", "Pearson", "Agreement-30%"), lines)
+
+
+def _deltas(runs: Sequence[Run]) -> str:
+    found = _with(runs, "deltas")
+    if not found:
+        return ""
+    heads = list(next(iter(found[0].values()))["test_error"])
+    lines = [
+        [tau, *(mean([float(np.mean(one[tau]["test_error"][delta])) for one in found], 100) for delta in heads)]
+        for tau in found[0]
+    ]
+    return _table(["test error %, inherited; tau", *(f"delta {delta}" for delta in heads)], lines)
+
+
+def _curves(runs: Sequence[Run]) -> str:
+    found = _with(runs, "curves")
+    if not found:
+        return ""
+    lines = []
+    for case in found[0]:
+        each = [np.mean(one[case], 0) for one in found]  # [budget] of each run, mean over trials
+        lines.append([case, *(mean([float(own[at]) for own in each], 100) for at in (0, -1))])
+    budget = len(found[0][next(iter(found[0]))][0])
+    return _table(("test error %, inherited", "1 evaluation", f"best of {budget}"), lines)
+
+
+def _attacks(runs: Sequence[Run]) -> str:
+    """Accuracies of the member that is attacked, and of the whole ensemble."""
+    names = list(dict.fromkeys(stage for run in runs for stage in run if stage.startswith(STAGE)))
+    if not names:
+        return ""
+    by_attack = {name: _rows(_with(runs, name)) for name in names}
+    ways = _rows([found for name in names for found in _with(runs, name)])
+    heads = [f"{name.removeprefix(STAGE)}, {which} %" for name in names for which in SIDES]
+    lines = []
+    for way in ways:
+        own = {name: by_attack[name].get(way, []) for name in names}
+        counts = [(len(own[name]), len(_with(runs, name))) for name in names]
+        having, attacked = min(counts, key=lambda count: count[0] - count[1])
+        figures = [mean([one[f"{which}_accuracy"] for one in own[name]], 100) for name in names for which in SIDES]
+        lines.append([_counted(way, having, attacked), *figures])
+    images = " or ".join(map(str, sorted({one["images"] for found in ways.values() for one in found})))
+    return _table([f"accuracy on {images} test images", *heads], lines)
+
+
+def plot(runs: Sequence[Run], folder: Path) -> list[str]:
+    """Test error over evaluation budget, a panel for each size and temperature; the names of the files."""
+    found = _with(runs, "curves")
+    if not found:
+        return []
+    panels: dict[str, list[str]] = {}
+    for case in found[0]:
+        panels.setdefault(case.partition(", ")[2], []).append(case)
+    figure, places = new_panels(len(panels), 3, PANEL, PANEL)
+    for axes, (title, cases) in zip(places, panels.items(), strict=True):
+        for case in cases:
+            trials = 100 * np.concatenate([one[case] for one in found])  # [runs * trials, budget]
+            axes.plot(range(1, trials.shape[1] + 1), trials.mean(0), marker=".", label=case.partition(", ")[0])
+        axes.set_title(title, fontsize=8)
+        axes.set_xlabel("ensembles evaluated", fontsize=7)
+        axes.set_ylabel("test error %, inherited weights", fontsize=7)
+        axes.tick_params(labelsize=6)
+        axes.legend(fontsize=6)
+    folder.mkdir(parents=True, exist_ok=True)
+    return save(figure, folder, "nesbs_curves")
+
+
+def picture(file: Path, data: str, folder: Path) -> Path:
+    """How differently the members of a run's ensembles predict the test images; needs the folder beside its file."""
+    run = json.loads(file.read_text(encoding="utf-8"))
+    setting = setting_of(run["settings"], data, "cpu", file)
+    named = run["stages"]["trained"]["ensembles"]
+    members = {way: [Member(**one) for one in named[way]["members"]] for way in ENSEMBLES if way in named}
+    missing = [one for own in members.values() for one in own if not is_trained(one, setting)]
+    if missing:
+        raise UserError(f"The members of '{file}' are not there: bring the run's folder with its file.")
+    with SideBySide(setting) as kept:
+        found = kept.found([one for own in members.values() for one in own])
+    predictions = {way: torch.stack([found[one].test for one in own]) for way, own in members.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    return draw_predictions(predictions, setting.images().test_y, folder / "nesbs_predictions.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--plot", type=Path, help="a folder for a plot of the curves")
+    parser.add_argument("--data", help="the images of the runs: with --plot, also a picture of the first run's members")
+    given = parser.parse_args(arguments)
+    runs = read(given.files)
+    print(as_markdown(runs), end="")
+    if given.plot is not None:
+        plot(runs, given.plot)
+        if given.data is not None:
+            picture(given.files[0], given.data, given.plot)
+
+
+if __name__ == "__main__":
+    command(main)

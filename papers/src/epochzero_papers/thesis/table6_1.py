@@ -1,0 +1,56 @@
+"""Thesis, Table 6.1: training-free searches of NAS-Bench-201, and ours by dextr beside them.
+
+NASWOT takes the best of N random networks (here without repeats). TE-NAS prunes by kappa and linear regions, here on
+networks that are drawn from what is left, not on the supernet (`epochzero.study.methods.te_nas`); its kappa is that
+of the
+summed logits, and "labels" goes by that of the labelled loss, for pools that have no other. KNAS takes the 20 of 1,000
+networks with the largest kernel, `nasi_trace` by another name, and the best of them by validation accuracy after 12
+epochs. Scores are of one CIFAR-10 batch and one seed of weights. NASI works inside a supernet: `nasi_grid` measures it.
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from epochzero.registry import experiments
+from epochzero_papers.harness.searching import FEEDBACK, Contest, Printed, Searches
+
+TE_NAS = Contest("TE-NAS", "te_nas", "te_rank(ntk_cond(of=sum),linear_regions)", 257)
+TE_NAS_LABELS = Contest("TE-NAS, labels", "te_nas", "te_rank(ntk_cond,linear_regions)", TE_NAS.evaluations)
+KNAS = Contest("KNAS", "top_k", FEEDBACK, 20, {"proxy": "nasi_trace"})
+
+
+class ThesisTable61(Searches):
+    """Training-free searches."""
+
+    name = "thesis-table6.1"
+    source = "Shu, thesis, Table 6.1"
+    contests = (
+        *(Contest(f"NASWOT (N={n})", "random", "naswot", n) for n in (10, 100, 1000)),
+        TE_NAS,
+        TE_NAS_LABELS,
+        KNAS,
+        *(Contest(f"random, dextr (N={n})", "random", "dextr", n) for n in (10, 100, 1000)),
+        Contest("evolution, dextr (N=1000)", "evolution", "dextr", 1000),
+    )
+    paper: ClassVar[Printed] = {
+        "NASWOT (N=10)": ((92.44, 1.13), (68.62, 2.04), (41.31, 4.11)),
+        "NASWOT (N=100)": ((92.81, 0.99), (69.48, 1.70), (43.10, 3.16)),
+        "NASWOT (N=1000)": ((92.96, 0.81), (69.98, 1.22), (44.44, 2.10)),
+        **dict.fromkeys((TE_NAS.label, TE_NAS_LABELS.label), ((93.90, 0.47), (71.24, 0.56), (42.38, 0.46))),
+        "KNAS": ((93.05, None), (68.91, None), (34.11, None)),
+        "NASI (T)": ((93.08, 0.24), (69.51, 0.59), (40.87, 0.85)),
+        "NASI (4T)": ((93.55, 0.10), (71.20, 0.14), (44.84, 1.41)),
+    }
+    waiting: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("NASI (T)", "NASI (4T)"),
+        "`python -m epochzero_papers.nasi.grid record --data cifar10.npz --batch-size 8 --option cells=1 --option "
+        "without=none --seed S --steps 200 --out S.json` for each seed, then `... nasi_grid report *.json --table "
+        "nb201.csv.gz --steps 50,200 --nu adaptive --mu 1`",
+    )
+
+
+experiments.register(ThesisTable61.name, ThesisTable61(), origin=__name__)

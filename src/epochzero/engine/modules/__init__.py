@@ -1,0 +1,1 @@
+"""Runs the passes of any `nn.Module`."""

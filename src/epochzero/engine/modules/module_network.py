@@ -1,0 +1,261 @@
+"""Anybody's `nn.Module` as a network: watched with a function mode, left exactly as it was.
+
+Module hooks are used only for what calls no function: `nn.Identity`, and blocks. Weights and buffers are passed in,
+never written; attributes, training flags and the global random states are put back, also after an error.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, jvp
+from torch.nn.utils import parametrize
+from torch.utils.flop_counter import FlopCounterMode
+
+from epochzero.data import Batch
+from epochzero.engine.failure import PassFailedError, blaming
+from epochzero.engine.modules.calls import HIDING, Calls, Use
+from epochzero.engine.modules.outputs import Output, pick
+from epochzero.engine.modules.redraw import redraw
+from epochzero.engine.network import not_finite, runs_faster_channels_last
+from epochzero.engine.passes import Layer, Norm, Watch
+from epochzero.errors import UserError
+from epochzero.plan.ops.base import Jet
+from epochzero.types import Origin
+
+
+class ModuleNetwork:
+    """A user's module with the weights that it has."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        batch: Batch,
+        seed: int = 0,
+        output: Output | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UserError("A module compiled by torch.jit cannot be watched: give the one that it was made from.")
+        self.module = module
+        self.seed = seed
+        self.output = output
+        self._layout = batch.layout
+        self._sample = batch.part(0)[0][:2].to(device)
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        for name, tensor in tensors.items():
+            if nn.parameter.is_lazy(tensor):
+                raise UserError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
+        self.weights = {name: tensor.detach().to(device) for name, tensor in tensors.items()}
+        self._places = _places(module, {id(tensor): name for name, tensor in tensors.items()})
+        self.trainable = tuple(name for name, p in module.named_parameters() if p.requires_grad)
+
+    @cached_property
+    def _uses(self) -> list[Use]:
+        """What its weights are for: found by running the module once."""
+        uses: list[Use] = []
+        with torch.no_grad():
+            self._forward(self._sample, self._single, "train", uses=uses.append)
+        return uses
+
+    @property
+    def layer_weights(self) -> tuple[str, ...]:
+        """Those that conv and linear layers use; some of these may have none of their own: see `hides`."""
+        layers = (use.weight for use in self._uses if use.role in ("weight", "factor"))
+        return tuple(dict.fromkeys(weight for weight in layers if weight is not None))
+
+    @property
+    def params(self) -> int:
+        return sum(self.weights[name].numel() for name in self.trainable)
+
+    @cached_property
+    def flops(self) -> int:
+        """Multiply-accumulates, counted by torch on tensors without values."""
+        weights = {name: w.to("meta") for name, w in self._single.items()}
+        counter = FlopCounterMode(display=False)
+        with counter, torch.no_grad():
+            self.forward(self._sample[:1].to("meta"), weights, "eval")
+        return counter.get_total_flops() // 2
+
+    def mixes_samples(self, norm: Norm) -> bool:
+        """A module may do anything with its batch."""
+        return True
+
+    @cached_property
+    def broken(self) -> str:
+        parameters = {name: self.weights[name] for name, _ in self.module.named_parameters()}
+        return not_finite(parameters, {name: w for name, w in self.weights.items() if name not in parameters})
+
+    @cached_property
+    def hides(self) -> str:
+        for use in self._uses:
+            if use.role == "hidden":
+                return f"{HIDING[use.op]} hides its layers' weights: write them as linear layers"
+            if use.role == "weight" and use.weight is None:
+                return f"the weight of a {use.op} layer is computed as the network runs{_computing(self.module)}"
+        return ""
+
+    @property
+    def _single(self) -> dict[str, Tensor]:
+        """In single precision; whole numbers, such as those of an index, stay what they are."""
+        return {name: w.float() if w.is_floating_point() else w for name, w in self.weights.items()}
+
+    @cached_property
+    def _takes_channels_last(self) -> bool:
+        """Whether it runs on such inputs; `x.view(...)` in its forward refuses them."""
+        x = self._sample.contiguous(memory_format=torch.channels_last)
+        try:
+            with torch.no_grad():
+                self._forward(x, self._single, "train")
+        except PassFailedError:
+            return False
+        return True
+
+    def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
+        """Weights drawn anew by what they are used for; a norm that is spelled out goes by its class's name."""
+        roles = {
+            f"{prefix}.{leaf}" if prefix else leaf: "bias" if leaf.endswith("bias") else "scale"
+            for prefix, part in self.module.named_modules()
+            for leaf in part._parameters
+            if leaf.endswith("bias") or (leaf == "weight" and "norm" in type(part).__name__.lower())
+        }
+        roles |= {use.weight: use.role for use in reversed(self._uses) if use.weight is not None}
+        return redraw(self.weights, {name: role for name, role in roles.items() if name in self.trainable}, origin)
+
+    def forward(
+        self,
+        x: Tensor,
+        weights: Mapping[str, Tensor],
+        norm: Norm,
+        watch: Watch | None = None,
+        blocks: bool = False,
+    ) -> Tensor:
+        if runs_faster_channels_last(x) and self._takes_channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return self._forward(x, weights, norm, watch, blocks)
+
+    def _forward(
+        self,
+        x: Tensor,
+        weights: Mapping[str, Tensor],
+        norm: Norm,
+        watch: Watch | None = None,
+        blocks: bool = False,
+        uses: Callable[[Use], None] | None = None,
+        twice: bool = False,
+    ) -> Tensor:
+        state = {name: w if name in self.trainable else w.clone() for name, w in weights.items()}
+        with (
+            _borrowed(self.module, norm, self.seed),
+            _hooked(self.module, watch, blocks),
+            blaming("the module's forward"),
+        ):
+            args, named = ((x,), {}) if self._layout is None else self._layout.unpack(x)
+            placed = {place: state[name] for place, name in self._places.items()}
+            with Calls(state, norm, watch, uses, twice):
+                returned = functional_call(self.module, placed, args, named, tie_weights=False)
+        return pick(returned, self.output)
+
+    def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
+        """By nested forward-mode derivatives of the curve x + t v + t^2/2 a at t = 0."""
+        value, velocity, acceleration = x
+
+        def along(t: Tensor) -> Tensor:
+            x = value + t * velocity + t * t / 2 * acceleration
+            return self._forward(x, weights, norm, twice=True)
+
+        def moving(t: Tensor) -> Any:
+            return jvp(along, (t,), (torch.ones_like(t),))
+
+        start = torch.zeros((), dtype=value.dtype, device=value.device)
+        try:
+            (out, first), (_, second) = jvp(moving, (start,), (torch.ones_like(start),))  # type: ignore[misc]
+        except PassFailedError as failed:
+            if not isinstance(failed.__cause__, NotImplementedError):
+                raise
+            reason = str(failed.__cause__).splitlines()[0]
+            raise PassFailedError(f"the module has no second forward-mode derivative: {reason}") from failed
+        return out, first, second
+
+
+def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
+    """Every place that holds a weight, once, with the weight's name; a shared weight has several places.
+
+    `functional_call` finds them itself, but it takes a part that has two names for two, and then leaves our tensors
+    in the user's module (torch 2.13).
+    """
+    return {
+        f"{prefix}.{leaf}" if prefix else leaf: names[id(tensor)]
+        for prefix, part in module.named_modules()
+        for leaf, tensor in (*part._parameters.items(), *part._buffers.items())
+        if tensor is not None
+    }
+
+
+def _computing(module: nn.Module) -> str:
+    """What computes weights in it, in words."""
+    for name, part in module.named_modules():
+        found = [type(hook) for hook in part._forward_pre_hooks.values()]
+        if parametrize.is_parametrized(part):
+            found += [type(step) for steps in part.parametrizations.values() for step in steps]
+        for kind in found:
+            for known in ("weight_norm", "spectral_norm"):
+                if known.replace("_", "") in kind.__name__.lower():
+                    return f" ({known} of '{name}'): take it off before scoring"
+        if parametrize.is_parametrized(part):
+            return f" (a parametrization of '{name}'): take it off before scoring"
+    return ", and is none of the module's own"
+
+
+@contextmanager
+def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
+    """The module in the mode that the pass wants, randomness seeded; everything put back afterwards."""
+    parts = list(module.modules())
+    before = [dict(vars(part)) for part in parts]
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        try:
+            for part in parts:
+                part.training = norm != "eval"
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+            for part, attributes in zip(parts, before, strict=True):
+                vars(part).clear()
+                vars(part).update(attributes)
+
+
+@contextmanager
+def _hooked(module: nn.Module, watch: Watch | None, blocks: bool) -> Iterator[None]:
+    """Identities, and blocks where they are wanted, tell of themselves; of several outputs of the first."""
+    hooks: list[torch.utils.hooks.RemovableHandle] = []
+
+    def tell(part: nn.Module, kind: Any, name: str) -> None:
+        def ran(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            told = output[0] if isinstance(output, tuple) and output else output
+            if isinstance(told, Tensor) and watch is not None:
+                watch(Layer(kind, kind, name, inputs, told))
+
+        hooks.append(part.register_forward_hook(ran))
+
+    try:
+        for name, part in module.named_modules() if watch is not None else ():
+            if isinstance(part, nn.Identity):
+                tell(part, "identity", name)
+            elif blocks and (name == "" or next(part.children(), None) is not None):
+                tell(part, "block", name)
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

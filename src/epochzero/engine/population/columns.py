@@ -1,0 +1,252 @@
+"""What a pass found of a whole population, and functions of it that run for all networks at once.
+
+A value of each network is a tensor [P, ...]. Values of layers are ragged, as networks have different layers: those of
+equal shape lie in one tensor (`Rows`), so a function of each layer runs once for each shape, not once for each layer
+of each network. Results come to the CPU together.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from epochzero.engine.failure import REASONS, out_of_memory
+from epochzero.engine.gpu.side_stream import Mark, mark
+from epochzero.engine.single.watch import Item
+from epochzero.plan.upload import upload
+
+Numbers = NDArray[np.int64]
+NONE = -1
+"""the row of a layer for which there is nothing"""
+
+
+class Piece(NamedTuple):
+    """Values of some layers, and whose they are."""
+
+    values: Tensor | list[Any] | None
+    """one for each slot; several layers may share one"""
+    networks: Numbers
+    orders: Numbers
+    """sorts the layers of a network"""
+    slots: Numbers
+
+
+class Rows:
+    """A value for each layer of each network."""
+
+    def __init__(self, networks: int, pieces: Sequence[Piece]) -> None:
+        self.size = networks
+        groups: dict[Any, list[Piece]] = {}
+        for piece in pieces:
+            groups.setdefault(_shape(piece.values), []).append(piece)
+        self._groups = [[p.values for p in group] for shape, group in groups.items() if shape is not None]
+        owners, orders, rows, start = [], [], [], 0
+        for group in groups.values():
+            for values, whose, order, slots in group:
+                owners.append(whose)
+                orders.append(order)
+                rows.append(np.full_like(slots, NONE) if values is None else slots + start)
+                start += 0 if values is None else len(values)
+        owner = np.concatenate([np.zeros(0, np.int64), *owners])
+        ranked = np.lexsort((np.concatenate([np.zeros(0, np.int64), *orders]), owner))
+        self.rows: Numbers = np.concatenate([np.zeros(0, np.int64), *rows])[ranked]
+        self.owners: Numbers = owner[ranked]
+        self.bounds = np.searchsorted(self.owners, np.arange(networks + 1))
+
+    @cached_property
+    def groups(self) -> list[Tensor | list[Any]]:
+        """The values, those of equal shape together."""
+        joined: list[Tensor | list[Any]] = []
+        for group in self._groups:
+            tensors = [values for values in group if isinstance(values, Tensor)]
+            if tensors:
+                joined.append(tensors[0] if len(tensors) == 1 else torch.cat(tensors))
+            else:
+                joined.append([value for values in group if isinstance(values, list) for value in values])
+        return joined
+
+    @cached_property
+    def _flat(self) -> list[Any]:
+        return [value for group in self.groups for value in group]
+
+    def of(self, network: int) -> list[Any]:
+        """The network's own, in its order; None where there is nothing."""
+        own = self.rows[self.bounds[network] : self.bounds[network + 1]].tolist()
+        return [None if row == NONE else self._flat[row] for row in own]
+
+    def cut(self, values: Tensor) -> list[Tensor]:
+        """Values on the CPU, one for each row, as those of each network's layers for which there is something."""
+        rows, bounds = self._kept
+        return list(torch.split(values[torch.from_numpy(rows)], np.diff(bounds).tolist()))
+
+    @cached_property
+    def lacking(self) -> set[int]:
+        """The networks for whose layers there is nothing."""
+        return set(np.flatnonzero(np.diff(self._kept[1]) == 0).tolist())
+
+    @cached_property
+    def _kept(self) -> tuple[Numbers, Numbers]:
+        there = self.rows != NONE
+        return self.rows[there], np.searchsorted(self.owners[there], np.arange(self.size + 1))
+
+    @cached_property
+    def stacked(self) -> bool:
+        return all(isinstance(group, Tensor) for group in self.groups)
+
+    @cached_property
+    def totals(self) -> Tensor:
+        """The sum over each network's layers, which all have one shape."""
+        (values,) = self.groups
+        assert isinstance(values, Tensor)
+        everyone = np.arange(self.size)
+        if len(values) == self.size and all(np.array_equal(own, everyone) for own in (self.rows, self.owners)):
+            return values
+        there = self.rows != NONE
+        rows, owners = (upload(array[there], values.device) for array in (self.rows, self.owners))
+        return values.new_zeros(self.size, *values.shape[1:]).index_add_(0, owners, values[rows])  # [P, ...]
+
+
+def _shape(values: Tensor | list[Any] | None) -> Any:
+    if values is None:
+        return None
+    return (values.shape[1:], values.dtype) if isinstance(values, Tensor) else "apart"
+
+
+Source = tuple["Crowd", Item]
+
+
+numbers = itertools.count()
+
+
+class Crowd:
+    """What is read of a pass of a population."""
+
+    def __init__(self, size: int, device: torch.device = torch.device("cpu")) -> None:
+        self.number = next(numbers)
+        self.size, self.device = size, device
+        self.facts: dict[str, Sequence[Any]] = {}
+        """one of each network"""
+        self.tensors: dict[str, Tensor] = {}
+        """[P, ...]"""
+        self.rows: dict[Item, Rows] = {}
+        self.whys: dict[str, Callable[[Crowd], Mapping[int, Exception]]] = {}
+        """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
+        self.late: Callable[[Crowd], None] | None = None
+        """what has to be done as long as the run itself is there, and may wait for the device"""
+        self.launched: Mark | None = None
+        self._known: dict[Any, Any] = {}
+
+    def settle(self) -> None:
+        """Let go of the run. Nothing is launched for it from now on."""
+        if self.late is not None:
+            self.late(self)
+            self.late = None
+        self.launched = mark(self.device)
+
+    def read(self, item: Item, network: int) -> Any:
+        """The network's own, or why it cannot be had."""
+        name = item[0]
+        if network in (refused := self._refused(name)):
+            return refused[network]
+        if name in self.facts:
+            return self.facts[name][network]
+        if name in self.tensors:
+            return self.tensors[name][network]
+        found = self.rows[item].of(network)
+        return next((value for value in found if isinstance(value, Exception)), found)
+
+    def refusals(self, items: Iterable[Item]) -> dict[int, Exception]:
+        """The networks for which not all of this can be had, and why."""
+        found: dict[int, Exception] = {}
+        for item in items:
+            found = {**self._refused(item[0]), **found}
+            if item in self.rows and not self.rows[item].stacked:
+                values = {network: self.read(item, network) for network in range(self.size)}
+                found = {p: value for p, value in values.items() if isinstance(value, Exception)} | found
+        return found
+
+    def _refused(self, name: str) -> Mapping[int, Exception]:
+        find = self.whys.get(name)
+        return {} if find is None else self._once(find, lambda: find(self))
+
+    def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
+        """Of each network, `function` of the values of each of its layers; None where that cannot be had at once."""
+        return self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))  # type: ignore[no-any-return]
+
+    def of_networks(self, function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
+        """`function` of each network's values, where those of layers are summed; None as above.
+
+        A network that has no such layers has None.
+        """
+        return self._once((function, *_named(sources)), lambda: _of_all_networks(function, sources))  # type: ignore[no-any-return]
+
+    def _once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """Found for all networks when the first one asks."""
+        if key not in self._known:
+            with torch.no_grad():
+                self._known[key] = find()
+        return self._known[key]
+
+
+def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
+    """Of each network, on the CPU."""
+    rows = [crowd.rows[item] for crowd, item in sources]
+    if not all(one.stacked and np.array_equal(one.rows, rows[0].rows) for one in rows) or not rows[0].groups:
+        return None
+    flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
+    return rows[0].cut(flat.cpu())
+
+
+def _of_all_networks(function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
+    rows = [crowd.rows[item] for crowd, item in sources if item in crowd.rows]
+    if not all(one.stacked for one in rows):
+        return None
+    size, lacking = sources[0][0].size, set[int]().union(*(one.lacking for one in rows))
+    if len(lacking) == size:
+        return [None] * size
+    values = [crowd.rows[item].totals if item in crowd.rows else crowd.tensors[item[0]] for crowd, item in sources]
+    found = _taken_apart(_mapped(function, values))
+    return [None if p in lacking else own for p, own in enumerate(found)] if lacking else found
+
+
+def _taken_apart(found: Any) -> Sequence[Any]:
+    """The rows of a tensor, or of each of several, on the CPU."""
+    return found.cpu().unbind() if isinstance(found, Tensor) else list(zip(*map(_taken_apart, found), strict=True))
+
+
+def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
+    return tuple((crowd.number, item) for crowd, item in sources)
+
+
+def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
+    """[L] the function of each layer's tensors, in their order; layers of equal shapes at once."""
+    alike: dict[tuple[torch.Size, ...], list[int]] = {}
+    for i, layer in enumerate(layers):
+        alike.setdefault(tuple([tensor.shape for tensor in layer]), []).append(i)
+    values = [
+        _mapped(function, [torch.stack(tensors) for tensors in zip(*(layers[i] for i in places), strict=True)])
+        for places in alike.values()
+    ]
+    if not values:
+        return torch.zeros(0)
+    order = torch.tensor([i for places in alike.values() for i in places]).argsort()
+    return torch.cat(values)[order.to(values[0].device)]
+
+
+def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """The function of each row, batched where `vmap` can take it."""
+    try:
+        return torch.func.vmap(function, randomness="same")(*values)
+    except (RuntimeError, ValueError, TypeError, *REASONS) as error:
+        if out_of_memory(error):
+            raise
+    found = [function(*row) for row in zip(*values, strict=True)]
+    return tree_map(lambda *tensors: torch.stack(tensors), *found)

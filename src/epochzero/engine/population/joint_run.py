@@ -1,0 +1,270 @@
+"""Running a pass of many networks at once, each exactly as if it ran alone.
+
+A population of plans is merged into one (`epochzero.plan.merge`). No network's output depends on another's weights, so
+the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
+row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
+found is a `Crowd`.
+
+What is no such pass (a proxy that runs the network itself, networks with shared parameters, a reason why not) is left
+to `epochzero.engine.single.run`, one network after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from epochzero.data.batch import Batch
+from epochzero.engine.gpu.replay import Replay
+from epochzero.engine.gpu.side_stream import Arriving
+from epochzero.engine.inputs import like, pass_curve
+from epochzero.engine.loss import check_labels, label_loss
+from epochzero.engine.network import PlanNetwork
+from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
+from epochzero.engine.population.columns import Crowd, Rows
+from epochzero.engine.population.kernels import beside, tangent_kernels
+from epochzero.engine.population.population import Population, side_by_side
+from epochzero.engine.population.watch import WatcherOfMany
+from epochzero.engine.single.gradients import gradients, product
+from epochzero.engine.single.responses import UNFELT, Signed, are_faint, faint_and_rounding
+from epochzero.engine.single.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
+from epochzero.engine.single.watch import Item
+from epochzero.errors import DegenerateError
+from epochzero.plan import execute, execute_jet
+from epochzero.plan.ops.wiring import Zero
+from epochzero.plan.plan import Inlined, Plan
+from epochzero.plan.relay import Relay
+from epochzero.plan.tape import INPUT, Seen
+
+
+def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Batch) -> bool:
+    """Whether the pass can be run in lockstep and nothing stands in its way that each network would have to say."""
+    wanted = {name for name, _ in items}
+    if "network" in wanted or (wanted & {"blocks", "block_gradients"} and not population.has_blocks):
+        return False
+    if "block_gradients" in wanted and any(map(_cut_at_once, population.networks)):
+        return False
+    if wanted & OF_LAYERS and not all(network.plan.has_layers for network in population.networks):
+        return False
+    labelled = run.inputs == "batch" and batch.part(0)[1] is not None
+    return batch.layout is None and (labelled or not wanted & NEED_LABELS)
+
+
+def _cut_at_once(network: PlanNetwork) -> bool:
+    """Whether something is cut up to the end of the first block: gradients of later blocks may not count then."""
+    for piece in network.plan.pieces:
+        nodes = piece.block.nodes if isinstance(piece, Inlined) else (piece,)
+        if any(isinstance(node.op, Zero) for node in nodes):
+            return True
+        if isinstance(piece, Inlined):
+            return False
+    return False
+
+
+def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> Crowd:
+    """What `run_pass` gives for each network. Raises a reason where there is one for all of them."""
+    wanted = {name for name, _ in items}
+    networks = population.networks
+    found = Crowd(population.size, population.device)
+    found.facts["seed"] = [seed] * population.size
+    found.facts["params"] = [network.params for network in networks] if "params" in wanted else []
+    found.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
+    if not wanted - found.facts.keys():
+        return found
+    plan = population.variant(run)
+    packed = population.packed(run, seed, plan)
+    if "weights" in wanted:
+        found.rows["weights", None] = population.rows(packed, "layers")
+    if "parameters" in wanted:
+        found.rows["parameters", None] = population.rows(packed, "trainable")
+    if run.inputs == "circle":
+        _curve(run, population, plan, packed, batch, seed, found)
+    elif wanted & (NEED_FORWARD | {"labels"}):
+        x, y = population.inputs(run, batch, seed, like(packed, run))
+        found.facts["labels"] = [y] * population.size
+        if y is not None and wanted & NEED_LABELS:  # looked at here: on a GPU that would wait for what runs there
+            check_labels((len(y), *networks[0].plan.output_shape), batch.part(run.part)[1])  # type: ignore[arg-type]
+        streams = [item for item in items if item[1] is not None]
+        if "block_gradients" in wanted:
+            passing = [item for item in streams if item[0] != "layer_gradients"]
+            streams = [item for item in streams if item[0] == "layer_gradients"]
+            wanted = wanted - {name for name, _ in passing}
+            between = population.watcher(plan, passing, seed)  # sends random signs back from block to block as it goes
+            population.run(run, plan, packed, x, between)
+            found.rows |= between.collected()
+        if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - IN_PASSING:
+            replay = population.replays.setdefault((replace(run, draw=0), tuple(streams)), Replay())
+            pieces = replay(partial(_in_passing, population, run, plan, streams), packed, x)
+            found.rows |= {item: Rows(population.size, own) for item, own in pieces.items()}
+            return found
+        watcher = population.watcher(plan, streams)
+        if wanted & KERNELS:
+            with beside(population.device):
+                _forward(population, run, plan, packed, x, y, wanted, watcher, found)
+        elif wanted & NEED_FORWARD:
+            _forward(population, run, plan, packed, x, y, wanted, watcher, found)
+        found.rows |= watcher.collected()
+    return found
+
+
+def _in_passing(
+    population: Population, run: Pass, plan: Plan, items: list[Item], packed: Mapping[str, Tensor], x: Tensor
+) -> WatcherOfMany:
+    watcher = population.watcher(plan, items)
+    population.run(run, plan, packed, x, watcher)
+    return watcher
+
+
+def _curve(
+    run: Pass, population: Population, plan: Plan, packed: Mapping[str, Tensor], batch: Batch, seed: int, found: Crowd
+) -> None:
+    streams = pass_curve(run, batch, seed, like(packed, run))
+    x, v, a = (side_by_side(stream, population.size) for stream in streams)
+    with torch.no_grad():
+        jets = execute_jet(plan, packed, [(x, v, a)])
+    for name, stream in zip(("logits", "velocity", "acceleration"), jets, strict=True):
+        found.tensors[name] = population.by_network(stream)
+
+
+def _forward(
+    population: Population,
+    run: Pass,
+    plan: Plan,
+    packed: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    watcher: WatcherOfMany,
+    found: Crowd,
+) -> None:
+    """The forward run of all, and every gradient that is wanted of it, each once."""
+    everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
+    layers = list(plan.layer_weights)
+    trainable = [name for name, param in plan.weights.items() if param.trainable]
+    graph = bool(wanted & NEED_GRAPH)
+    followed = (trainable if everything else layers) if graph else ()
+    of_inputs = "input_gradients" in wanted
+    tape = population.recorded(run, plan, packed, x, followed, of_inputs, watcher)
+    logits = population.by_network(tape.output)  # [P, B, K]
+    found.tensors["logits"] = logits
+
+    def back(of: Callable[[Tensor], Tensor], names: Sequence[str], seen: Seen | None = None) -> dict[str, Tensor]:
+        """By name, the gradients of a sum over networks, each a function of its own logits [B, P*K]."""
+        with torch.enable_grad():
+            joint = tape.output.detach().requires_grad_()
+            (start,) = torch.autograd.grad(of(joint), [joint])
+        return tape.gradients(start, names, seen)
+
+    if of_inputs:
+
+        def responses(of: Callable[[Tensor], Tensor]) -> Tensor:
+            gradient = back(of, [INPUT]).get(INPUT)
+            return population.by_network(side_by_side(x * 0, population.size) if gradient is None else gradient)
+
+        def signed(signs: Tensor) -> Tensor:
+            return responses(lambda joint: (population.by_network(joint) * signs).sum())
+
+        found.tensors["input_gradients"] = own = responses(torch.sum)
+        found.late = partial(_refuse_rounding, signed, Arriving(are_faint(own, x, logits)))
+    if y is not None and wanted & NEED_LABELS:
+        names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
+        of_loss = _of_loss(population, packed, names, logits, y, wanted, found, watcher, back)
+        if "hessian_gradients" in wanted:
+            along = {name: of_loss[name] for name in layers}
+            if isinstance(tape, Relay) and tape.bends():
+                loss = partial(_joint_loss, population, y)
+                second = _filled(tape.curvature(loss, along), packed, layers)
+            else:
+                second = _curvature_along(population, plan, packed, x, y, layers)
+            found.rows["hessian_gradients", None] = population.rows(second, "layers")
+    if "log_gradients" in wanted:
+        by_name = back(lambda joint: population.by_network(joint).sum((1, 2)).log().sum(), layers)
+        found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
+    for kind in wanted & KERNELS:
+        found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
+
+
+def _refuse_rounding(signed: Signed, seen: Arriving, found: Crowd) -> None:
+    """Looks closely at faint responses, where there are some; which of them are rounding is read later."""
+    faint = seen.wait()
+    if faint.any():
+        own, logits = found.tensors["input_gradients"], found.tensors["logits"]
+        rounding = faint_and_rounding(faint.to(own.device), own, logits, signed)
+        found.whys["input_gradients"] = partial(_unfelt, rounding)
+
+
+def _unfelt(rounding: Tensor, _: Crowd) -> dict[int, Exception]:
+    return dict.fromkeys(rounding.nonzero().flatten().tolist(), DegenerateError(UNFELT))
+
+
+def _of_loss(
+    population: Population,
+    packed: Mapping[str, Tensor],
+    names: list[str],
+    logits: Tensor,
+    y: Tensor,
+    wanted: set[str],
+    found: Crowd,
+    watcher: WatcherOfMany,
+    back: Callable[..., dict[str, Tensor]],
+) -> dict[str, Tensor]:
+    """The losses and their gradients, which it gives by name, too."""
+    found.tensors["loss"] = _losses(logits, y)
+    if not wanted & (OF_LOSS_AND_LAYERS | {"parameter_gradients"}):
+        return {}
+    by_name = back(partial(_joint_loss, population, y), names, watcher.arrived)
+    gradients = _filled(by_name, packed, names)
+    if "parameter_gradients" in wanted:
+        found.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
+    if wanted & OF_LOSS_AND_LAYERS:
+        found.rows["gradients", None] = population.rows(gradients, "layers")
+        found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, _dead)
+    return gradients
+
+
+def _joint_loss(population: Population, y: Tensor, joint: Tensor) -> Tensor:
+    """The sum of the networks' losses, from logits [B, P*K]."""
+    return _losses(population.by_network(joint), y).sum()
+
+
+def _dead(found: Crowd) -> dict[int, Exception]:
+    """The networks whose layers get no gradient."""
+    felt = found.of_layers(_absolute_sum, [(found, ("gradients", None))]) or ()
+    return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if not own.any()}
+
+
+def _losses(logits: Tensor, y: Tensor) -> Tensor:
+    """Of each network [P], from logits [P, B, K]."""
+    return label_loss(logits.flatten(0, 1), y.repeat(len(logits))).view(len(logits), -1).mean(1)
+
+
+def _curvature_along(
+    population: Population,
+    plan: Plan,
+    packed: Mapping[str, Tensor],
+    x: Tensor,
+    y: Tensor,
+    layers: list[str],
+) -> dict[str, Tensor]:
+    """The Hessians' products with the gradients: twice through one graph of everything."""
+    inputs = side_by_side(x, population.size)
+    own = dict(packed) | {name: packed[name].detach().requires_grad_() for name in layers}
+    leaves = [own[name] for name in layers]
+    with torch.enable_grad():
+        loss = _joint_loss(population, y, execute(plan, own, (inputs,)))
+    first = gradients(loss, leaves, create_graph=True)
+    return dict(zip(layers, product(first, leaves), strict=True))
+
+
+def _filled(by_name: Mapping[str, Tensor], packed: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    """With zeros where nothing depends on a parameter."""
+    return {name: by_name[name] if name in by_name else torch.zeros_like(packed[name]) for name in names}
+
+
+def _absolute_sum(gradient: Tensor) -> Tensor:
+    """Exactly zero for zeros alone, as a sum of squares may not be."""
+    return gradient.abs().sum()

@@ -1,0 +1,218 @@
+"""Networks that run side by side: their merged plan, their weights and whose is what."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from epochzero.data.batch import Batch, Part
+from epochzero.engine.gpu.replay import Replay
+from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
+from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
+from epochzero.engine.passes import Pass
+from epochzero.engine.population.columns import Numbers, Piece, Rows
+from epochzero.engine.population.watch import Places, WatcherOfMany
+from epochzero.engine.single.watch import Item
+from epochzero.plan import execute
+from epochzero.plan.init import Drawing, check, constants
+from epochzero.plan.merge import merge, mergeable
+from epochzero.plan.merged import Merged
+from epochzero.plan.ops.arena import runs_here
+from epochzero.plan.plan import Inlined, Plan
+from epochzero.plan.relay import Recorded, Relay, suits
+from epochzero.plan.tape import BackSums, Tape
+from epochzero.types import Origin
+
+MOST_PARAMS = 16
+"""no op has as many parameters"""
+
+
+class Population:
+    """Networks that can run side by side."""
+
+    def __init__(self, networks: Sequence[PlanNetwork]) -> None:
+        self.networks = networks
+        self.size = len(networks)
+        self.device = networks[0].device
+        self.back_sums: BackSums = {}
+        self.places: Places = {}
+        self.replays: dict[tuple[Pass, tuple[Item, ...]], Replay] = {}
+        """of passes that differ only in their draw"""
+        self._packed: dict[Origin | None, dict[str, Tensor]] = {}
+        self._data: dict[Any, Part] = {}
+
+    @cached_property
+    def merged(self) -> Merged:
+        return merge([network.plan for network in self.networks])
+
+    def prepare(self) -> None:
+        """What takes time and no device, before it is needed."""
+        self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
+        self.merged.members  # noqa: B018
+
+    @staticmethod
+    def fits(networks: Sequence[Any]) -> bool:
+        """Whether these can be merged."""
+        if not all(isinstance(network, PlanNetwork) and not network.broken for network in networks):
+            return False
+        plans = [network.plan for network in networks]
+        alike = {(own.device, own.plan.input_shapes, own.plan.output_shape) for own in networks}
+        return len(alike) == 1 and len(plans[0].output_shape) == 1 and all(map(mergeable, plans))
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether the networks have the same blocks, and all of them are known: they were put in as such."""
+        pieces = self.networks[0].plan.pieces
+        known = all(isinstance(piece, Inlined) or "." not in piece.name for piece in pieces)
+        return self.merged.blocks is not None and known
+
+    def variant(self, run: Pass) -> Plan:
+        plan = self.merged.plan
+        if run.norm == "off":
+            return plan.without_norms
+        return plan.with_statistics("batch" if run.norm == "train" else "running")
+
+    def packed(self, run: Pass, seed: int, plan: Plan) -> dict[str, Tensor]:
+        """The networks' weights for a pass, joined as the merged plan has them."""
+        origin = pass_origin(run, seed)
+        if origin not in self._packed:
+            self._packed = {None: self._packed[None]} if None in self._packed else {}  # others are seldom asked again
+            self._packed[origin] = self._joined(origin)
+        joined = self._packed[origin]
+        return in_form({name: joined[name] for name in plan.weights}, run)
+
+    def _joined(self, origin: Origin | None) -> dict[str, Tensor]:
+        origins = {network.origin if origin is None else origin for network in self.networks}
+        if None in origins or len(origins) > 1:
+            weights = [network.weights if origin is None else network.redrawn(origin) for network in self.networks]
+            return {name: torch.cat([weights[p][own] for p, own in parts]) for name, parts in self.merged.packs.items()}
+        (drawn_from,) = origins
+        assert drawn_from is not None
+        check(drawn_from)
+        return self._constant | {name: drawing.drawn(drawn_from) for name, drawing in self._drawings.items()}
+
+    @cached_property
+    def _drawings(self) -> dict[str, Drawing]:
+        packs, params = self.merged.packs, self.merged.plan.weights
+        return {
+            name: Drawing([own for _, own in parts], params[name], self.device)
+            for name, parts in packs.items()
+            if name not in self._constant
+        }
+
+    def inputs(self, run: Pass, batch: Batch, seed: int, like: Tensor) -> Part:
+        """The pass's inputs and labels; data is brought to the device once, since that waits for what runs there."""
+        if run.inputs != "batch" or run.nudge:
+            return pass_inputs(run, batch, seed, like)
+        key = run.part, run.only, run.dtype
+        if key not in self._data:
+            self._data[key] = pass_inputs(run, batch, seed, like)
+        return self._data[key]
+
+    def let_go_of(self, kind: Pass) -> None:
+        """Of what was recorded of a pass whose draws have all been played: it keeps memory."""
+        self.replays = {key: replay for key, replay in self.replays.items() if key[0] != kind}
+
+    def relays(self, run: Pass, watcher: WatcherOfMany, x: Tensor) -> bool:
+        """Whether the pass runs by routines: kernels of our own, where there are some."""
+        return runs_here(x) and suits(self.merged, run.norm, watcher)
+
+    def recorded(
+        self,
+        run: Pass,
+        plan: Plan,
+        packed: Mapping[str, Tensor],
+        x: Tensor,
+        follow: Collection[str],
+        of_inputs: bool,
+        watcher: WatcherOfMany,
+    ) -> Recorded:
+        """A run of all whose gradients can be taken."""
+        watch = watcher if watcher.items else None
+        if self.relays(run, watcher, x):
+            return Relay(self.merged, run.norm, packed, x, follow, of_inputs, watch, self.back_sums)
+        return Tape(plan, packed, (side_by_side(x, self.size),), follow, of_inputs, watch, self.back_sums)
+
+    def run(self, run: Pass, plan: Plan, packed: Mapping[str, Tensor], x: Tensor, watcher: WatcherOfMany) -> None:
+        """A run of all of which nothing is wanted but what is seen on the way."""
+        if self.relays(run, watcher, x):
+            Relay(self.merged, run.norm, packed, x, watch=watcher)
+        else:
+            between = "block_gradients" in watcher.streams
+            inputs = side_by_side(x, self.size).requires_grad_(between)
+            with torch.set_grad_enabled(between):
+                execute(plan, packed, (inputs,), watcher)
+
+    def watcher(self, plan: Plan, items: list[Item], seed: int = 0) -> WatcherOfMany:
+        return WatcherOfMany(self.merged, self.size, plan, items, self.places, seed)
+
+    def rows(self, packed: Mapping[str, Tensor], kind: Literal["layers", "trainable"]) -> Rows:
+        """Packed tensors as values of the networks' layers or parameters."""
+        pieces = [
+            Piece(packed[name].unflatten(0, (len(networks), -1)), networks, orders, slots)  # type: ignore[no-untyped-call]
+            for name, (networks, orders, slots) in self._owners[kind].items()
+        ]
+        return Rows(self.size, pieces)
+
+    @cached_property
+    def _owners(self) -> dict[str, dict[str, tuple[Numbers, Numbers, Numbers]]]:
+        """For each pack of layers' weights and of parameters, whose they are and in which order they come."""
+        layers, trainable = {}, {}
+        for node in self.merged.plan.nodes:
+            for k, pack in enumerate(node.params):
+                parts = self.merged.packs[pack]
+                members = self.merged.members.get(node.name)
+                if members is None or len(members.networks) != len(parts):
+                    order = self._place_in_plan
+                    networks = np.array([p for p, _ in parts])
+                    orders = np.array([order[p][own] for p, own in parts])
+                else:
+                    networks, orders = members.networks, members.orders * MOST_PARAMS + k
+                owners = networks, orders, np.arange(len(parts))
+                if k == 0 and node.op.kind in ("conv", "linear"):
+                    layers[pack] = owners
+                if self.merged.plan.weights[pack].trainable:
+                    trainable[pack] = owners
+        return {"layers": layers, "trainable": trainable}
+
+    @cached_property
+    def _constant(self) -> dict[str, Tensor]:
+        """Packed weights that are not drawn."""
+        return constants(self.merged.plan.weights, self.device)
+
+    @cached_property
+    def _place_in_plan(self) -> list[dict[str, int]]:
+        return [{name: i for i, name in enumerate(network.plan.weights)} for network in self.networks]
+
+    def by_network(self, joint: Tensor) -> Tensor:
+        """[B, P*C, ...] as [P, B, C, ...]: a view."""
+        return joint.unflatten(1, (self.size, -1)).movedim(1, 0)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def side_by_side(x: Tensor, count: int) -> Tensor:
+    """The same for so many networks, [B, P*C, ...]."""
+    tiled = x.repeat(1, count, *(1 for _ in x.shape[2:]))  # [B, P*C, ...]
+    return tiled.contiguous(memory_format=torch.channels_last) if runs_faster_channels_last(x) else tiled
+
+
+@contextmanager
+def no_collection(when: bool = True) -> Iterator[None]:
+    """Planning and merging make many small objects; looking through them for garbage takes half as long again.
+
+    What is let go of is freed all the same: nothing that is large refers to itself.
+    """
+    was = gc.isenabled()
+    if when:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

@@ -1,0 +1,99 @@
+"""Sums over the units of many networks' maps: on a GPU in one reading of the maps, elsewhere plainly.
+
+products(a, b)[n, m, c]     = sum_p a[n, m, c, p] b[n, m, c, p]
+agreements(x)[m, i, j]      = how many units of network m are positive for both of the samples i and j, or for neither
+mark(shown, owners, x)      shows which patterns of samples switch a unit on: bit i stands for sample i
+variances(x)[m, c]          = of a channel's values, divided by their number less one
+
+Maps are tensors [B, M, C, H, W], or where those of M networks lie in an arena. Counts are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epochzero.plan.ops import fused
+from epochzero.plan.ops.arena import kernels, runs_here
+from epochzero.plan.perform import Spread
+
+Maps = Tensor | Spread
+
+
+def products(a: Maps, b: Maps) -> Tensor:
+    """[B, M, C] the sums over positions of the products of two maps."""
+    if isinstance(a, Spread) and isinstance(b, Spread) and runs_here(a.place.arena):
+        return _kernels().products_apart(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
+    a, b = _dense(a), _dense(b)
+    if _fused(a, b):
+        return _kernels().products(a, b)  # type: ignore[no-any-return]
+    return (a * b).flatten(3).sum(3)
+
+
+def agreements(x: Maps) -> Tensor:
+    """[M, B, B]; single precision holds counts exactly up to 2^24."""
+    if isinstance(x, Spread) and runs_here(x.place.arena):
+        return _kernels().agreements_apart(x.place, x.slots)  # type: ignore[no-any-return]
+    x = _dense(x)
+    if _fused(x):
+        return _kernels().agreements(x.flatten(2))  # type: ignore[no-any-return]
+    if x.dim() == 5 and not x.is_cuda:
+        x = x.movedim(2, -1)  # the order of the units does not matter, and channels lie last on the CPU
+    signs = torch.where(x > 0, 1.0, -1.0).flatten(2).transpose(0, 1)  # [M, B, A]
+    with _short_products():
+        return (signs @ signs.mT + signs.shape[2]) / 2
+
+
+def mark(shown: Tensor, owners: Tensor, x: Maps) -> None:
+    """Writes 1 at the patterns [P, 2^B] of each map's owner."""
+    if isinstance(x, Spread) and runs_here(x.place.arena):
+        _kernels().mark(shown, owners, x.place, x.slots)
+        return
+    on = (_dense(x) > 0).flatten(2)  # [B, M, A]
+    place = 2 ** torch.arange(len(on), device=on.device).view(-1, 1, 1)
+    at = owners.view(-1, 1).long() * shown.shape[1] + (on * place).sum(0)  # [M, A]
+    shown.view(-1).index_fill_(0, at.flatten(), 1)
+
+
+def variances(x: Maps) -> Tensor:
+    """[M, C]."""
+    if not isinstance(x, Spread):
+        return torch.var(x, [0, *range(3, x.dim())])
+    moments, tile = kernels(x.place.arena).moments(x.place, x.slots)
+    pixels = math.prod(x.place.arena.shape[1:4])
+    counts = (pixels - tile * torch.arange(moments.shape[1], device=moments.device)).clamp(max=tile).view(1, -1, 1)
+    means, squares = moments.unbind(2)  # [M, tiles, C]
+    away: Tensor = means - (means * counts).sum(1, keepdim=True) / pixels
+    found: Tensor = (squares + counts * away * away).sum(1) / (pixels - 1)
+    return found
+
+
+def _dense(x: Maps) -> Tensor:
+    return x.dense if isinstance(x, Spread) else x
+
+
+def _fused(*maps: Tensor) -> bool:
+    return all(fused.available(one) and one.is_contiguous() for one in maps)
+
+
+@cache
+def _kernels() -> Any:
+    return import_module("epochzero.engine.gpu.triton_reductions")
+
+
+@contextmanager
+def _short_products() -> Iterator[None]:
+    """TF32 on a GPU: it holds 0 and 1 exactly, and adds in single precision."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -1,0 +1,308 @@
+"""Feeding what proxies read layer by layer while many networks run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
+from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spread
+from epochzero.engine.population.columns import NONE, Numbers, Piece, Rows
+from epochzero.engine.single.watch import Item, has_positions, random_signs, sent_back
+from epochzero.plan.merged import Members, Merged
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.lockstep import Apart
+from epochzero.plan.ops.norm import BatchNorm
+from epochzero.plan.perform import Spread
+from epochzero.plan.plan import Node, Plan
+from epochzero.plan.upload import upload
+
+Places = dict[tuple[str, str], Tensor]
+"""for nodes of a merged plan, which networks and maps of it are meant, on the device"""
+OF_INPUTS: dict[str, type[Op]] = {"relus": ReLU, "norms": BatchNorm}
+
+
+class WatcherOfMany:
+    """Collects the streams of all networks as the merged plan runs and as gradients arrive."""
+
+    def __init__(
+        self, merged: Merged, networks: int, plan: Plan, items: list[Item], places: Places, seed: int = 0
+    ) -> None:
+        self.items = items
+        self.places = places
+        self.seed = seed
+        self.merged = merged
+        self.size = networks
+        self.found: dict[Item, list[Piece]] = {item: [] for item in items}
+        self.ends = _block_ends(plan, merged.blocks or ())
+        self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
+        """functions that `vmap` does not take, with the shapes that they did not take"""
+        self.apart = False
+        """whether such a function found something"""
+        self._totals: dict[Item, tuple[Tensor, NDArray[np.bool_]]] = {}
+        """of streams that are added up: the sums [P, ...], and which networks have one"""
+        self._ends_of_maps = _last_maps(plan, merged) if any(stream == "features" for stream, _ in items) else {}
+        self._block: Tensor | None = None
+        """the last block's feature maps, with the graph"""
+        self._begun = False
+        """whether a block has ended"""
+        self._pairs = 0
+        self._waiting: dict[str, tuple[Tensor, Tensor]] = {}
+        """layers whose output's gradient is wanted: input and output"""
+
+    @property
+    def streams(self) -> set[str]:
+        return {stream for stream, _ in self.items}
+
+    @property
+    def feature_nodes(self) -> Collection[str]:
+        return self._ends_of_maps
+
+    def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        members = self.merged.members.get(node.name)
+        op = node.op.op if isinstance(node.op, Apart) else node.op
+        if node.name in self.ends and output.dim() > 2 and self._asked("block_gradients"):
+            self._send_back(node, output)
+        for item in self.items:
+            stream = item[0]
+            if stream == "blocks" and node.name in self.ends:
+                self._feed(item, self._everyone(self.ends[node.name]), node, [output])
+            elif members is None:
+                continue
+            elif stream == "layers":
+                self._feed(item, members, node, [output])
+            elif stream in OF_INPUTS and isinstance(op, OF_INPUTS[stream]):
+                self._feed(item, members, node, [inputs[0]])
+            elif stream == "features" and node.name in self._ends_of_maps:
+                self._feed(item, self._ends_of_maps[node.name], node, [output])
+            elif stream == "layer_gradients" and op.kind in ("conv", "linear"):
+                self._waiting[node.name] = (inputs[0], output)
+
+    def _everyone(self, order: int) -> Members:
+        """A map of each network, side by side."""
+        networks = np.arange(self.size)
+        return Members(networks, np.full_like(networks, order), networks)
+
+    def _send_back(self, node: Node, output: Tensor) -> None:
+        """Random signs from this block to the one before it, the same for every network.
+
+        That is as far as the graph behind this block is needed, so it is let go of.
+        """
+        before, self._block = self._block, output
+        if before is None:
+            return
+        own = output.detach().unflatten(1, (self.size, -1))[:, 0]  # type: ignore[no-untyped-call]  # [B, C, ...]
+        signs = random_signs(own, self.seed, self._pairs)
+        signs = signs.repeat(1, self.size, *(1 for _ in own.shape[2:]))  # [B, P*C, ...]
+        arrived = sent_back(signs, output, before, retain_graph=False)
+        self._pair(node, [_maps(sent.detach(), self.size) for sent in (arrived, signs)])
+
+    def arrived(self, node: Node, gradient: Tensor) -> None:
+        """The loss gradient of a node's output."""
+        if node.name in self._waiting:
+            for item in self._asked("layer_gradients"):
+                self._feed(item, self.merged.members[node.name], node, [*self._waiting[node.name], gradient])
+
+    def spread(self, stream: str, node: Node, which: Numbers, *maps: Spread) -> None:
+        """The same of `which` maps of a node, wherever they are."""
+        members = self.merged.members[node.name]
+        place = np.full(self.merged.maps[node.name], NONE)
+        place[which] = np.arange(len(which))
+        there = place[members.slots] != NONE
+        own = Members(members.networks[there], members.orders[there], place[members.slots[there]])
+        for item in self._asked(stream):
+            given = list(maps) if takes_spread(item[1]) else [one.dense for one in maps]
+            self._add(item, own, node, given, f"{stream} of {','.join(sorted(self.streams))}")
+
+    def ended(self, node: Node, maps: Tensor, back: Callable[[Tensor], Tensor]) -> None:
+        """What the block that ends with the node gives, [P, B, H, W, C], and how a gradient of it goes back."""
+        if node.name not in self.ends:
+            return
+        for item in self._asked("blocks"):
+            self._add(item, self._everyone(self.ends[node.name]), node, [maps.permute(1, 0, 4, 2, 3)], "blocks")
+        if self._asked("block_gradients"):
+            if self._begun:
+                signs = random_signs(maps[0].permute(0, 3, 1, 2), self.seed, self._pairs)  # [B, C, H, W]
+                signs = signs.permute(0, 2, 3, 1).expand_as(maps).contiguous()
+                self._pair(node, [sent.permute(1, 0, 4, 2, 3) for sent in (back(signs), signs)])
+            self._begun = True
+
+    def _pair(self, node: Node, maps: list[Tensor]) -> None:
+        """What arrived at the block before of what was sent from this one, and that, both [B, P, C, ...]."""
+        for item in self._asked("block_gradients"):
+            self._add(item, self._everyone(self._pairs), node, maps, "pair")
+        self._pairs += 1
+
+    def _asked(self, stream: str) -> list[Item]:
+        return [item for item in self.items if item[0] == stream]
+
+    def _feed(self, item: Item, members: Members, node: Node, packed: list[Tensor]) -> None:
+        """What the stream's function makes of each map of the node."""
+        count = self.merged.maps[node.name]
+        maps = [_maps(tensor.detach(), count) for tensor in packed]  # [B, maps, C, ...]
+        slots = members.slots
+        if item[0] == "features" and len(slots) < count:  # other maps need not be kept
+            index = self._index(node, "last", slots, maps[0])
+            maps, slots = [tensor[:, index] for tensor in maps], np.arange(len(slots))
+        self._add(item, members._replace(slots=slots), node, maps, item[0])
+
+    def _add(self, item: Item, members: Members, node: Node, maps: list[Any], kind: str) -> None:
+        """Maps [B, M, C, ...], or where they are."""
+        if (onto := adds_onto(item[1])) is not None:
+            self._add_onto(item, onto, members, node, maps, kind)
+            return
+        many = of_many(item[1])
+        if many is None:
+            values = self._values(item, self._of_maps(item[0], item[1], node), maps)
+        else:
+            with torch.no_grad():
+                values = self._of_maps(item[0], many, node)(*maps)
+        if (
+            isinstance(item[1], Summed)
+            and isinstance(values, Tensor)
+            and self._added(item, values, members, node, kind)
+        ):
+            return
+        self.found[item].append(Piece(values, members.networks, members.orders, members.slots))
+
+    def _add_onto(
+        self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
+    ) -> None:
+        """Each map is of one network, though several of its layers may be given the same."""
+        count = len(maps[0]) if isinstance(maps[0], Spread) else maps[0].shape[1]
+        owners = np.zeros(count, np.int64)
+        owners[members.slots] = members.networks
+        seen = np.zeros(count, np.bool_)
+        seen[members.slots] = True
+        if not seen.all():
+            index = self._index(node, f"{kind} seen", np.flatnonzero(seen), _tensor(maps[0]))
+            maps = [_chosen(one, index) for one in maps]
+        total, there = self._totals.get(item, (None, np.zeros(self.size, np.bool_)))
+        owner = self._index(node, f"{kind} whose", owners[seen].astype(np.int32), _tensor(maps[0]))
+        with torch.no_grad():
+            total = onto(total, self.size, owner, *maps)
+        if total is not None:
+            there[members.networks] = True
+            self._totals[item] = total, there
+
+    def _of_maps(self, stream: str, function: Callable[..., Any] | None, node: Node) -> Callable[..., Any]:
+        """The stream's function of maps."""
+        assert function is not None
+        if stream != "layer_gradients":
+            return function
+        op = node.op.op if isinstance(node.op, Apart) else node.op
+        kind = op.kind
+        assert kind
+        weight = self.merged.plan.weights[node.params[0]].shape
+        count = 1 if isinstance(node.op, Apart) else self.merged.maps[node.name]
+        shape = (weight[0] // count, *weight[1:])
+
+        def of_layer(given: Any, output: Any, gradient: Any) -> Any:
+            name = type(op).__name__.lower().removeprefix("grouped")
+            return function(Layer(kind, name, node.name, (given,), output, node.params[0], shape), gradient)
+
+        return of_layer
+
+    def _index(self, node: Node, which: str, numbers: Numbers, like: Tensor) -> Tensor:
+        """Where the values are, once for all runs."""
+        key = (node.name, which)
+        if key not in self.places:
+            self.places[key] = upload(numbers, like.device)
+        return self.places[key]
+
+    def _added(self, item: Item, values: Tensor, members: Members, node: Node, kind: str) -> bool:
+        """Whether the values fit to what was added up so far."""
+        if item not in self._totals:
+            zeros = values.new_zeros(self.size, *values.shape[1:])
+            self._totals[item] = zeros, np.zeros(self.size, np.bool_)
+        total, there = self._totals[item]
+        if total.shape[1:] != values.shape[1:] or total.dtype != values.dtype:
+            return False
+        owners = self._index(node, f"{kind} owners", members.networks, values)
+        total.index_add_(0, owners, values[self._index(node, f"{kind} slots", members.slots, values)])
+        there[members.networks] = True
+        return True
+
+    def _values(self, item: Item, function: Callable[..., Any], maps: list[Tensor]) -> Tensor | list[Any] | None:
+        key = (item, tuple(tensor.shape[2:] for tensor in maps))
+        if key not in self.one_by_one:
+            try:
+                with torch.no_grad():
+                    found = torch.func.vmap(function, in_dims=1)(*maps)
+                if isinstance(found, Tensor):
+                    return found
+            except (RuntimeError, ValueError, TypeError, *REASONS) as error:
+                if out_of_memory(error):
+                    raise
+            self.one_by_one.add(key)
+        values = [self._one(function, [tensor[:, i] for tensor in maps]) for i in range(maps[0].shape[1])]
+        if all(value is None for value in values):
+            return None
+        self.apart = True
+        if isinstance(values[0], Tensor) and all(_alike(values[0], value) for value in values):
+            return torch.stack(values)
+        return values
+
+    @staticmethod
+    def _one(function: Callable[..., Any], maps: list[Tensor]) -> Any:
+        def find() -> Any:
+            with torch.no_grad(), blaming("the proxy"):
+                return function(*maps)
+
+        return or_why(find)
+
+    def collected(self) -> dict[Item, Rows]:
+        """Each stream of all networks."""
+        return {item: Rows(self.size, pieces) for item, pieces in self.pieces().items()}
+
+    def pieces(self) -> dict[Item, list[Piece]]:
+        for item, (total, there) in self._totals.items():
+            networks = np.flatnonzero(there)
+            self.found[item].append(Piece(total, networks, np.zeros_like(networks), networks))
+        return self.found
+
+
+def _tensor(maps: Tensor | Spread) -> Tensor:
+    return maps.place.arena if isinstance(maps, Spread) else maps
+
+
+def _chosen(maps: Tensor | Spread, index: Tensor) -> Tensor | Spread:
+    """Some of the maps."""
+    return maps._replace(slots=maps.slots[index]) if isinstance(maps, Spread) else maps[:, index]
+
+
+def _maps(packed: Tensor, count: int) -> Tensor:
+    """[B, maps * C, ...] as [B, maps, C, ...]: a view, in any memory format."""
+    maps: Tensor = packed.unflatten(1, (count, packed.shape[1] // count))  # type: ignore[no-untyped-call]
+    return maps
+
+
+def _alike(one: Tensor, other: Any) -> bool:
+    return isinstance(other, Tensor) and one.shape == other.shape and one.dtype == other.dtype
+
+
+def _block_ends(plan: Plan, blocks: tuple[str, ...]) -> dict[str, int]:
+    """For the last node of each block, the place of the block."""
+    last = {node.name.split(".", 1)[0]: node.name for node in plan.nodes if "." in node.name}
+    return {last[block]: at for at, block in enumerate(blocks)}
+
+
+def _last_maps(plan: Plan, merged: Merged) -> dict[str, Members]:
+    """For each node that holds some networks' last feature map, those networks with their maps."""
+    last: dict[int, tuple[int, int, str]] = {}
+    for node in plan.nodes:
+        members = merged.members.get(node.name)
+        if members is not None and has_positions((1, *node.shape)):
+            for network, order, slot in zip(*(column.tolist() for column in members[:3]), strict=True):
+                last[network] = max(last.get(network, (-1, 0, "")), (order, slot, node.name))
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for network, (order, slot, name) in last.items():
+        found.setdefault(name, []).append((network, order, slot))
+    columns = {name: np.array(rows, np.int64).T for name, rows in found.items()}
+    return {name: Members(networks, orders, slots) for name, (networks, orders, slots) in columns.items()}

@@ -1,0 +1,1 @@
+"""Runs the passes of one network at a time."""

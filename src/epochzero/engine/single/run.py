@@ -1,0 +1,268 @@
+"""Running the passes of one network, each once, for all the proxies that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epochzero.data import Batch
+from epochzero.engine.failure import PassFailedError, or_why
+from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
+from epochzero.engine.loss import check_labels, label_loss
+from epochzero.engine.network import Handle, Network
+from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Need, Pass
+from epochzero.engine.single.gradients import gradients, product, product_apart
+from epochzero.engine.single.kernels import rows_of, tangent_kernel, tangent_kernel_apart
+from epochzero.engine.single.responses import UNFELT, are_rounding
+from epochzero.engine.single.spill import spilling
+from epochzero.engine.single.watch import Item, Streams, Watcher
+from epochzero.errors import DegenerateError
+
+OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
+OF_LOSS_AND_LAYERS = OF_LOSS - {"parameter_gradients"}
+DEAD = "no gradient of the loss reaches a conv or linear layer"
+OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
+NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients", "block_gradients"}
+READ_APART = KERNELS | {"hessian_gradients"}
+NEED_FORWARD = NEED_GRAPH | IN_PASSING | {"logits", "loss"}
+
+
+def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
+    """The distinct passes that these needs ask for, each with everything that is read of it."""
+    passes: dict[Pass, dict[Item, None]] = {}
+    for run, reads in needs:
+        passes.setdefault(run, {}).update(dict.fromkeys(reads.items()))
+    return {run: list(items) for run, items in passes.items()}
+
+
+def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
+    """Run a pass and collect what is read of it; a read that cannot be had holds the reason instead."""
+    wanted = {name for name, _ in items}
+    facts = {"seed": lambda: seed, "params": lambda: network.params, "flops": lambda: network.flops}
+    results: dict[Any, Any] = {name: or_why(find) for name, find in facts.items() if name in wanted}
+    rest = wanted - results.keys()
+    if rest:
+        ran = or_why(lambda: _run(run, items, rest, network, batch, seed))
+        results |= dict.fromkeys(rest, ran) if isinstance(ran, Exception) else ran
+    return {item: results.get(item[0], results.get(item)) for item in items}
+
+
+def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch: Batch, seed: int) -> dict[Any, Any]:
+    if network.broken:
+        raise PassFailedError(network.broken)
+    if wanted & OF_LAYERS and network.hides:
+        hidden = PassFailedError(network.hides)
+        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, hidden)
+    if wanted & OF_LAYERS and not network.layer_weights:
+        none = DegenerateError("the network has no conv or linear layer")
+        return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
+    weights = pass_weights(network, run, seed)
+    results: dict[Any, Any] = {}
+    if "weights" in wanted:
+        results["weights"] = [weights[name] for name in network.layer_weights]
+    if "parameters" in wanted:
+        results["parameters"] = [weights[name] for name in network.trainable]
+    if run.inputs == "circle":
+        return results | _run_curve(run, network, weights, batch, seed)
+    if not wanted & (NEED_FORWARD | {"network", "labels"}):
+        return results
+    x, y = pass_inputs(run, batch, seed, like(weights, run))
+    results["labels"] = y
+    if y is None:
+        missing = PassFailedError(f"needs labels, and there are none in this data ({batch.about})")
+        results |= dict.fromkeys(wanted & NEED_LABELS, missing)
+        wanted = wanted - NEED_LABELS
+    if "network" in wanted:
+        results["network"] = Handle(network, weights, x, y, seed, run.norm)
+    if wanted & NEED_FORWARD:
+        streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
+        results |= _run_samples(run, network, weights, x, y, wanted, Watcher(streams, seed)) | streams
+    if "input_gradients" in results:
+        results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
+    return results
+
+
+def _run_curve(
+    run: Pass, network: Network, weights: Mapping[str, Tensor], batch: Batch, seed: int
+) -> dict[str, Tensor]:
+    curve = pass_curve(run, batch, seed, like(weights, run))
+    with torch.no_grad():
+        logits, velocity, acceleration = network.jet(curve, weights, run.norm)
+    _check(logits, run.points)
+    return {"logits": logits, "velocity": velocity.flatten(1), "acceleration": acceleration.flatten(1)}
+
+
+def _check(logits: Tensor, samples: int) -> None:
+    if logits.dim() < 2 or len(logits) != samples or not logits.is_floating_point():
+        kind = str(logits.dtype).removeprefix("torch.")
+        raise PassFailedError(f"the output should be [{samples}, classes], and is {list(logits.shape)} of {kind}")
+
+
+def _loss(logits: Tensor, y: Tensor) -> Tensor:
+    check_labels(logits.shape, y)
+    return label_loss(logits, y, "mean")
+
+
+def _run_samples(
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    watcher: Watcher,
+) -> dict[str, Any]:
+    """The whole batch; then, where no layer mixes its samples, a few of them at a time for what takes much memory."""
+    apart = wanted & READ_APART
+    if not apart or network.mixes_samples(run.norm):
+        return _run_whole(run, network, weights, x, y, wanted, watcher)
+    needed = {"logits", "gradients"} if "hessian_gradients" in apart else {"logits"}
+    results = _run_whole(run, network, weights, x, y, wanted - apart | needed, watcher)
+    for read in apart:
+        results[read] = or_why(partial(_read_apart, read, run, network, weights, x, y, results))
+    return results
+
+
+def _run_whole(
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    watcher: Watcher,
+) -> dict[str, Any]:
+    """The whole batch; the maps that its graph keeps lie in a file where they are too large for memory."""
+    with spilling(network, weights.values(), x) as spill:
+        if spill is not None:
+            watcher.remember = spill.remember
+        return _run_forward(run, network, weights, x, y, wanted, watcher)
+
+
+def _run_forward(
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    wanted: set[str],
+    watcher: Watcher,
+) -> dict[str, Any]:
+    """The forward run, and every gradient that is wanted of it, each once."""
+    graph = bool(wanted & NEED_GRAPH)
+    everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
+    if wanted & (NEED_GRAPH - {"block_gradients"}):
+        followed = (*network.trainable, *network.layer_weights) if everything else network.layer_weights
+        weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
+    if wanted & {"input_gradients", "block_gradients"}:
+        x = x.detach().requires_grad_()
+    try:
+        with torch.set_grad_enabled(graph):
+            logits = network.forward(x, weights, run.norm, watcher if watcher.streams else None, watcher.blocks)
+        watcher.ran()
+        _check(logits, len(x))
+        results: dict[str, Any] = {"logits": logits.detach()}
+        if y is not None and wanted & NEED_LABELS:
+            found = or_why(lambda: _of_loss(_loss(logits, y), network, weights, wanted, watcher))
+            if isinstance(found, Exception):
+                found = dict.fromkeys(wanted & NEED_LABELS, found)
+                wanted = wanted - NEED_LABELS
+            results |= found
+    finally:
+        watcher.release()
+    watcher.between_blocks()
+    leaves = [weights[name] for name in network.layer_weights]
+    if "log_gradients" in wanted:
+        results["log_gradients"] = or_why(lambda: gradients(logits.sum().log(), leaves, retain_graph=True))
+    for kind in wanted & KERNELS:
+        results[kind] = tangent_kernel(rows_of(kind, logits, y), [weights[name] for name in network.trainable])
+    if "input_gradients" in wanted:
+        results["input_gradients"] = or_why(lambda: _responses(logits, x))
+    if callable(multiply := results.get("hessian_gradients")):
+        results["hessian_gradients"] = or_why(multiply)
+    return results
+
+
+def _responses(logits: Tensor, x: Tensor) -> Tensor:
+    """The gradients of the summed logits for the inputs; a reason where they are rounding."""
+
+    def signed(signs: Tensor) -> Tensor:
+        return gradients((logits * signs).sum(), [x], retain_graph=True)[0][None]
+
+    (found,) = gradients(logits.sum(), [x], retain_graph=True)
+    if are_rounding(found[None], x, logits.detach()[None], signed).item():
+        raise DegenerateError(UNFELT)
+    return found
+
+
+def _read_apart(
+    read: str,
+    run: Pass,
+    network: Network,
+    weights: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor | None,
+    found: dict[str, Any],
+) -> Any:
+    """One read, from the graphs of a few samples at a time; that of the whole batch is gone by now."""
+    second = read == "hessian_gradients"
+    if second and isinstance(found["gradients"], Exception):
+        raise found["gradients"]
+    if y is not None and read in NEED_LABELS:
+        check_labels(found["logits"].shape, y)
+    names = network.layer_weights if second else network.trainable
+    own = {name: weights[name].detach().requires_grad_() for name in names}
+    leaves = list(own.values())
+
+    def forward(some: Tensor) -> Tensor:
+        with torch.enable_grad():
+            return network.forward(some, {**weights, **own}, run.norm)
+
+    def rows_of_sample(i: int) -> Tensor:
+        return rows_of(read, forward(x[i : i + 1]), None if y is None else y[i : i + 1])
+
+    if second:
+        assert y is not None
+        return product_apart(forward, x, y, found["gradients"], leaves)
+    return tangent_kernel_apart(rows_of(read, found["logits"], y), rows_of_sample, len(x), leaves)
+
+
+def _of_loss(
+    loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str], watcher: Watcher
+) -> dict[str, Any]:
+    """The loss and its gradients; the graph is kept where something else is still wanted of it.
+
+    The Hessian's product is left for the end. The graph of the gradients, which it needs, is made now if nothing else
+    comes in between, and else only then: for one more backward pass, it does not lie beside the others' work.
+    """
+    results: dict[str, Any] = {"loss": loss.detach()}
+    if not wanted & OF_LOSS:
+        return results
+    twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
+    names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
+    between = bool(wanted & (KERNELS | {"log_gradients", "input_gradients", "block_gradients"}))
+    of_names = [weights[name] for name in names]
+    found = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
+    watcher.release()
+    by_name = dict(zip(names, found, strict=True))
+    if everything:
+        results["parameter_gradients"] = [by_name[name].detach() for name in network.trainable]
+    layers = [by_name[name] for name in network.layer_weights]
+    if wanted & OF_LOSS_AND_LAYERS and _all_zero(layers):
+        return results | dict.fromkeys(OF_LOSS_AND_LAYERS, DegenerateError(DEAD))
+    results["gradients"] = [g.detach() for g in layers]
+    if twice:
+        leaves = [weights[name] for name in network.layer_weights]
+        results["hessian_gradients"] = lambda: product(
+            gradients(loss, leaves, create_graph=True) if between else layers, leaves
+        )
+    return results
+
+
+def _all_zero(tensors: list[Tensor]) -> bool:
+    """Exactly: sums of absolute values, which do not vanish as sums of squares may."""
+    return not torch.stack(torch._foreach_norm([t.detach() for t in tensors], 1)).any()

@@ -1,0 +1,1 @@
+"""How far scores can be trusted: benchmarks of proxies, their cards, and speed."""

@@ -1,0 +1,63 @@
+"""A proxy's card: what it is, what it needs, what it costs, when it misleads, and how good it proved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from epochzero.engine import Proxy
+from epochzero.engine.proxy import Value
+from epochzero.evaluate.cards.demands import Demands, demands
+from epochzero.evaluate.cards.explanation import explain
+from epochzero.evaluate.cards.figures import Cost, Measured, Published, costs, measured, proxy_of, published
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of a proxy."""
+
+    name: str
+    value: Value
+    """the default, unless the card is of a proxy with settings"""
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that is known of a proxy."""
+
+    name: str
+    """with its settings where they are not the defaults"""
+    summary: str
+    paper: str
+    """`Asthana 2025`"""
+    citation: str
+    better: str
+    """higher or lower"""
+    formula: str
+    prose: tuple[str, ...]
+    options: tuple[Option, ...]
+    needs: Demands
+    beware: tuple[str, ...]
+    costs: tuple[Cost, ...]
+    published: tuple[Published, ...]
+    measured: tuple[Measured, ...]
+
+
+def card(proxy: Proxy) -> Card:
+    """The card of a proxy; the correlations are those of the proxy of that name with any settings."""
+    said = explain(proxy.explanation, proxy.name)
+    return Card(
+        name=proxy.text,
+        summary=proxy.summary,
+        paper=said.paper,
+        citation=said.citation,
+        better="higher" if proxy.higher_is_better else "lower",
+        formula=said.formula,
+        prose=said.prose,
+        options=tuple(Option(key, value, said.options.get(key, "")) for key, value in proxy.resolved.items()),
+        needs=demands(proxy),
+        beware=said.beware,
+        costs=tuple(row for row in costs() if row.proxy == proxy.text),
+        published=tuple(row for row in published() if proxy_of(row.proxy) == proxy.name),
+        measured=tuple(row for row in measured() if proxy_of(row.proxy) == proxy.name),
+    )

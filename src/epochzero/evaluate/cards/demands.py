@@ -1,0 +1,118 @@
+"""What a proxy asks of its user and of the machine, read off its needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from epochzero.engine import Pass, Proxy
+from epochzero.engine.passes import KERNELS
+from epochzero.engine.single.run import NEED_FORWARD, OF_LOSS, merged
+
+BACKWARD = {
+    "hessian_gradients": "",
+    "log_gradients": "",
+    "input_gradients": "",
+    "block_gradients": "L",
+    "kernel_loss": "B",
+    "kernel_label": "B",
+    "kernel_sum": "B",
+    "kernel_outputs": "BK",
+}
+"""reads that take backward passes beyond that of the loss: see `COUNTS`"""
+
+COUNTS = {"B": "one for each sample", "BK": "one for each logit of each sample", "L": "one between each two blocks"}
+
+LAYERS = {
+    "every layer": {"layers"},
+    "ReLU": {"relus"},
+    "batch norm": {"norms"},
+    "blocks": {"blocks", "block_gradients"},
+    "conv, linear": {"weights", "gradients", "layer_gradients", "hessian_gradients", "log_gradients"},
+    "all trainable": {"parameters", "parameter_gradients", *KERNELS},
+}
+"""the layers that count, by what is read of them"""
+
+
+@dataclass(frozen=True)
+class Demands:
+    """At the proxy's settings."""
+
+    data: str
+    """`2 batches`, `1 sample`, or what is drawn in its place: `noise`, `ones`, `circle`; `none` where nothing runs"""
+    labels: bool
+    backward: bool | None
+    per_sample: bool | None
+    """whether the gradient of each sample is taken by itself"""
+    second_derivatives: bool | None
+    forward_passes: str
+    backward_passes: str
+    """numbers, with letters as in `COUNTS`; `own`, and None above, where it runs passes that it does not tell"""
+    weights: str
+    norms: str
+    layers: str
+    """the types of layer that count; `own` likewise"""
+
+
+def demands(proxy: Proxy) -> Demands:
+    """What this proxy asks for, with its settings."""
+    passes = {run: {name for name, _ in items} for run, items in merged(proxy.needs).items()}
+    runs = {run: reads for run, reads in passes.items() if reads & (NEED_FORWARD | {"network"}) or _on_circle(run)}
+    every = {name for reads in passes.values() for name in reads}
+    untold = "network" in every and proxy.runs == (0, "")
+    forward, backward = 0, Counter[str]()
+    for run, reads in runs.items():
+        forward += bool(reads & NEED_FORWARD) or _on_circle(run)
+        backward[""] += bool(reads & OF_LOSS)
+        backward.update(unit for read, unit in BACKWARD.items() if read in reads)
+        if "network" in reads:
+            forward += proxy.runs[0]
+            backward.update([proxy.runs[1]] if proxy.runs[1] else [])
+    counts = _written(backward)
+    return Demands(
+        data=_data(list(runs)),
+        labels=proxy.needs_labels,
+        backward=None if untold else counts != "0",
+        per_sample=None if untold else bool(every & KERNELS),
+        second_derivatives=None if untold else bool(every & {"hessian_gradients", "acceleration"}),
+        forward_passes="own" if untold else str(forward),
+        backward_passes="own" if untold else counts,
+        weights=_weights(list(runs)),
+        norms=", ".join(sorted({run.norm for run in runs})),
+        layers=proxy.valid or "; ".join(name for name, reads in LAYERS.items() if reads & every) or _other(untold),
+    )
+
+
+def _other(untold: bool) -> str:
+    return "own" if untold else "any"
+
+
+def _on_circle(run: Pass) -> bool:
+    return run.inputs == "circle"
+
+
+def _written(counts: Counter[str]) -> str:
+    """`2`, `B`, `1 + B`: so many passes, and so many of each unit."""
+    terms = [f"{times if times > 1 or not unit else ''}{unit}" for unit, times in counts.items() if times]
+    return " + ".join(terms) or "0"
+
+
+def _data(runs: list[Pass]) -> str:
+    of_data = [run for run in runs if run.inputs == "batch"]
+    found = []
+    batches = len({run.part for run in of_data if run.only is None})
+    samples = sum(last - first for first, last in {run.only for run in of_data if run.only is not None})
+    if batches:
+        found.append(f"{batches} batch{'es' * (batches > 1)}")
+    if samples:
+        found.append(f"{samples} sample{'s' * (samples > 1)}")
+    drawn = dict.fromkeys(run.inputs for run in runs if run.inputs != "batch")
+    return ", ".join([*found, *drawn]) or "none"
+
+
+def _weights(runs: list[Pass]) -> str:
+    drawn = Counter(init for init, _ in {(run.init, run.draw) for run in runs if run.init})
+    found = [f"drawn anew ({scheme}{f', {times} times' * (times > 1)})" for scheme, times in drawn.items()]
+    if any(run.weights == "absolute" for run in runs):
+        found.append("absolute values of the network's own")
+    return ", ".join(found) or "the network's own"

@@ -1,0 +1,158 @@
+"""The scores of a benchmark: of each table's sample, in each repeat; from the store where it has them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from epochzero.evaluate.sample import Sample
+from epochzero.evaluate.time_left import Pace
+from epochzero.executors.base import population
+from epochzero.store import Run, Store
+from epochzero.study.task import Task
+from epochzero.types import Score
+
+CHUNK = 16
+"""networks for each of several workers that are scored and stored at a time"""
+SECONDS = 5.0
+"""how long networks that are scored one after the other take until they are stored"""
+
+Progress = Callable[[int, int, str], None]
+"""takes how much is done, of how much, and a few words"""
+Scores = dict[str, list[Score]]
+"""by proxy, in the order of the sample"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Networks that one task scores, in chunks."""
+
+    kind: tuple[int, int]
+    """the table that they are of, and which part of its proxies: what takes the same time for a network"""
+    task: Task
+    values: list[Any]
+    run: Run
+    places: list[int]
+    """of the values, where each network of the sample finds its score"""
+    found: Scores
+    known: frozenset[int]
+    """values whose scores are all in the store"""
+
+    def chunks(self, pace: Pace[tuple[int, int]]) -> Iterator[range]:
+        """What is scored and stored together: one network, then as many as take a few seconds at the pace so far.
+
+        Where networks run side by side, on a GPU or by several workers, chunks are of one size: its populations are
+        then the same whenever it is stopped.
+        """
+        first, workers, together = 0, self.task.executor.workers, population(self.task.device)
+        while first < len(self.values):
+            if workers > 1 or together > 1:
+                stop = min(first + max(CHUNK, together) * workers, len(self.values))
+            else:
+                stop = self._after(first, pace.amount_in(SECONDS, self.kind))
+            yield range(first, stop)
+            first = stop
+
+    def _after(self, first: int, new: int) -> int:
+        """Where so many networks from here on without a score end; those of the store cost nothing."""
+        for place in range(first, len(self.values)):
+            new -= place not in self.known
+            if not new:
+                return place + 1
+        return len(self.values)
+
+    def score(self, chunk: range, store: Store) -> None:
+        some = self.values[chunk.start : chunk.stop]
+        scored, _ = self.task.evaluate(some, store, self.run, chunk.start)
+        for scores in scored:
+            for name, score in scores.items():
+                self.found[name].append(score)
+
+    @property
+    def scores(self) -> Scores:
+        """Of the whole sample."""
+        return {name: [scores[place] for place in self.places] for name, scores in self.found.items()}
+
+
+def score_all(
+    samples: Sequence[Sample], tasks: Sequence[Sequence[Task]], runs: Sequence[Run], store: Store, progress: Progress
+) -> list[list[Scores]]:
+    """Scores [tables][repeats] of each sample by each of its tasks."""
+    works = [
+        [_works(table, sample, task, run, store) for task in repeats]
+        for table, (sample, repeats, run) in enumerate(zip(samples, tasks, runs, strict=True))
+    ]
+    _work_off([work for repeats in works for parts in repeats for work in parts], store, progress)
+    return [
+        [
+            {proxy.text: _merged(parts)[proxy.text] for proxy in task.proxies}
+            for parts, task in zip(repeats, own, strict=True)
+        ]
+        for repeats, own in zip(works, tasks, strict=True)
+    ]
+
+
+def _merged(parts: Sequence[Work]) -> Scores:
+    return {name: scores for part in parts for name, scores in part.scores.items()}
+
+
+def _works(table: int, sample: Sample, task: Task, run: Run, store: Store) -> list[Work]:
+    """One part, or two where scores are shared: parameters and FLOPs stay each network's own."""
+    everyone = list(range(len(sample.values)))
+    if sample.sharing is None:
+        return [_work((table, 0), task, everyone, sample, run, store)]
+    own = [proxy for proxy in task.proxies if proxy.free]
+    shared = [proxy for proxy in task.proxies if not proxy.free]
+    parts = [(own, everyone), (shared, sample.sharing.leaders)]
+    return [
+        _work((table, part), replace(task, proxies=some), of, sample, run, store)
+        for part, (some, of) in enumerate(parts)
+        if some
+    ]
+
+
+def _work(kind: tuple[int, int], task: Task, leaders: list[int], sample: Sample, run: Run, store: Store) -> Work:
+    chosen = list(dict.fromkeys(leaders))
+    texts = [sample.archs[leader] for leader in chosen]
+    stored = [store.scores(task.setting, proxy.key, texts) for proxy in task.proxies]
+    known = frozenset(i for i, text in enumerate(texts) if all(text in scores for scores in stored))
+    place = {leader: i for i, leader in enumerate(chosen)}
+    values = [sample.values[leader] for leader in chosen]
+    found: Scores = {proxy.text: [] for proxy in task.proxies}
+    return Work(kind, task, values, run, [place[leader] for leader in leaders], found, known)
+
+
+def _work_off(works: Sequence[Work], store: Store, progress: Progress) -> None:
+    """Every chunk, a first one of each kind before the rest, so that the estimate knows all of them early."""
+    total = sum(len(work.values) for work in works)
+    done = sum(len(work.known) for work in works)
+    amounts: Counter[tuple[int, int]] = Counter()
+    for work in works:
+        amounts[work.kind] += len(work.values) - len(work.known)
+    pace = Pace(amounts)
+    progress(done, total, "")
+    for work, chunk in _in_turn(works, pace):
+        start = time.perf_counter()
+        work.score(chunk, store)
+        new = len(chunk) - len(work.known.intersection(chunk))
+        if new:
+            pace.add(work.kind, new, time.perf_counter() - start)
+            done += new
+            progress(done, total, f"scores, {pace.text}")
+
+
+def _in_turn(works: Sequence[Work], pace: Pace[tuple[int, int]]) -> Iterator[tuple[Work, range]]:
+    """Chunks in order for each work; of each kind the first with something to do, and those before it, first."""
+    queues = [(work, work.chunks(pace)) for work in works]
+    met: set[tuple[int, int]] = set()
+    for work, chunks in queues:
+        while work.kind not in met and (chunk := next(chunks, None)) is not None:
+            if not work.known.issuperset(chunk):
+                met.add(work.kind)
+            yield work, chunk
+    for work, chunks in queues:
+        for chunk in chunks:
+            yield work, chunk

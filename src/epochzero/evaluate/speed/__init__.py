@@ -1,0 +1,1 @@
+"""Measurements of speed, and of agreement between ways of running."""

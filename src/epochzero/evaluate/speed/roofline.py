@@ -1,0 +1,140 @@
+"""How fast a machine could score at best: an estimate from two measured ceilings, not from hardware counters.
+
+For a network with M multiply-accumulates and A kept numbers a sample and W weights, of which proxies need F samples
+forward and G samples backward, in R forward and S backward passes (a backward pass of the whole batch is B samples):
+
+    FLOPs = 2 M (F + 2 G)                   backward: once for the inputs of each layer, once for its weights
+    bytes = 4 A (2 F + 4 G) + 4 W (1 + R + 2 S)
+    floor = max(bytes / bandwidth, FLOPs / arithmetic)
+
+The bytes: each kept number is written and read once forward and, with its gradient, twice backward; each weight is
+written when it is drawn, read in each pass, and its gradient written. Kept are the outputs of convolutions, linear
+layers and poolings, as if norms, activations and sums cost no traffic of their own; `bytes_op_by_op` keeps the output
+of every operation. Second derivatives count as one backward pass more, a curve on a circle as three passes forward.
+What a proxy runs by itself is counted as far as it tells.
+
+Williams, Waterman, Patterson. Roofline: an insightful visual performance model. Commun. ACM 52, 2009.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from epochzero.data import Batch
+from epochzero.engine import Proxy
+from epochzero.engine.single.run import NEED_FORWARD, OF_LOSS, merged
+from epochzero.evaluate.cards.demands import BACKWARD
+from epochzero.plan import Plan
+
+FLOAT = 4
+"""bytes"""
+KEPT = ("conv", "linear", "pool")
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What the device does at best."""
+
+    bytes_per_second: float
+    """read and written, by copying a large tensor"""
+    flops: float
+    """per second, in the product of two large float32 matrices"""
+    flops_tf32: float | None
+    """the same with factors rounded to TF32; None where there is no such thing"""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What scoring a network takes at least, on average; see above for what is counted."""
+
+    flops: float
+    bytes: float
+    bytes_op_by_op: float
+    ms: float
+    ms_tf32: float | None
+    bound: str
+    """memory or arithmetic: which ceiling is met first, in float32"""
+
+
+def ceilings(device: str) -> Ceilings:
+    """Measured now."""
+    cuda = torch.device(device).type == "cuda"
+    numbers, side = (2**28, 8192) if cuda else (2**25, 1024)
+    source = torch.ones(numbers, device=device)
+    target = torch.empty_like(source)
+    copying = _quickest(lambda: target.copy_(source), cuda)
+    left = torch.randn(side, side, device=device)
+    before = torch.backends.cuda.matmul.allow_tf32
+    found = []
+    try:
+        for tf32 in (False, True) if cuda else (False,):
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            found.append(2 * side**3 / _quickest(lambda: left @ left, cuda))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return Ceilings(2 * numbers * FLOAT / copying, found[0], found[1] if cuda else None)
+
+
+def _quickest(work: Callable[[], Tensor], cuda: bool) -> float:
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        work()
+        if cuda:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds[1:])
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What proxies need of a network together, each pass once."""
+
+    forward: int = 0
+    backward: int = 0
+    samples_forward: int = 0
+    samples_backward: int = 0
+
+
+def passes(proxies: Sequence[Proxy], batch: Batch) -> Passes:
+    forward = backward = samples_forward = samples_backward = 0
+    for run, items in merged(need for proxy in proxies for need in proxy.needs).items():
+        reads = {name for name, _ in items}
+        samples = {"ones": 1, "circle": run.points}.get(run.inputs, batch.size)
+        samples = samples if run.only is None else run.only[1] - run.only[0]
+        times = {"": 1, "L": 1, "B": samples, "BK": samples * batch.num_classes}
+        ahead = 3 if run.inputs == "circle" else int(bool(reads & NEED_FORWARD))
+        back = bool(reads & OF_LOSS) + sum(times[unit] for read, unit in BACKWARD.items() if read in reads)
+        for proxy in proxies:
+            ahead += proxy.runs[0] * any(need.run == run and "network" in need.reads for need in proxy.needs)
+        forward, backward = forward + ahead, backward + back
+        samples_forward, samples_backward = samples_forward + ahead * samples, samples_backward + back * samples
+    return Passes(forward, backward, samples_forward, samples_backward)
+
+
+def floor(plans: Sequence[Plan], proxies: Sequence[Proxy], batch: Batch, limits: Ceilings) -> Floor:
+    """Of the average of these networks."""
+    counted = passes(proxies, batch)
+    ahead, back = counted.samples_forward, counted.samples_backward
+    flops = fmean(2 * plan.flops * (ahead + 2 * back) for plan in plans)
+    uses = 0 if all(proxy.free for proxy in proxies) else 1 + counted.forward + 2 * counted.backward
+    weights = fmean(FLOAT * plan.params for plan in plans) * uses
+    traffic = FLOAT * (2 * ahead + 4 * back)
+    fused = fmean(map(_kept, plans)) * traffic + weights
+    apart = fmean(plan.activations for plan in plans) * traffic + weights
+    memory, arithmetic = fused / limits.bytes_per_second, flops / limits.flops
+    tf32 = None if limits.flops_tf32 is None else 1e3 * max(memory, flops / limits.flops_tf32)
+    bound = "memory" if memory > arithmetic else "arithmetic"
+    return Floor(flops, fused, apart, 1e3 * max(memory, arithmetic), tf32, bound)
+
+
+def _kept(plan: Plan) -> int:
+    return sum(math.prod(node.shape) for node in plan.nodes if node.op.kind in KEPT)

@@ -1,0 +1,144 @@
+"""One measurement of speed: a job, scored here or in a process of its own, and how long and how much memory it took."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from epochzero.data import Batch
+from epochzero.engine import parse_list, score_population
+from epochzero.executors.processes import Processes
+from epochzero.registry import spaces
+from epochzero.run.bare import set_precision
+from epochzero.study.networks import network_of
+from epochzero.study.task import Task
+from epochzero.types import Origin, Score
+
+Scores = list[dict[str, Score]]
+"""of each network, by proxy"""
+Way = Literal["lockstep", "alone", "processes"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row: everything that a process of its own needs for it."""
+
+    way: Way
+    space: str
+    archs: tuple[str, ...]
+    warm: tuple[str, ...]
+    proxies: str
+    batch: Batch
+    seed: int
+    device: str
+    step: int
+    """networks that are scored in one call"""
+    chunk: int
+    """networks that one worker process gets at a time"""
+    workers: int
+    tf32: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What became of a job."""
+
+    seconds: float
+    peak: float
+    """bytes"""
+    scores: Scores
+    """of the networks that there was time for"""
+
+
+def measure(job: Job) -> Timed:
+    """Score the networks of a job, in this process."""
+    set_precision(job.tf32)
+    space = spaces[job.space]
+    _forget_plans(space)
+    if job.device != "cpu":
+        torch.cuda.empty_cache()  # what an earlier row leaves lying is for worker processes too
+    with _scorer(job) as score:
+        before = _memory(job) if job.device == "cpu" else 0
+        score([space.parse(text) for text in job.warm])
+        _settle(job.device)
+        if job.device != "cpu":
+            torch.cuda.reset_peak_memory_stats(job.device)
+        archs = [space.parse(text) for text in job.archs]
+        found: Scores = []
+        start = time.perf_counter()
+        while not found or (len(found) < len(archs) and time.perf_counter() - start < job.seconds):
+            found += score(archs[len(found) : len(found) + job.step])
+        _settle(job.device)
+        seconds = time.perf_counter() - start
+    return Timed(seconds, _memory(job) - before, found)
+
+
+@contextmanager
+def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
+    """What takes architectures to scores."""
+    space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
+    if job.way == "processes":
+        task = Task(space, named, job.batch, origin, job.device)
+        with Processes(job.workers) as crew:
+
+            def spread(archs: Sequence[Any]) -> Scores:
+                chunks = [archs[first : first + job.chunk] for first in range(0, len(archs), job.chunk)]
+                return [scores for scores, _ in crew.score_chunks(task, chunks)]
+
+            yield spread
+        return
+
+    def score(archs: Sequence[Any]) -> Scores:
+        networks = [network_of(space, arch, job.batch, origin, job.device) for arch in archs]
+        found = score_population(networks, named, job.batch, job.seed, "always" if job.way == "lockstep" else "never")
+        return [one.scores for one in found]
+
+    yield score
+
+
+def _forget_plans(space: object) -> None:
+    """Networks that an earlier row planned are planned again."""
+    for member in vars(sys.modules[type(space).__module__]).values():
+        if hasattr(member, "cache_clear"):
+            member.cache_clear()
+
+
+def _settle(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def _memory(job: Job) -> int:
+    """The most bytes so far; of worker processes on a GPU, what they hold now."""
+    if job.device != "cpu" and job.way == "processes":
+        free, total = torch.cuda.mem_get_info(job.device)
+        return total - free
+    if job.device != "cpu":
+        return torch.cuda.max_memory_allocated(job.device)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    of_workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    unit = 1 if sys.platform == "darwin" else 2**10
+    return max(own, of_workers) * unit
+
+
+def measured(job: Job) -> Timed:
+    """On a CPU in a fresh process, so that memory is counted from the same start."""
+    if job.device != "cpu":
+        return measure(job)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["epochzero.evaluate.speed.timing"])
+    with context.Pool(1, _set_threads, (torch.get_num_threads(),)) as pool:
+        return pool.apply(measure, (job,))
+
+
+def _set_threads(number: int) -> None:
+    torch.set_num_threads(number)

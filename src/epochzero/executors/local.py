@@ -1,0 +1,54 @@
+"""The local executor: networks are scored in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from epochzero.executors.base import Scored
+from epochzero.store import JSON
+
+if TYPE_CHECKING:
+    from epochzero.study.task import Task
+
+
+class Local:
+    """Scores in this process, with torch's number of threads unless another is given."""
+
+    elsewhere = False
+    workers = 1
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads
+
+    def about(self) -> dict[str, JSON]:
+        return {"name": "local", "workers": 1, "threads": self.threads or torch.get_num_threads()}
+
+    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+        with torch_threads(self.threads):
+            return task.score(archs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@contextmanager
+def torch_threads(number: int | None) -> Iterator[None]:
+    """Torch has so many threads, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+LOCAL = Local()

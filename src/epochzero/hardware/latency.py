@@ -1,0 +1,274 @@
+"""Latency in a search: a limit that always holds, or one objective of several.
+
+task, limit = timed(task, "torch", limit=20.0)                                   # measured here
+task, limit = timed(task, "table:hwnasbench.csv.gz:cifar10_raspi4_latency", limit=20.0)
+run_search(task, ..., latency=limit)
+
+A limit is compared with the upper end of the 95 % interval of the median, so that noise speaks against a network and
+never for it. A network over the limit, or one that cannot be timed, is neither scored nor chosen. What was measured is
+kept in the store under the machine, the threads and the batch that it was measured with, for networks over the limit
+too, and is not measured again: a search that is resumed sees the same latencies.
+
+Measuring happens in this process, while workers wait. Its time is a part of the search's clock of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, NamedTuple
+
+from epochzero.engine import Proxy
+from epochzero.errors import UserError
+from epochzero.executors.base import Scored
+from epochzero.hardware.meters import RUNTIMES, Meter, OnnxMeter, TableMeter, Timing, TorchMeter, UnmeasurableError
+from epochzero.objectives.goals import LATENCY
+from epochzero.registry import near_miss
+from epochzero.spaces.base import AnySpace
+from epochzero.store import Evaluated, Store
+from epochzero.study.clock import Clock
+from epochzero.study.sources import TableSource
+from epochzero.study.task import Task
+from epochzero.types import Score, Setting
+
+TABLE = "table:"
+KEYS = (LATENCY.name, "latency_low", "latency_high")
+"""what the store calls median and interval"""
+TRIES = 200
+"""samples that are tried before a walk begins"""
+PATIENCE = 8
+"""samples without a latency, where none has one, after which latencies of the space are given up"""
+STEPS = 50
+MUTATIONS = 50
+
+
+class Latency:
+    """Answers for `latency`, in milliseconds."""
+
+    candidates: Sequence[Any] | None = None
+
+    def __init__(self, meter: Meter, space: AnySpace) -> None:
+        self.meter, self.space = meter, space
+        self.name = meter.name
+        self.found: dict[Any, Timing | str] = {}
+        """by architecture, or why it cannot be timed"""
+        self.clock = Clock()
+        self.store: Store | None = None
+
+    def keep(self, store: Store, clock: Clock) -> None:
+        """From now on measurements are looked for and kept there, and their time counted there."""
+        self.store, self.clock = store, clock
+        identity = {"space": self.space.name, "meter": self.name}
+        self.run = None if self.meter.instant else store.begin_run("latency", identity, {})
+
+    def of(self, arch: Any) -> Timing | str:
+        """How long a network takes, or why that cannot be said."""
+        if arch not in self.found:
+            start = time.perf_counter()
+            self.found[arch] = self._stored(arch) or self._measured(arch)
+            self.clock.add("latency", time.perf_counter() - start)
+        return self.found[arch]
+
+    @property
+    def _setting(self) -> Setting:
+        return Setting(self.space.name, self.name, "measured")
+
+    def _stored(self, arch: Any) -> Timing | str | None:
+        if self.store is None or self.meter.instant:
+            return None
+        text = self.space.text(arch)
+        scores = [self.store.scores(self._setting, key, [text]).get(text) for key in KEYS]
+        known = [score for score in scores if score is not None]
+        if len(known) < len(KEYS):
+            return None
+        return Timing(*(score.value for score in known)) if known[0].ok else known[0].why
+
+    def _measured(self, arch: Any) -> Timing | str:
+        start = time.perf_counter()
+        timing: Timing | str
+        try:
+            timing = self.meter(arch)
+            scores = [Score(value) for value in timing]
+        except UnmeasurableError as reason:
+            timing = str(reason)
+            scores = [Score.failed(timing)] * len(KEYS)
+        if self.store is not None and self.run is not None:
+            text, seconds = self.space.text(arch), time.perf_counter() - start
+            kept = {key: (score, seconds / len(KEYS)) for key, score in zip(KEYS, scores, strict=True)}
+            self.run.record(self._setting, [Evaluated(_place(text), text, kept)])
+        return timing
+
+    def within(self, arch: Any, limit: float) -> bool:
+        """Whether the upper end of what was measured is at most so many milliseconds."""
+        timing = self.of(arch)
+        return isinstance(timing, Timing) and timing.high <= limit
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Who tells it and how, as JSON fields."""
+        return {"told_by": self.name, **self.meter.facts}
+
+    def covers(self, proxy: Proxy) -> bool:
+        return proxy.name == LATENCY.name
+
+    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+        """The medians."""
+        return [({LATENCY.name: self._score(arch)}, 0.0) for arch in archs]
+
+    def _score(self, arch: Any) -> Score:
+        timing = self.of(arch)
+        return Score(timing.median) if isinstance(timing, Timing) else Score.failed(timing)
+
+
+def _place(text: str) -> int:
+    """A step for a measurement: they come in no order, and every search that measures the same network shares one."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
+
+
+class LatencyLimit(NamedTuple):
+    """The most milliseconds that a network may take, and who says how many it takes."""
+
+    latency: Latency
+    milliseconds: float
+
+    def about(self, arch: Any = None) -> dict[str, Any]:
+        """What became of it, and the latency of one network, as JSON fields."""
+        found = self.latency.found.values()
+        facts = {
+            "limit_ms": self.milliseconds,
+            **self.latency.facts,
+            "asked": len(found),
+            "over": sum(isinstance(one, Timing) and one.high > self.milliseconds for one in found),
+            "without": sum(isinstance(one, str) for one in found),
+        }
+        timing = None if arch is None else self.latency.of(arch)
+        if isinstance(timing, Timing):
+            facts["best"] = timing.facts
+        return facts
+
+
+class SwiftSpace:
+    """The part of a space whose networks are within a latency limit; UserError at once where none can be."""
+
+    def __init__(self, space: Any, limit: LatencyLimit) -> None:
+        self.space, self.limit = space, limit
+        whole = space
+        while hasattr(whole, "space"):
+            whole = whole.space
+        self.start = self._fastest() if limit.latency.meter.instant else self._smallest(whole)
+
+    def fits(self, arch: Any) -> bool:
+        return bool(self.space.fits(arch)) and self.limit.latency.within(arch, self.limit.milliseconds)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Of a table all that fit; where latencies are measured, those alone that were measured so far."""
+        latency = self.limit.latency
+        return filter(self.fits, self.space if latency.meter.instant else list(latency.found))
+
+    def sample(self, rng: Random) -> Any:
+        """As the space samples, given that it fits; where hardly any does, the end of a walk that stays within."""
+        for _ in range(TRIES):
+            arch = self.space.sample(rng)
+            if self.fits(arch):
+                return arch
+        arch = self.start
+        for _ in range(STEPS):
+            child = self.space.mutate(arch, rng)
+            arch = child if self.fits(child) else arch
+        return arch
+
+    def mutate(self, arch: Any, rng: Random) -> Any:
+        """As the space mutates, given that it fits; where it seems that none does, a new sample."""
+        children = (self.space.mutate(arch, rng) for _ in range(MUTATIONS))
+        child = next(filter(self.fits, children), None)
+        return self.sample(rng) if child is None else child
+
+    def neighbours(self, arch: Any) -> list[Any]:
+        return [other for other in self.space.neighbours(arch) if self.fits(other)]
+
+    def _fastest(self) -> Any:
+        """The fastest network of the table."""
+        latency, limit = self.limit
+        assert isinstance(latency.meter, TableMeter)
+        timed = [
+            (timing.high, i) for i, arch in enumerate(latency.meter.table.archs) if (timing := _timed(latency, arch))
+        ]
+        archs = (latency.meter.table.archs[i] for _, i in sorted(timed))
+        arch = next(filter(self.space.fits, archs), None)
+        if arch is None:
+            raise UserError(f"{latency.name} knows the latency of no network that is within the other limits.")
+        if not self.fits(arch):
+            raise UserError(
+                f"No {latency.space.name} network takes at most {limit:g} ms: the fastest takes {latency.of(arch)}."
+            )
+        return arch
+
+    def _smallest(self, whole: Any) -> Any:
+        """The smallest network, where it has a latency and is one of those to search among; else a sample that fits."""
+        latency, limit = self.limit
+        smallest = whole.smallest()
+        timing = latency.of(smallest)
+        if isinstance(timing, Timing) and timing.high > limit:
+            raise UserError(
+                f"The smallest {whole.name} network takes {timing} here, and the upper end has to be at most "
+                f"{limit:g} ms: raise --max-latency-ms."
+            )
+        return smallest if self.fits(smallest) else self._first()
+
+    def _first(self) -> Any:
+        """The first sample that fits."""
+        latency, limit = self.limit
+        rng = Random(0)
+        for looked in range(1, TRIES + 1):
+            arch = self.space.sample(rng)
+            if self.fits(arch):
+                return arch
+            if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.found.values()):
+                raise UserError(f"The latency of {latency.space.name} networks cannot be measured: {latency.of(arch)}.")
+        raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
+
+
+def _timed(latency: Latency, arch: Any) -> Timing | None:
+    timing = latency.of(arch)
+    return timing if isinstance(timing, Timing) else None
+
+
+def timed(
+    task: Task, told_by: str = "torch", size: int = 1, threads: int | None = None, limit: float | None = None
+) -> tuple[Task, LatencyLimit | None]:
+    """A task that can say latencies, where one of its proxies is one; and the limit, where there is one."""
+    if limit is not None and not 0 < limit < math.inf:
+        raise UserError(f"--max-latency-ms takes more than 0 milliseconds, not {limit:g}.")
+    wanted = LATENCY in task.proxies
+    if limit is None and not wanted:
+        return task, None
+    latency = Latency(meter_of(told_by, task, size, threads), task.space)
+    if wanted:
+        task = replace(task, sources=(latency, *task.sources))
+    return task, None if limit is None else LatencyLimit(latency, limit)
+
+
+def teller(task: Task, limit: LatencyLimit | None) -> Latency | None:
+    """Who tells latencies in a search, if anyone does."""
+    if limit is not None:
+        return limit.latency
+    return next((source for source in task.sources if isinstance(source, Latency)), None)
+
+
+def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -> Meter:
+    """`torch`, `onnxruntime` or `table:FILE:COLUMN`."""
+    if text.startswith(TABLE):
+        file, _, column = text.removeprefix(TABLE).rpartition(":")
+        if not file or not column:
+            raise UserError(f"{text!r} names no file and column: write table:FILE:COLUMN.")
+        return TableMeter(TableSource.read(file, task.space), column)
+    if text not in RUNTIMES:
+        known = [*RUNTIMES, "table:FILE:COLUMN"]
+        raise UserError(
+            f"Latency cannot be told by '{text}'.{near_miss(text, list(RUNTIMES))} Known: {', '.join(known)}."
+        )
+    return (OnnxMeter if text == "onnxruntime" else TorchMeter)(task, size, threads)

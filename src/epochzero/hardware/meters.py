@@ -1,0 +1,283 @@
+r"""How long a network takes for one batch, in milliseconds: measured on this machine, or looked up in a table.
+
+A measurement is the median of 31 runs, after 5 that do not count, with an interval that holds the true median with at
+least 95 %, whatever the times are distributed like:
+
+    [x_(l), x_(n+1-l)]     l the largest with  P(Bin(n, 1/2) < l) <= 2.5 %
+
+On a GPU each run is timed between two events, and the device is waited for. Networks are in evaluation mode, without
+gradients, on one fixed input. `torch` runs the ordinary module operation by operation; `onnxruntime` runs what
+`torch.onnx` exports of it, as people deploy it. PyTorch's older exporter comes first: on one busy core it took 1 s for
+a network of NAS-Bench-201 and the newer one 15, which has its turn where the older fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import math
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from epochzero.data.batch import shape_text
+from epochzero.engine.failure import out_of_memory
+from epochzero.errors import UserError
+from epochzero.executors.local import torch_threads
+from epochzero.registry import near_miss
+from epochzero.store import manifest
+from epochzero.study.sources import REASONS, TableSource
+from epochzero.study.task import Task, usable
+
+RUNS, WARM_UP = 31, 5
+TAIL = 0.025
+RUNTIMES = ("torch", "onnxruntime")
+
+
+class Timing(NamedTuple):
+    """Milliseconds: the median, and an interval that holds it."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        spread = f" [{self.low:.3g}, {self.high:.3g}]" if self.low < self.high else ""
+        return f"{self.median:.3g}{spread} ms"
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """As JSON fields; of a table all three are what it holds."""
+        return {"median_ms": self.median, "low_ms": self.low, "high_ms": self.high}
+
+
+class UnmeasurableError(Exception):
+    """A network that cannot be timed; the message says why."""
+
+
+class Meter(Protocol):
+    """Says how long a network takes."""
+
+    instant: bool
+    """whether asking costs nothing, so that the whole space may be asked for"""
+
+    @property
+    def name(self) -> str:
+        """In the store, what stands in the place of the batch: all that a measurement depends on."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The same as JSON fields."""
+
+    def __call__(self, arch: Any) -> Timing:
+        """UnmeasurableError for a network without an answer."""
+
+
+def summed_up(milliseconds: Sequence[float]) -> Timing:
+    """Median and interval of several runs; of fewer than six, the interval is from the first to the last."""
+    n, below, place = len(milliseconds), 0.0, 0
+    while (below := below + math.comb(n, place) / 2**n) <= TAIL:
+        place += 1
+    ordered = sorted(milliseconds)
+    return Timing(statistics.median(ordered), ordered[max(place, 1) - 1], ordered[n - max(place, 1)])
+
+
+@dataclass
+class TableMeter:
+    """Looks latencies up, of the very network: an isomorphic one may take longer."""
+
+    table: TableSource
+    column: str
+    instant: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        columns = [name for name in self.table.table.columns if name != REASONS]
+        if self.column not in columns:
+            raise UserError(
+                f"{self.table.table.source} has no column '{self.column}'.{near_miss(self.column, columns)} "
+                f"It has {', '.join(columns)}."
+            )
+        self._cells = dict(zip(self.table.archs, self.table.table.cells(self.column), strict=True))
+
+    @property
+    def name(self) -> str:
+        return f"{self.table.name} {self.column}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {"table": self.table.name, "column": self.column}
+
+    def __call__(self, arch: Any) -> Timing:
+        if arch not in self._cells:
+            raise UnmeasurableError(f"{self.table.table.source} does not hold this network")
+        try:
+            found = float(self._cells[arch])
+        except (TypeError, ValueError):
+            found = math.nan
+        if not 0 < found < math.inf:
+            raise UnmeasurableError(f"{self.table.table.source} has no {self.column} of this network")
+        return Timing(found, found, found)
+
+
+@dataclass
+class TorchMeter:
+    """Times the module that torch runs."""
+
+    task: Task
+    size: int = 1
+    """samples in one batch"""
+    threads: int | None = None
+    instant: bool = field(default=False, init=False)
+    runtime: str = field(default="torch", init=False)
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise UserError(f"Latency is measured for batches of at least 1 sample, not {self.size}.")
+        if self.task.batch.layout is not None:
+            raise UserError("Latency is measured for networks with one input of real numbers: use a latency table.")
+        usable(self.task.device)
+        self.threads = self.threads or torch.get_num_threads()
+        machine: Any = manifest({})["machine"]
+        on_gpu = torch.device(self.task.device).type == "cuda"
+        self.hardware = torch.cuda.get_device_name(self.task.device) if on_gpu else machine["cpu"] or "an unknown CPU"
+        drawn = torch.Generator().manual_seed(0)
+        self.x = torch.randn(self.size, *self.task.batch.input_shape, generator=drawn).to(self.task.device)  # [B, ...]
+
+    @property
+    def name(self) -> str:
+        shape = f"batch {self.size} of {shape_text(self.task.batch.input_shape)}, {self.task.batch.num_classes} classes"
+        noun = "thread" if self.threads == 1 else "threads"
+        return f"{self.runtime} on {self.hardware}, {self.task.device}, {self.threads} {noun}, {shape}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "runtime": self.runtime,
+            "hardware": self.hardware,
+            "device": self.task.device,
+            "threads": self.threads,
+            "batch": self.size,
+            "input_shape": list(self.task.batch.input_shape),
+            "runs": RUNS,
+        }
+
+    def __call__(self, arch: Any) -> Timing:
+        module = self.task.module(arch).eval()
+        try:
+            with torch.inference_mode(), torch_threads(self.threads):
+                return self._timed(module)
+        except Exception as error:
+            if isinstance(error, UserError) or out_of_memory(error):
+                raise
+            said = (str(error).strip() or "no message").splitlines()[0]
+            raise UnmeasurableError(f"{self.runtime} cannot run it ({type(error).__name__}: {said})") from error
+
+    def _timed(self, module: nn.Module) -> Timing:
+        module, x = module.to(self.task.device), self.x
+        clock = _on_gpu if x.is_cuda else _on_cpu
+        return clock(lambda: module(x))
+
+
+class OnnxMeter(TorchMeter):
+    """Times what ONNX Runtime makes of the module."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.runtime = "onnxruntime"
+        for package in ("onnxruntime", "onnx", "onnxscript"):
+            try:
+                importlib.import_module(package)
+            except ImportError:
+                raise UserError(
+                    f"Latency by ONNX Runtime needs {package}: pip install 'epochzero[onnx]', or use --latency torch."
+                ) from None
+        self._session: Any = importlib.import_module("onnxruntime")
+        self.provider = "CUDAExecutionProvider" if self.x.is_cuda else "CPUExecutionProvider"
+        if self.provider not in self._session.get_available_providers():
+            raise UserError(
+                f"ONNX Runtime does not run on {self.task.device} here: install onnxruntime-gpu or use --latency torch."
+            )
+
+    def _timed(self, module: nn.Module) -> Timing:
+        options = self._session.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.log_severity_level = 3
+        session = self._session.InferenceSession(exported(module, self.x.cpu()), options, providers=[self.provider])
+        bound = session.io_binding()
+        device = torch.device(self.task.device)
+        for given in session.get_inputs():  # none where the network is a constant
+            x = self._session.OrtValue.ortvalue_from_numpy(self.x.cpu().numpy(), device.type, device.index or 0)
+            bound.bind_ortvalue_input(given.name, x)
+        bound.bind_output(session.get_outputs()[0].name, device.type, device.index or 0)
+
+        def run() -> None:
+            session.run_with_iobinding(bound)
+            bound.synchronize_outputs()
+
+        return _on_cpu(run)
+
+
+def exported(module: nn.Module, x: Tensor) -> bytes:
+    """The module as an ONNX model."""
+    with quietly(), torch.inference_mode(False), torch.no_grad():
+        try:
+            file = io.BytesIO()
+            torch.onnx.export(module, (x.clone(),), file, dynamo=False)  # type: ignore[arg-type]
+            return file.getvalue()
+        except Exception:
+            program = torch.onnx.export(module, (x.clone(),), dynamo=True, verbose=False)
+            assert program is not None
+            return bytes(program.model_proto.SerializeToString())
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what PyTorch's exporters say of their insides; the older prints the graph that it fails on, from C++."""
+    logger, printed = logging.getLogger("torch.onnx"), getattr(torch._C, "_jit_onnx_log", None)  # torch's own, unnamed
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    torch._C._jit_onnx_log = lambda *said: None  # type: ignore[attr-defined,unused-ignore]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+        if printed is not None:
+            torch._C._jit_onnx_log = printed
+
+
+def _on_cpu(run: Callable[[], object]) -> Timing:
+    """Between two looks at the clock; `run` returns when it is done."""
+    for _ in range(WARM_UP):
+        run()
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        run()
+        times.append(1e3 * (time.perf_counter() - start))
+    return summed_up(times)
+
+
+def _on_gpu(run: Callable[[], object]) -> Timing:
+    """Between two events on the device, one run at a time."""
+    for _ in range(WARM_UP):
+        run()
+    times = []
+    for _ in range(RUNS):
+        torch.cuda.synchronize()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        begin.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return summed_up(times)

@@ -1,0 +1,85 @@
+"""Several things to want at once, none of which is weighed against another: `dextr,-flops,latency`.
+
+parse_goals("dextr,-flops")                            the score as its proxy declares it, and few multiply-accumulates
+parse_goals("dextr,latency")                           milliseconds, less is better
+parse_goals("table:cifar10_test,-table:raspi4")        columns of a table: one high, one low
+
+A name alone is wanted in the direction that its proxy declares; `-` before it is as little as possible, `+` as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from epochzero.engine.proxy import Proxy, split_list
+from epochzero.errors import UserError
+from epochzero.objectives.objective import COMBINED, looked_up, parse_objective
+from epochzero.types import Score
+
+LATENCY = replace(looked_up("latency"), higher_is_better=False)
+"""what `run.latency` answers for, as if it were a proxy"""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A score, and which way it is wanted."""
+
+    proxy: Proxy
+    higher: bool
+
+    @property
+    def text(self) -> str:
+        sign = "" if self.higher == self.proxy.higher_is_better else "+" if self.higher else "-"
+        return f"{sign}{self.proxy.text}"
+
+    def merit(self, value: float) -> float:
+        """The value turned so that higher is better."""
+        return value if self.higher else -value
+
+
+@dataclass(frozen=True)
+class Goals:
+    """At least two of them."""
+
+    goals: tuple[Goal, ...]
+
+    @property
+    def proxies(self) -> tuple[Proxy, ...]:
+        return tuple(goal.proxy for goal in self.goals)
+
+    @property
+    def text(self) -> str:
+        return ",".join(goal.text for goal in self.goals)
+
+    def values(self, scores: Mapping[str, Score]) -> tuple[float, ...] | None:
+        """A network's scores in the order of the goals; None where it lacks one."""
+        found = [scores[goal.proxy.text] for goal in self.goals]
+        return tuple(score.value for score in found) if all(score.ok for score in found) else None
+
+    def merits(self, values: Sequence[float]) -> tuple[float, ...]:
+        """The same turned so that higher is better."""
+        return tuple(goal.merit(value) for goal, value in zip(self.goals, values, strict=True))
+
+    def why_not(self, scores: Mapping[str, Score]) -> str:
+        """Why a network lacks one."""
+        return "; ".join(f"{p.text}: {scores[p.text].why}" for p in self.proxies if not scores[p.text].ok)
+
+
+def parse_goals(text: str) -> Goals:
+    """At least two different things, separated by commas outside parentheses."""
+    goals = tuple(map(_goal, split_list(text)))
+    if len({goal.proxy.text for goal in goals}) < max(2, len(goals)):
+        raise UserError(
+            f"A front needs at least two different objectives, such as 'dextr,-flops', and {text!r} does not name them."
+        )
+    return Goals(goals)
+
+
+def _goal(text: str) -> Goal:
+    sign = text[0] if text[0] in "+-" else ""
+    name = text.removeprefix(sign).strip()
+    if COMBINED.fullmatch(name):
+        raise UserError(f"{name} weighs its proxies against each other: name them as objectives of their own.")
+    proxy = LATENCY if name == LATENCY.name else parse_objective(name).proxies[0]
+    return Goal(proxy, {"+": True, "-": False, "": proxy.higher_is_better}[sign])

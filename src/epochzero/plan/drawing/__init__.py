@@ -1,0 +1,1 @@
+"""Drawings of plans: SVG, and lines of text."""

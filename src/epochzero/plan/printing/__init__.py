@@ -1,0 +1,1 @@
+"""Plans printed as stand-alone PyTorch source."""

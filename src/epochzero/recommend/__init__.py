@@ -1,0 +1,1 @@
+"""Recommenders: click tables, NASRec spaces, warm-up, training, export."""

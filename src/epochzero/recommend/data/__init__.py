@@ -1,0 +1,1 @@
+"""Click tables: reading, encoding and batching."""

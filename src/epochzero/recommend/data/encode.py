@@ -1,0 +1,217 @@
+"""Lines of text to numbers: polars reads a block as it should be; a block that is not is gone through line by line.
+
+    block of lines -> dense float32 [N, D], ids int32 [N, F], label uint8 [N], part uint8 [N]
+
+A line is bad if it has the wrong number of columns, is no UTF-8, or holds a value that is no finite number, no
+hexadecimal number or no label where one should be. A bad line is an error that names it, or is put aside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.errors import DataError, UserError
+from epochzero.recommend.data.bad_lines import LARGEST, BadLine, line_by_line
+from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
+from epochzero.recommend.data.hashing import hashed_rows
+from epochzero.recommend.data.lines import Block, Layout, blocks
+from epochzero.recommend.data.schema import Schema
+from epochzero.recommend.data.split import OTHER, SPELLINGS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_VALUES = 5_000_000
+WORKERS, AHEAD = 2, 4
+"""blocks that are parsed at the same time, and that may be under way"""
+
+
+class Words(NamedTuple):
+    """A column of text in one block."""
+
+    distinct: list[str]
+    place: NDArray[np.int64]
+    """[N]: 0 for a missing value, else one more than the place in `distinct`"""
+
+    def replaced(self, by: Callable[[str], int], missing: int = 0) -> NDArray[np.int32]:
+        """[N]: a number for each value."""
+        return np.array([missing, *map(by, self.distinct)], np.int32)[self.place]
+
+
+class Encoded(NamedTuple):
+    """The rows of one block."""
+
+    dense: NDArray[np.float32]
+    """[N, D]; one column of zeros where the schema has no dense column, as in NASRec"""
+    ids: NDArray[np.int32]
+    """[N, F]"""
+    label: NDArray[np.uint8]
+    """[N]; zeros where the file has no labels"""
+    part: NDArray[np.uint8]
+    """[N]: numbers in `ctr_split.PARTS`; zeros where the schema names no split"""
+    line: NDArray[np.int64]
+    """[N]: the number of the row's line in the file"""
+    bad: list[BadLine]
+
+
+@dataclass
+class Encoder:
+    """Goes through a file and turns it into numbers, block by block."""
+
+    schema: Schema
+    layout: Layout
+    codes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """the vocabularies: a value's row by column and value"""
+    growing: bool = False
+    """whether a new value takes the next row; else it is unseen"""
+    skip: bool = False
+    """whether bad lines are put aside"""
+
+    def __iter__(self) -> Iterator[Encoded]:
+        """All blocks in order. Parsing runs ahead on two threads; vocabularies grow in the file's order."""
+        need_polars()
+        source = self._lines()
+        under_way: deque[Future[tuple[Encoded, dict[int, Words]]]] = deque()
+        with ThreadPoolExecutor(WORKERS) as pool:
+            while True:
+                under_way.extend(pool.submit(self._encode, block) for block in islice(source, AHEAD - len(under_way)))
+                if not under_way:
+                    return
+                encoded, words = under_way.popleft().result()
+                if encoded.bad and not self.skip:
+                    raise self._refused(encoded.bad[0])
+                for place, column in words.items():
+                    encoded.ids[:, place] = self._rows(self.schema.categorical[place].name, column)
+                yield encoded
+
+    def _lines(self) -> Iterator[Block]:
+        for block in blocks(self.layout.path):
+            named = block.first == 1 and self.layout.header
+            yield Block(2, block.data.split(b"\n", 1)[1]) if named else block
+
+    def _refused(self, bad: BadLine) -> DataError:
+        return DataError(
+            f"Line {bad.number:,} of {self.layout.path} {bad.why}: mend the line, or put such lines aside by "
+            "--bad-lines skip."
+        )
+
+    def _encode(self, block: Block) -> tuple[Encoded, dict[int, Words]]:
+        """The block in numbers but for its vocabularies, which are told by the place of their column."""
+        import polars as pl
+
+        frame, bad = self._quick(block), list[BadLine]()
+        if frame is not None:
+            line = np.arange(block.first, block.first + len(frame))
+        else:
+            columns, numbers, bad = line_by_line(block, self.schema, self.layout)
+            line = np.array(numbers, np.int64)
+            frame = pl.DataFrame(columns, schema={name: self._kind(name, hexadecimal=pl.UInt64) for name in columns})
+        count = len(frame)
+        dense, label, part = np.zeros((count, 1), np.float32), np.zeros(count, np.uint8), np.zeros(count, np.uint8)
+        ids = np.zeros((count, len(self.schema.categorical)), np.int32)
+        if self.schema.dense:
+            filled = [(pl.col(c.name).fill_null(c.fill), c.transform) for c in self.schema.dense]
+            scaled = [value.clip(0).log1p() if transform == "log" else value for value, transform in filled]
+            dense = frame.select(value.cast(pl.Float32) for value in scaled).to_numpy(order="c")
+        if self.layout.labelled:
+            label = frame.select((pl.col(self.schema.label) > 0).cast(pl.UInt8)).to_series().to_numpy()
+        if self.schema.split:
+            part = _words(frame[self.schema.split]).replaced(_part_number, missing=OTHER).astype(np.uint8)
+        by_number = [(place, c) for place, c in enumerate(self.schema.categorical) if c.encoding == "hex"]
+        if by_number:
+            rows = [(pl.col(c.name) % (c.rows - 1) + 1).fill_null(0).cast(pl.Int32) for _, c in by_number]
+            ids[:, [place for place, _ in by_number]] = frame.select(rows).to_numpy()
+        words = {}
+        for place, column in enumerate(self.schema.categorical):
+            if column.encoding == "hash":
+                ids[:, place] = hashed_rows(frame[column.name], column.rows)
+            elif column.encoding == "vocabulary":
+                words[place] = _words(frame[column.name])
+        return Encoded(dense, ids, label, part, line, bad), words
+
+    def _quick(self, block: Block) -> pl.DataFrame | None:
+        """The typed columns of the block if every line of it is as it should be, else None."""
+        import polars as pl
+
+        if b'"' in block.data or not _even(block.data, len(self.layout.columns), self.layout.separator):
+            return None
+        try:
+            raw = pl.read_csv(
+                block.data,
+                has_header=False,
+                separator=self.layout.separator,
+                schema={name: self._kind(name, hexadecimal=pl.String) for name in self.layout.columns},
+                quote_char=None,
+                null_values=["", *self.schema.missing] if self.schema.missing else None,
+            )
+        except pl.exceptions.PolarsError:
+            return None
+        names = [column.name for column in self.schema.categorical if column.encoding == "hex"]
+        frame = raw.with_columns(pl.col(name).str.to_integer(base=16, dtype=pl.UInt64, strict=False) for name in names)
+        checks = [(pl.col(column.name).abs() <= LARGEST).all() for column in self.schema.dense]
+        if self.layout.labelled:
+            label = pl.col(self.schema.label)
+            right = label.is_between(0, LARGEST) if self.schema.click_counts else label.is_in([0.0, 1.0])
+            checks += [right.all(), label.is_not_null().all()]
+        all_hexadecimal = frame.select(names).null_count().equals(raw.select(names).null_count())
+        all_right = not checks or frame.select(pl.all_horizontal(checks)).item()
+        return frame if all_hexadecimal and all_right else None
+
+    def _kind(self, name: str, hexadecimal: type[pl.DataType]) -> type[pl.DataType]:
+        """The type of a column."""
+        import polars as pl
+
+        label = self.layout.labelled and name == self.schema.label
+        if label or any(name == column.name for column in self.schema.dense):
+            return pl.Float64
+        if any(name == column.name and column.encoding == "hex" for column in self.schema.categorical):
+            return hexadecimal
+        return pl.String
+
+    def _rows(self, name: str, words: Words) -> NDArray[np.int32]:
+        """The rows [N] of a vocabulary's table."""
+        codes = self.codes[name]
+        if self.growing:
+            for value in words.distinct:
+                codes.setdefault(value, len(codes) + FIRST_VALUE)
+            if len(codes) > MOST_VALUES:
+                raise DataError(
+                    f"The column '{name}' of {self.layout.path} has more than {MOST_VALUES:,} different values, "
+                    "too many for a vocabulary: give it the encoding hash."
+                )
+        return words.replaced(lambda value: codes.get(value, UNSEEN))
+
+
+def need_polars() -> None:
+    """One sentence where polars is not installed."""
+    try:
+        import polars  # noqa: F401
+    except ImportError as error:
+        raise UserError("Reading tables needs polars: pip install 'epochzero[ctr]'.") from error
+
+
+def _part_number(text: str) -> int:
+    return SPELLINGS.get(text.strip().lower(), OTHER)
+
+
+def _words(column: pl.Series) -> Words:
+    import polars as pl
+
+    distinct = column.drop_nulls().unique(maintain_order=True)
+    place = column.cast(pl.Enum(distinct)).to_physical().cast(pl.Int64) + 1
+    return Words(distinct.to_list(), place.fill_null(0).to_numpy())
+
+
+def _even(data: bytes, columns: int, separator: str) -> bool:
+    """Whether the lines have so many columns on average. Polars refuses a longer one, so there is no shorter one."""
+    text = np.frombuffer(data, np.uint8)
+    marks = np.count_nonzero(text == ord(separator))
+    return bool(marks == np.count_nonzero(text == ord("\n")) * (columns - 1))

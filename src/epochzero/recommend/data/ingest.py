@@ -1,0 +1,142 @@
+"""Click-through tables: text of any size is read once, block by block, into numbers on disk.
+
+    table = encode("train.txt", "criteo", "runs/criteo")          # again: opened, not read again
+    for dense, ids, label in table.batches("train", size=512):    # [B, D] float, [B, F] int64, [B] float
+        ...
+
+Neither reading nor batching holds more than a few blocks in memory, beside two bytes a row for the split and the
+vocabularies' values. Only reading needs polars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.data.batch import digest
+from epochzero.errors import DataError, UserError
+from epochzero.recommend.data.encode import Encoder
+from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
+from epochzero.recommend.data.lines import Layout, layout
+from epochzero.recommend.data.schema import BUILT_IN, Categorical, Dense, Schema, load_schema
+from epochzero.recommend.data.split import PARTS, SEED, parts
+from epochzero.recommend.data.table import STRETCH, CtrBatch, CtrTable, Writer, find_table, open_table
+
+__all__ = [
+    "BUILT_IN", "Categorical", "CtrBatch", "CtrTable", "Dense", "Encoding", "Schema", "encode", "encoder_of",
+    "load_schema", "open_table",
+]  # fmt: skip
+
+SMALLEST = 10
+"""rows that a split in ten needs"""
+
+BadLines = Literal["strict", "skip"]
+Tell = Callable[[int], None]
+"""Called with the number of rows read so far."""
+
+
+def encode(
+    source: str | Path,
+    schema: str | Path | Schema,
+    folder: str | Path,
+    *,
+    bad_lines: BadLines = "strict",
+    seed: int = SEED,
+    tell: Tell | None = None,
+) -> CtrTable:
+    """The table of a text file in numbers, written to `folder`; if it is there already, it is only opened.
+
+    A bad line is an error (`strict`), or goes to `skipped.tsv` with its number and the reason (`skip`).
+    """
+    if bad_lines not in ("strict", "skip"):
+        raise UserError(f"Bad lines cannot be treated by '{bad_lines}': use strict or skip.")
+    schema, path, folder = load_schema(schema), Path(source), Path(folder)
+    found = layout(path, schema)
+    fingerprint = _fingerprint(path, schema, bad_lines, seed)
+    if (table := find_table(folder, fingerprint)) is not None:
+        return table
+    codes: dict[str, dict[str, int]] = {c.name: {} for c in schema.categorical if c.encoding == "vocabulary"}
+    with Writer(folder) as writer:
+        for block in Encoder(schema, found, codes, growing=True, skip=bad_lines == "skip"):
+            writer.add(block)
+            if tell is not None:
+                tell(writer.count)
+        writer.close_columns()
+        part = _split(writer, schema, found, seed)
+        vocabulary = _settle(writer.mapped("ids", schema), part, schema, codes)
+        sizes = (FIRST_VALUE + len(vocabulary[c.name]) if c.name in codes else c.rows for c in schema.categorical)
+        encoding = Encoding(schema, tuple(sizes), vocabulary)
+        return writer.finish(encoding, fingerprint, source=str(path), seed=seed)
+
+
+def _fingerprint(path: Path, schema: Schema, bad_lines: str, seed: int) -> str:
+    stat = path.stat()
+    return digest(path.name, stat.st_size, stat.st_mtime_ns, sorted(schema.json().items()), bad_lines, seed)
+
+
+def _split(writer: Writer, schema: Schema, found: Layout, seed: int) -> NDArray[np.uint8]:
+    """The part of every row [N], dealt out where no column says it."""
+    if writer.count == 0:
+        bad = writer.first_bad
+        raise DataError(
+            f"The table {found.path} has no rows: give a table with rows."
+            if bad is None
+            else f"No line of {found.path} is good; line {bad.number:,}, the first of {writer.bad:,} bad ones, "
+            f"{bad.why}: mend the table, or its schema."
+        )
+    part = writer.mapped("part", schema)
+    if not schema.split:
+        if writer.count < SMALLEST:
+            raise DataError(
+                f"The table {found.path} has {writer.count} rows: a split 8/1/1 needs at least {SMALLEST}; "
+                "give more, or name a split column in the schema."
+            )
+        part[:] = parts(writer.mapped("label", schema), seed)
+    elif not (part == PARTS.index("train")).any():
+        raise DataError(f"No row of {found.path} says train in the column '{schema.split}': there is nothing to learn.")
+    return part
+
+
+def _settle(
+    ids: NDArray[np.int32], part: NDArray[np.uint8], schema: Schema, codes: dict[str, dict[str, int]]
+) -> dict[str, list[str]]:
+    """Order the vocabularies by frequency in the training rows, drop what is rare, and renumber `ids` [N, F] in place.
+
+    While the file was read, every value took the next number; gives the values that stay, in the order of their rows.
+    """
+    if not codes:
+        return {}
+    stretches = [slice(first, first + STRETCH) for first in range(0, len(ids), STRETCH)]
+    kept: dict[str, list[str]] = {}
+    for place, column in enumerate(schema.categorical):
+        if column.name not in codes:
+            continue
+        values = list(codes[column.name])
+        seen = np.zeros(FIRST_VALUE + len(values), np.int64)
+        for rows in stretches:
+            train = part[rows] == PARTS.index("train")
+            seen += np.bincount(ids[rows, place][train], minlength=len(seen))
+        order = FIRST_VALUE + np.argsort(-seen[FIRST_VALUE:], kind="stable")  # of equal ones, the first in the file
+        order = order[seen[order] >= column.min_count][: column.rows - FIRST_VALUE]
+        new = np.full(len(seen), UNSEEN, np.int32)
+        new[0] = 0
+        new[order] = FIRST_VALUE + np.arange(len(order))
+        for rows in stretches:
+            ids[rows, place] = new[ids[rows, place]]
+        kept[column.name] = [values[number - FIRST_VALUE] for number in order]
+    return kept
+
+
+def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: BadLines = "strict") -> Encoder:
+    """Reads another file as a table was read: the same rows for the same values, unseen ones in their own row.
+
+    Its labels and its split, if it has any, are left alone.
+    """
+    path, schema = Path(source), replace(encoding.schema, split="")
+    found = replace(layout(path, schema, need_label=False), labelled=False)
+    return Encoder(schema, found, encoding.codes, skip=bad_lines == "skip")

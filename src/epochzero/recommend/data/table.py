@@ -1,0 +1,226 @@
+"""A click-through table as numbers in a folder, batched from a memory map.
+
+`meta.json`, `encoding.json`, the columns `dense`, `ids`, `label` and `part` as plain little-endian numbers, and
+`skipped.tsv` with the lines that were put aside. Needs torch and numpy alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from epochzero.errors import DataError, MachineError, UserError
+from epochzero.recommend.data.bad_lines import BadLine
+from epochzero.recommend.data.encode import Encoded
+from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.schema import Schema
+from epochzero.recommend.data.split import PARTS
+
+STRETCH = 1 << 16
+"""rows that are looked at together"""
+FILES = {"dense": "<f4", "ids": "<i4", "label": "<u1", "part": "<u1"}
+
+Part = Literal["train", "val", "test", "other"]
+
+
+class CtrBatch(NamedTuple):
+    """Some rows of a table."""
+
+    dense: Tensor
+    """[B, D] float32"""
+    ids: Tensor
+    """[B, F] int64: column f's ids are below `rows[f]`"""
+    label: Tensor
+    """[B] float32: 0 or 1"""
+
+
+@dataclass(frozen=True, eq=False)
+class CtrTable:
+    """A table in numbers."""
+
+    folder: Path
+    encoding: Encoding
+    count: int
+    """rows in all parts"""
+    skipped: int
+    """lines that were put aside; they are in `skipped.tsv`"""
+    fingerprint: str
+    """covers the source, the schema and the split"""
+    about: dict[str, Any] = field(default_factory=dict)
+    """whatever else the maker of the table wrote down"""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Of each categorical column's embedding table."""
+        return self.encoding.rows
+
+    @property
+    def num_dense(self) -> int:
+        return self.encoding.num_dense
+
+    def capped(self, rows: Sequence[int]) -> CtrTable:
+        """The same table for embedding tables of at most so many rows: batches bring the ids into them."""
+        return replace(self, encoding=self.encoding.capped(rows))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """`dense` [N, D], `ids` [N, F] as they were read, `label` [N] or `part` [N], mapped from the disk."""
+        return _mapped(self.folder, name, self.count, self.num_dense, len(self.rows), "r")
+
+    def size(self, *wanted: Part) -> int:
+        """How many rows the parts have together."""
+        return int(self._counts(wanted).sum())
+
+    def clicks(self, *wanted: Part) -> int:
+        """How many rows of the parts have the label 1."""
+        mask, label = self._mask(wanted), self.column("label")
+        return sum(int(label[rows][mask[self.column("part")[rows]]].sum()) for rows in self._stretches())
+
+    def batches(self, *wanted: Part, size: int, start: int = 0, stop: int | None = None) -> Iterator[CtrBatch]:
+        """The rows of the parts in the file's order, from batch `start` on; the last batch may be smaller.
+
+        `stop` is the number of the row, counted within the parts, before which the batches end.
+        """
+        if size < 1:
+            raise UserError(f"The batch size is {size}; it has to be at least 1.")
+        columns = [self.column(name) for name in ("dense", "ids", "label")]
+        rest = [column[:0] for column in columns]
+        end = self.size(*wanted) if stop is None else min(stop, self.size(*wanted))
+        left = end - start * size
+        for chosen in self._chosen(wanted, start * size):
+            taken = chosen[: max(0, left)]
+            left -= len(taken)
+            held = [np.concatenate([old, column[taken]]) for old, column in zip(rest, columns, strict=True)]
+            ready = len(held[0]) if left <= 0 else len(held[0]) // size * size
+            for first in range(0, ready, size):
+                dense, ids, label = (array[first : min(first + size, ready)] for array in held)
+                ids = self.encoding.folded(ids)
+                yield CtrBatch(torch.from_numpy(dense), torch.from_numpy(ids).long(), torch.from_numpy(label).float())
+            if left <= 0:
+                return
+            rest = [array[ready:] for array in held]
+
+    def _chosen(self, wanted: Sequence[Part], skip: int) -> Iterator[NDArray[np.int64]]:
+        """The numbers of the rows of the parts, but for the first `skip`, a stretch at a time."""
+        mask, part = self._mask(wanted), self.column("part")
+        for rows, count in zip(self._stretches(), self._counts(wanted), strict=True):
+            if skip >= count:
+                skip -= int(count)
+            else:
+                yield np.flatnonzero(mask[part[rows]])[skip:] + rows.start
+                skip = 0
+
+    def _stretches(self) -> list[slice]:
+        return [slice(first, min(first + STRETCH, self.count)) for first in range(0, self.count, STRETCH)]
+
+    def _counts(self, wanted: Sequence[Part]) -> NDArray[np.int64]:
+        """Rows of the parts in every stretch."""
+        mask, part = self._mask(wanted), self.column("part")
+        return np.array([np.count_nonzero(mask[part[rows]]) for rows in self._stretches()], np.int64)
+
+    def _mask(self, wanted: Sequence[Part]) -> NDArray[np.bool_]:
+        for name in wanted:
+            if name not in PARTS:
+                raise UserError(f"No part of a table is called '{name}': use {', '.join(PARTS)}.")
+        return np.array([name in wanted for name in PARTS])
+
+
+def _mapped(folder: Path, name: str, count: int, dense: int, sparse: int, mode: Literal["r", "r+"]) -> NDArray[Any]:
+    shape = {"dense": (count, dense), "ids": (count, sparse)}.get(name, (count,))
+    if 0 in shape:
+        return np.zeros(shape, FILES[name])
+    return np.memmap(folder / name, FILES[name], mode, shape=shape)
+
+
+class Writer:
+    """Writes a table beside its place and moves it there when it is whole: a half-written one is never found."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+        self.bad = 0
+        self.first_bad: BadLine | None = None
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Writer:
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.new = Path(tempfile.mkdtemp(prefix=f"{self.folder.name}.", dir=self.folder.parent))
+            self.new.chmod(0o755)
+            self._files = {name: self._stack.enter_context((self.new / name).open("wb")) for name in FILES}
+            self._skipped = self._stack.enter_context((self.new / "skipped.tsv").open("w", encoding="utf-8"))
+        except OSError as error:
+            raise UserError(
+                f"The folder {self.folder} cannot be written ({error.strerror}): choose another."
+            ) from error
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+        shutil.rmtree(self.new, ignore_errors=True)
+
+    def add(self, rows: Encoded) -> None:
+        try:
+            for name, file in self._files.items():
+                file.write(np.ascontiguousarray(getattr(rows, name), FILES[name]).data)
+            for bad in rows.bad:
+                self._skipped.write(f"{bad.number}\t{bad.why}\t{bad.text}\n")
+        except OSError as error:
+            raise MachineError(f"The table cannot be written to {self.new} ({error.strerror}).") from error
+        self.count += len(rows.label)
+        self.bad += len(rows.bad)
+        self.first_bad = self.first_bad or next(iter(rows.bad), None)
+
+    def close_columns(self) -> None:
+        self._stack.close()
+
+    def mapped(self, name: str, schema: Schema) -> NDArray[Any]:
+        """A column that can be changed, once all rows are written."""
+        return _mapped(self.new, name, self.count, max(1, len(schema.dense)), len(schema.categorical), "r+")
+
+    def finish(self, encoding: Encoding, fingerprint: str, **about: Any) -> CtrTable:
+        meta = {"fingerprint": fingerprint, "count": self.count, "skipped": self.bad, "about": about}
+        encoding.write(self.new / "encoding.json")
+        (self.new / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        if (self.folder / "meta.json").exists():
+            shutil.rmtree(self.folder)
+        try:
+            self.new.replace(self.folder)
+        except OSError as error:
+            raise UserError(f"{self.folder} holds something else than a table: choose another folder.") from error
+        return open_table(self.folder)
+
+
+def open_table(folder: str | Path) -> CtrTable:
+    """A table that was written before."""
+    folder = Path(folder)
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        encoding = Encoding.read(folder / "encoding.json")
+        table = CtrTable(folder, encoding, meta["count"], meta["skipped"], meta["fingerprint"], meta["about"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder} holds no table in numbers ({error}): make it again from its source.") from error
+    widths = {"dense": 4 * table.num_dense, "ids": 4 * len(table.rows), "label": 1, "part": 1}
+    for name, width in widths.items():
+        if not (folder / name).is_file() or (folder / name).stat().st_size != table.count * width:
+            raise DataError(f"The file {name} of the table {folder} is damaged: make the table again from its source.")
+    return table
+
+
+def find_table(folder: Path, fingerprint: str) -> CtrTable | None:
+    """The table in the folder if it is whole and the one that is looked for."""
+    try:
+        table = open_table(folder)
+    except DataError:
+        return None
+    return table if table.fingerprint == fingerprint else None

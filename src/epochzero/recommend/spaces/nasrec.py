@@ -1,0 +1,381 @@
+r"""NASRec: networks for click-through rates, seven blocks that each make a vector and rows of embeddings.
+
+    dot-product:512@0,1/linear-3d:48@0/1,0/merge,fm|...
+
+is a block: its dense op, its width and the outputs it reads; its sparse op, how many rows and the outputs it reads; the
+left and right output that sigmoid-gating and sum read; and whether its dense output is merged into its rows, and
+whether FM of its rows is added to its dense output (`plain` for neither). Output 0 are the features themselves. `parse`
+also takes the JSON of the published choices, {"micro": [...], "macro": [...]}, and `choice` writes it. What the ops are
+is told in nasrec_network.py.
+
+    space           dense ops                                      sparse ops                architectures
+    nasrec_small    linear-2d, dot-product                         linear-3d                 4.9e39
+    nasrec_full     linear-2d, dot-product, sigmoid-gating, sum    transformer, linear-3d    8.1e43
+
+A width is 16, 32, 64, 128, 256, 512, 768 or 1,024, rows are 16, 32, 48 or 64, and of the earlier outputs a block reads
+one to four. The registered spaces are for Criteo's 13 dense and 26 categorical features with tables of at most 10,000
+rows; `on` makes one for another table. A plan takes dense features and ids, or both as one table [13 + 26 columns].
+
+Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
+arXiv:2207.07187
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from random import Random
+from typing import Any, Literal, NoReturn
+
+import torch
+from torch import Tensor
+
+from epochzero.errors import UserError
+from epochzero.plan import Plan
+from epochzero.recommend.data.schema import CRITEO_ROWS
+from epochzero.recommend.spaces.nasrec_network import EMBEDDING, ROWS, WIDTHS, Block, Network, Room, network
+from epochzero.registry import spaces
+from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.budget import Budget
+from epochzero.types import Shape
+
+BLOCKS = 7
+MOST = 4
+"""earlier outputs that a block reads at most"""
+FLOAT_BYTES = 4
+
+BLOCK = re.compile(
+    r"([a-z0-9-]{1,20}):([0-9]{1,5})@([0-9,]{1,20})/([a-z0-9-]{1,20}):([0-9]{1,5})@([0-9,]{1,20})"
+    r"/([0-9]),([0-9])/(plain|merge|fm|merge,fm)"
+)
+Choices = tuple[Block, ...]
+"""An architecture: its blocks from first to last."""
+Distribution = Literal["uniform", "nasrec"]
+MACRO = {"dense": "dense_idx", "sparse": "sparse_idx", "left": "dense_left_idx", "right": "dense_right_idx"}
+"""the fields of a block that say what it reads, and their names in the published format"""
+MICRO = ("ops", "width", "rows", "merge", "fm")
+
+
+@dataclass(eq=False)
+class Nasrec:
+    """Seven blocks of these ops, for a table of features."""
+
+    name: str
+    config: str
+    """its name in the published choices"""
+    dense_ops: tuple[str, ...]
+    sparse_ops: tuple[str, ...]
+    dense: int = 13
+    """dense features"""
+    tables: tuple[int, ...] = tuple(min(rows, 10_000) for rows in CRITEO_ROWS)
+    """the rows of the table of each categorical feature"""
+    widths: tuple[int, ...] = WIDTHS
+    """of dense outputs"""
+    rows: tuple[int, ...] = ROWS
+    """of sparse outputs"""
+
+    cell_block = ""
+
+    @property
+    def about(self) -> str:
+        """One line for lists."""
+        ops = ", ".join((*self.dense_ops, *self.sparse_ops))
+        return f"NASRec: recommenders of seven blocks on a table of features ({ops})"
+
+    # The table of features
+
+    def on(
+        self, dense: int, tables: Sequence[int], max_rows: int | None = None, max_bytes: int | None = None
+    ) -> Nasrec:
+        """The same space for another table: so many dense features, and for each categorical one so many values.
+
+        `max_rows` and `max_bytes` (in single precision) limit all embeddings together: the largest tables are cut to
+        one size that fits, and `folded` brings ids into what is left.
+        """
+        if dense < 1 or not tables or min(tables) < 1:
+            raise UserError(
+                f"{self.name} needs at least 1 dense feature (a column of zeros will do) and 1 categorical one, each "
+                f"with at least 1 value, not {dense} and {quoted(tuple(tables))}."
+            )
+        limits = [max_rows] if max_rows is not None else []
+        limits += [max_bytes // (EMBEDDING * FLOAT_BYTES)] if max_bytes is not None else []
+        most = min(limits, default=sum(tables))
+        if most < len(tables):
+            raise UserError(
+                f"Embeddings of {len(tables)} features need at least {len(tables)} rows, or "
+                f"{len(tables) * EMBEDDING * FLOAT_BYTES} bytes, and {most} rows are allowed: raise the limit."
+            )
+        return replace(self, dense=dense, tables=_capped(tables, most))
+
+    def folded(self, ids: Tensor) -> Tensor:
+        """Ids [B, F] of any size within the tables' rows; 0, which stands for a missing value, stays 0."""
+        rest = (torch.tensor(self.tables, device=ids.device) - 1).clamp(min=1)  # [F]
+        within = torch.where(ids > 0, (ids - 1).remainder(rest) + 1, 0)
+        return torch.minimum(within, torch.tensor(self.tables, device=ids.device) - 1)
+
+    def reduced(self, widest: int, most_rows: int = max(ROWS)) -> Nasrec:
+        """The part of the space whose outputs are at most so wide and have at most so many rows, for small machines."""
+        widths, rows = (
+            tuple(size for size in sizes if size <= most)
+            for sizes, most in ((self.widths, widest), (self.rows, most_rows))
+        )
+        if not widths or not rows:
+            raise UserError(f"{self.name} has no width up to {widest}, or no outputs of up to {most_rows} rows.")
+        return replace(self, widths=widths, rows=rows)
+
+    @property
+    def embedding_rows(self) -> int:
+        return sum(self.tables)
+
+    @property
+    def embedding_params(self) -> int:
+        """The same for every architecture; part of `plan.params`."""
+        return self.embedding_rows * EMBEDDING
+
+    @property
+    def embedding_bytes(self) -> int:
+        return self.embedding_params * FLOAT_BYTES
+
+    def budget(self, max_params: int | None = None, max_flops: int | None = None) -> Budget:
+        """A budget whose parameters are those beside the embeddings, as NASRec counts them."""
+        return Budget(None if max_params is None else max_params + self.embedding_params, max_flops)
+
+    # Text
+
+    def parse(self, text: str) -> Choices:
+        """The architecture that a text stands for, or a choice of the published code as JSON."""
+        text = text.strip()
+        if text.startswith("{"):
+            return self._from_choice(text)
+        blocks = []
+        for number, written in enumerate(text.split("|"), start=1):
+            match = BLOCK.fullmatch(written)
+            if match is None:
+                example = self.text(self.smallest()).partition("|")[0]
+                self._refuse(text, f"writes blocks as {example}, and block {number} is {quoted(written)}")
+            one, width, dense, two, rows, sparse, left, right, extras = match.groups()
+            inputs = [[int(part or -1) for part in side.split(",")] for side in (dense, sparse, left, right)]
+            blocks.append(((one, two), int(width), int(rows), "merge" in extras, "fm" in extras, *inputs))
+        return self._checked(blocks)
+
+    def text(self, arch: Choices) -> str:
+        """The architecture in one line; `parse` inverts it."""
+        return "|".join(map(_written, arch))
+
+    def choice(self, arch: Choices) -> str:
+        """The architecture as JSON in the published format."""
+        ops = (*self.dense_ops, *self.sparse_ops)
+        micro = [
+            {
+                "active_nodes": [ops.index(block.dense_ops[0]), ops.index(block.sparse_ops[0])],
+                "dense_in_dims": block.width,
+                "sparse_in_dims": block.rows,
+                "dense_sparse_interact": int(block.merge),
+                "deep_fm": int(block.fm),
+            }
+            for block in arch
+        ]
+        macro = [{published: list(getattr(block, ours)) for ours, published in MACRO.items()} for block in arch]
+        whole = {"micro": micro, "macro": macro, "num_blocks": BLOCKS, "use_layernorm": 1, "config": self.config}
+        return json.dumps(whole)
+
+    def _from_choice(self, text: str) -> Choices:
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):
+            self._refuse(text, "reads choices as JSON, and this is none")
+        if given.get("config", self.config) != self.config or not given.get("use_layernorm", 1):
+            self._refuse(text, f"reads choices of the config {self.config!r} with layer norms, and this is another")
+        ops, blocks = (*self.dense_ops, *self.sparse_ops), []
+        try:
+            for micro, macro in zip(given["micro"], given["macro"], strict=True):
+                named = tuple(
+                    ops[node] if node in range(len(ops)) else str(node) for node in sorted(micro["active_nodes"])
+                )
+                sizes = (micro[key] for key in ("dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm"))
+                blocks.append((named, *sizes, *(macro[key] for key in MACRO.values())))
+        except (KeyError, TypeError, ValueError) as error:
+            self._refuse(text, f"wants micro and macro, seven blocks each with the published keys ({error!r})")
+        return self._checked(blocks)
+
+    def _checked(self, blocks: Sequence[tuple[Any, ...]]) -> Choices:
+        """The values as members of the space, which each of them has to be."""
+        if len(blocks) != BLOCKS:
+            raise UserError(f"{self.name} has {BLOCKS} blocks, not {len(blocks)}.")
+        found = []
+        for number, (given_ops, width, rows, merge, fm, *inputs) in enumerate(blocks, start=1):
+            ops = self._member(given_ops, list(itertools.product(self.dense_ops, self.sparse_ops)), "ops", number)
+            dense, sparse, left, right = (
+                self._sources(given, 1 if side in ("left", "right") else MOST, MACRO[side], number)
+                for side, given in zip(MACRO, inputs, strict=True)
+            )
+            block = Block(
+                ops[:1],
+                ops[1:],
+                self._member(width, self.widths, "width", number),
+                self._member(rows, self.rows, "rows", number),
+                self._member(merge, (False, True), "merging", number),
+                self._member(fm, (False, True), "FM", number),
+                *(dense, sparse, left, right),
+            )
+            found.append(block)
+        return tuple(found)
+
+    def _member(self, value: Any, choices: Sequence[Any], words: str, number: int) -> Any:
+        for choice in choices:
+            if value == choice:
+                return choice
+        said = ", ".join("+".join(choice) if isinstance(choice, tuple) else str(choice) for choice in choices)
+        raise UserError(f"The {words} of block {number} cannot be {quoted(value)}: {self.name} has {said}.")
+
+    def _sources(self, given: Any, most: int, words: str, number: int) -> tuple[int, ...]:
+        fits = isinstance(given, list) and 1 <= len(given) <= most
+        if not fits or any(type(i) is not int or not 0 <= i < number for i in given) or len(set(given)) < len(given):
+            raise UserError(
+                f"The {words} of block {number} should be 1 to {most} different earlier outputs, 0 to {number - 1}, "
+                f"not {quoted(given)}."
+            )
+        return tuple(sorted(given))
+
+    def _refuse(self, text: str, why: str) -> NoReturn:
+        raise UserError(f"{quoted(text)} cannot be read: {self.name} {why}.")
+
+    # Architectures
+
+    @cached_property
+    def options(self) -> tuple[dict[str, list[Any]], ...]:
+        """What each choice of each block can be."""
+        return tuple(self._options(number) for number in range(1, BLOCKS + 1))
+
+    def _options(self, number: int) -> dict[str, list[Any]]:
+        sets, single = _subsets(number), [(i,) for i in range(number)]
+        ops = [((one,), (two,)) for one, two in itertools.product(self.dense_ops, self.sparse_ops)]
+        micro: tuple[list[Any], ...] = (ops, list(self.widths), list(self.rows), [False, True], [False, True])
+        return dict(zip((*MICRO, *MACRO), (*micro, sets, sets, single, single), strict=True))
+
+    def count(self) -> int:
+        return math.prod(len(values) for block in self.options for values in block.values())
+
+    def sample(self, rng: Random, distribution: Distribution = "uniform") -> Choices:
+        """Uniform over all architectures, or as NASRec draws: one to four inputs with equal odds, then which."""
+        if distribution not in ("uniform", "nasrec"):
+            raise UserError(f"{self.name} samples by uniform or nasrec, not by {quoted(distribution)}.")
+        return tuple(self._block(number, rng, distribution) for number in range(1, BLOCKS + 1))
+
+    def _block(self, number: int, rng: Random, distribution: Distribution) -> Block:
+        drawn: dict[str, Any] = {
+            key: _inputs(number, rng) if key in ("dense", "sparse") and distribution == "nasrec" else rng.choice(values)
+            for key, values in self.options[number - 1].items()
+        }
+        dense_ops, sparse_ops = drawn.pop("ops")
+        return Block(dense_ops, sparse_ops, **drawn)
+
+    def mutate(self, arch: Choices, rng: Random) -> Choices:
+        """As NASRec mutates, given that something changes: a block, then what it is or what it reads with equal odds.
+
+        Of the five or four choices of that kind, one is drawn anew.
+        """
+        while True:
+            number, keys = rng.randrange(BLOCKS), list(MACRO) if rng.random() < 0.5 else list(MICRO)
+            key, fresh = rng.choice(keys), self._block(number + 1, rng, "nasrec")
+            fields = ("dense_ops", "sparse_ops") if key == "ops" else (key,)
+            child = arch[number]._replace(**{field: getattr(fresh, field) for field in fields})
+            if child != arch[number]:
+                return (*arch[:number], child, *arch[number + 1 :])
+
+    def neighbours(self, arch: Choices) -> list[Choices]:
+        """Every architecture in which one choice of one block is another."""
+        return [
+            (*arch[:i], other, *arch[i + 1 :]) for i, block in enumerate(arch) for other in self._others(block, i + 1)
+        ]
+
+    def _others(self, block: Block, number: int) -> Iterator[Block]:
+        for key, values in self.options[number - 1].items():
+            for value in values:
+                changed = dict(zip(("dense_ops", "sparse_ops"), value, strict=True)) if key == "ops" else {key: value}
+                if (other := block._replace(**changed)) != block:
+                    yield other
+
+    def smallest(self) -> Choices:
+        """The architecture with the fewest parameters and multiply-accumulates: sums, which need no weights."""
+        op = "sum" if "sum" in self.dense_ops else "linear-2d"
+        found = []
+        for number in range(1, BLOCKS + 1):
+            narrow = int(number > 1 and (op == "sum" or self.dense > min(self.widths)))
+            few = int(number > 1 and len(self.tables) > min(self.rows))
+            ops = (op,), ("linear-3d",)
+            found.append(
+                Block(*ops, min(self.widths), min(self.rows), False, False, (narrow,), (few,), (narrow,), (narrow,))
+            )
+        return tuple(found)
+
+    # Networks
+
+    def plan(self, arch: Choices, num_classes: int = 1, input_shape: Shape | None = None) -> Plan:
+        """The whole network; one logit for labels 0 and 1.
+
+        Its inputs are dense features [B, D] and ids [B, F], or, for an input of shape (D + F,), one table of both.
+        """
+        return self.network(arch, num_classes, input_shape).plan
+
+    def network(
+        self, arch: Choices, num_classes: int = 1, input_shape: Shape | None = None, bare: bool = True
+    ) -> Network:
+        """The same with the places of its weights in the supernet; where not `bare`, with all projections."""
+        check_classes(self.name, num_classes)
+        columns = self.dense + len(self.tables)
+        if input_shape is not None and input_shape != (columns,):
+            given = "x".join(map(str, input_shape))
+            raise UserError(
+                f"{self.name} reads a table of {columns} columns here ({self.dense} dense features and "
+                f"{len(self.tables)} ids), not inputs of {given}: give such data, or another table to `on`."
+            )
+        outputs = num_classes if num_classes > 2 else 1
+        room = Room(max(self.widths), max(self.rows))
+        return network(arch, self.dense, self.tables, room, outputs, packed=input_shape is not None, bare=bare)
+
+
+def _capped(rows: Sequence[int], most: int) -> tuple[int, ...]:
+    """The rows, each at most the largest number with which all together are at most `most`."""
+    low, high = 1, max(rows)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if sum(min(r, middle) for r in rows) <= most else (low, middle - 1)
+    return tuple(min(r, low) for r in rows)
+
+
+def _subsets(number: int) -> list[tuple[int, ...]]:
+    """One to four of so many outputs."""
+    sizes = range(1, min(MOST, number) + 1)
+    return [some for size in sizes for some in itertools.combinations(range(number), size)]
+
+
+def _inputs(number: int, rng: Random) -> tuple[int, ...]:
+    """As NASRec draws them."""
+    return tuple(sorted(rng.sample(range(number), rng.randint(1, min(MOST, number)))))
+
+
+def _written(block: Block) -> str:
+    dense, sparse = (",".join(map(str, inputs)) for inputs in (block.dense, block.sparse))
+    extras = ",".join(word for word, on in (("merge", block.merge), ("fm", block.fm)) if on) or "plain"
+    return (
+        f"{block.dense_ops[0]}:{block.width}@{dense}/{block.sparse_ops[0]}:{block.rows}@{sparse}"
+        f"/{block.left[0]},{block.right[0]}/{extras}"
+    )
+
+
+spaces.register("nasrec_small", Nasrec("nasrec_small", "autoctr", ("linear-2d", "dot-product"), ("linear-3d",)))
+spaces.register(
+    "nasrec_full",
+    Nasrec(
+        "nasrec_full",
+        "xlarge",
+        ("linear-2d", "dot-product", "sigmoid-gating", "sum"),
+        ("transformer", "linear-3d"),
+    ),
+)

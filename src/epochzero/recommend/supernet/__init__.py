@@ -1,0 +1,1 @@
+"""Weights that recommenders of one space share."""

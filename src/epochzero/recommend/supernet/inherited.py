@@ -1,0 +1,111 @@
+"""Sub-networks of a recommender's supernet in a search: by proxies on inherited weights, or by NASRec's own fitness.
+
+    batch = in_parts(batches)                            # four batches of clicks, as one that proxies read
+    task = Task(space, parse_list("sigeo(weights=warm_recommender)"), batch, sources=(Inherited(supernet, batch),))
+    run_search(task, "evolution_nasrec", 2048, budget=space.budget(max_params=2_000_000), store=store)
+
+One-shot search asks for the log loss on validation data of a sub-network whose last layer alone was trained a little:
+500 steps of Adagrad, its rate rising to 0.04 in a tenth of them and falling as a cosine. `OneShot` is a function of an
+architecture; `Feedback(OneShot(...))` is a source for the same search.
+
+Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
+arXiv:2207.07187
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from epochzero.data import Batch, from_tensors
+from epochzero.engine import Proxy, label_loss
+from epochzero.errors import DataError
+from epochzero.objectives.objective import FEEDBACK, TABLE
+from epochzero.plan import execute
+from epochzero.recommend.spaces.nasrec import Choices
+from epochzero.recommend.supernet.warm_up import EPS, ClickBatch, Schedule
+from epochzero.recommend.supernet.weights import RecommenderSupernet
+from epochzero.types import Origin, Score
+
+HEAD = "head."
+FINE = Schedule(epoch=500, level=1.0, highest=0.04)
+
+
+def in_parts(batches: Sequence[ClickBatch]) -> Batch:
+    """Batches of clicks, all of one size, as the parts of one batch for proxies."""
+    if len({len(labels) for _, _, labels in batches}) != 1:
+        raise DataError("Batches to score on should be of one size, and at least one.")
+    dense, ids, labels = (torch.cat(columns) for columns in zip(*batches, strict=True))
+    return from_tensors((dense, ids), labels.long(), parts=len(batches), num_classes=2)
+
+
+class Asked(Protocol):
+    """What a search asks for: the part of a task that is read here."""
+
+    @property
+    def proxies(self) -> Sequence[Proxy]: ...
+
+    @property
+    def origin(self) -> Origin: ...
+
+
+class Inherited:
+    """Scores sub-networks with the weights that they inherit, as they are when this is made."""
+
+    candidates: Sequence[Any] | None = None
+
+    def __init__(self, supernet: RecommenderSupernet, batch: Batch) -> None:
+        self.supernet, self.batch = supernet, batch
+        self.name = f"{supernet.id} {batch.id}"
+        """in a store, what stands in the place of the batch"""
+
+    def covers(self, proxy: Proxy) -> bool:
+        return not proxy.name.startswith((TABLE, FEEDBACK))
+
+    def score(self, task: Asked, archs: Sequence[Choices]) -> list[tuple[dict[str, Score], float]]:
+        """The scores of each architecture, and the seconds that they took."""
+        start = time.perf_counter()
+        found = self.supernet.scores(archs, task.proxies, self.batch, task.origin.seed)
+        seconds = (time.perf_counter() - start) / max(1, len(archs))
+        return [(scores, seconds) for scores in found]
+
+
+class OneShot:
+    """Minus the validation log loss of a sub-network after its last layer was fine-tuned; higher is better."""
+
+    def __init__(
+        self,
+        supernet: RecommenderSupernet,
+        training: Sequence[ClickBatch],
+        validation: Sequence[ClickBatch],
+        schedule: Schedule = FINE,
+    ) -> None:
+        """Training goes through its batches as often as the schedule's steps need."""
+        if not training or not validation:
+            raise DataError("One-shot fitness needs batches to fine-tune on and batches to validate on.")
+        self.supernet, self.training, self.validation, self.schedule = supernet, training, validation, schedule
+        self.__name__ = f"one_shot {supernet.id}"
+
+    def __call__(self, arch: Choices) -> float:
+        made = self.supernet.space.network(arch)
+        weights = self.supernet.inherited(made.places)
+        device = next(iter(weights.values())).device
+        head = {name: weight.requires_grad_() for name, weight in weights.items() if name.startswith(HEAD)}
+        optimiser = torch.optim.Adagrad(list(head.values()), eps=EPS)
+        for step in range(self.schedule.steps):
+            dense, ids, labels = (part.to(device) for part in self.training[step % len(self.training)])
+            loss = label_loss(execute(made.plan, weights, (dense.float(), ids)), labels, "mean")
+            for weight, gradient in zip(head.values(), torch.autograd.grad(loss, list(head.values())), strict=True):
+                weight.grad = gradient
+            optimiser.param_groups[0]["lr"] = self.schedule.rate(step)
+            optimiser.step()
+        total, count = 0.0, 0
+        with torch.no_grad():
+            for batch in self.validation:
+                dense, ids, labels = (part.to(device) for part in batch)
+                total += label_loss(execute(made.plan, weights, (dense.float(), ids)), labels).double().sum().item()
+                count += len(labels)
+        return -total / count

@@ -1,0 +1,117 @@
+"""What networks of NASRec's spaces are worth once they are trained: measured once each, and kept in a store.
+
+    training = FromScratch(space, table)
+    task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(training,))
+    task.evaluate(archs, store, run, step=0)          # trains those whose log loss the store does not have
+
+A `space` is made for the table's columns (`on`), and the table brings its ids into the space's tables (`capped`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from epochzero.data.batch import digest
+from epochzero.engine import Proxy
+from epochzero.executors.base import Scored
+from epochzero.objectives.objective import FEEDBACK, looked_up
+from epochzero.plan.module import PlanModule
+from epochzero.recommend.data.table import CtrTable, Part
+from epochzero.recommend.spaces.nasrec import Choices, Nasrec
+from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.supernet.weights import NASRECS
+from epochzero.recommend.train.loop import Settings, Tell, evaluate, train
+from epochzero.recommend.train.metrics import Metrics
+from epochzero.study.task import Task
+from epochzero.types import Origin, Score
+
+VAL_LOSS, TEST_LOSS = (
+    replace(looked_up(f"{FEEDBACK}{part}_log_loss"), higher_is_better=False) for part in ("val", "test")
+)
+VAL_AUC, TEST_AUC = (looked_up(f"{FEEDBACK}{part}_auc") for part in ("val", "test"))
+MEASURED: dict[Part, tuple[Proxy, Proxy]] = {"val": (VAL_LOSS, VAL_AUC), "test": (TEST_LOSS, TEST_AUC)}
+
+
+class FromScratch:
+    """A source of what is measured of trained networks."""
+
+    candidates: Sequence[Any] | None = None
+
+    def __init__(
+        self,
+        space: Nasrec,
+        table: CtrTable,
+        settings: Settings = Settings(),
+        *,
+        seed: int = 0,
+        share: float = 1.0,
+        checkpoints: Path | None = None,
+        every: int = 500,
+        tell: Tell | None = None,
+    ) -> None:
+        """Trains on the first `share` of the training rows, with a checkpoint in the folder after `every` steps."""
+        self.space, self.table, self.settings, self.seed, self.share = space, table, settings, seed, share
+        self.checkpoints, self.every, self.tell = checkpoints, every, tell
+        self.id = digest(table.fingerprint, table.rows, sorted(asdict(settings).items()), seed, share)[:16]
+        self.name = f"trained {self.id}"
+
+    def covers(self, proxy: Proxy) -> bool:
+        return any(proxy.name == measure.name for pair in MEASURED.values() for measure in pair)
+
+    def score(self, task: Task, archs: Sequence[Choices]) -> Scored:
+        asked = {proxy.name for proxy in task.proxies}
+        parts = [part for part, pair in MEASURED.items() if asked & {measure.name for measure in pair}]
+        return [self._timed(arch, parts, asked) for arch in archs]
+
+    def _timed(self, arch: Choices, parts: Sequence[Part], asked: set[str]) -> tuple[dict[str, Score], float]:
+        start = time.perf_counter()
+        model, found = self.trained(arch), dict[str, Score]()
+        for part in parts:
+            metrics = evaluate(model, self.table, part)
+            for measure, score in zip(MEASURED[part], scores_of(metrics), strict=True):
+                found[measure.name] = score
+        return {name: score for name, score in found.items() if name in asked}, time.perf_counter() - start
+
+    def checkpoint(self, folder: Path, name: str) -> Path:
+        """The file that a training of this name goes on from."""
+        return folder / f"trained-{digest(self.id, name)[:16]}.pt"
+
+    def identity(self, name: str) -> dict[str, str | int]:
+        """What a checkpoint has to be of."""
+        return {"network": name, "seed": self.seed}
+
+    def model(self, arch: Choices) -> PlanModule:
+        """The network without blocks that lead nowhere, its weights drawn by the seed."""
+        return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
+
+    def trained(self, arch: Choices) -> nn.Module:
+        """The network after training, from its checkpoint where there is one."""
+        model = self.model(arch)
+        self.fit(model, self.space.text(arch))
+        return model
+
+    def fit(self, model: nn.Module, name: str) -> None:
+        """Train any model in the same way."""
+        file = None if self.checkpoints is None else self.checkpoint(self.checkpoints, name)
+        train(
+            model,
+            self.table,
+            self.settings,
+            share=self.share,
+            identity=self.identity(name),
+            checkpoint=file,
+            every=self.every,
+            tell=self.tell,
+        )
+
+
+def scores_of(metrics: Metrics) -> tuple[Score, Score]:
+    """Log loss and AUC."""
+    return Score(metrics.log_loss), Score.failed(metrics.why) if math.isnan(metrics.auc) else Score(metrics.auc)

@@ -1,0 +1,272 @@
+r"""Training a click-through model as NASRec does: Adagrad, one epoch in the order of the file.
+
+    g    = gradient of the mean log loss of a batch, its norm clipped at 5
+    s   += g^2,   w -= rate(t) g / (sqrt(s) + 0.01)
+    rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
+
+A model takes dense [B, D] and ids [B, F] and gives one logit [B] or [B, 1].
+
+    trained = train(model, table, checkpoint="run.pt")     # again: goes on where it was stopped, to the same end
+    evaluate(model, table, "test")                         # Metrics(log_loss, auc, rows)
+
+Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
+arXiv:2207.07187
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from signal import SIGINT, signal
+from threading import current_thread, main_thread
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from epochzero.data.sealed import read_own, write
+from epochzero.errors import DataError, MachineError, UserError
+from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
+from epochzero.recommend.supernet.warm_up import rising_and_falling
+from epochzero.recommend.train.embedding_tables import RowTables, device_of
+from epochzero.recommend.train.metrics import Metrics, measure
+
+KIND, VERSION = "epochzero click-through training", 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is trained."""
+
+    batch_size: int = 512
+    epochs: int = 1
+    highest: float = 0.12
+    lowest: float = 1e-8
+    rise: float = 0.1
+    """the share of steps in which the rate rises"""
+    eps: float = 1e-2
+    clip: float = 5.0
+
+    def __post_init__(self) -> None:
+        if min(self.batch_size, self.epochs) < 1 or not 0 <= self.rise < 1:
+            raise UserError("Training needs batches of at least 1 row, at least 1 epoch, and a rise from 0 to below 1.")
+        if not all(math.isfinite(x) and x > 0 for x in (self.highest, self.lowest, self.eps, self.clip)):
+            raise UserError("Rates, eps and clip have to be finite numbers above 0.")
+
+    def rate(self, step: int, steps: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        return rising_and_falling(step, steps, self.highest, self.lowest, self.rise)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training."""
+
+    steps: int
+    loss: float
+    """mean training loss of the last tenth of the steps"""
+    seconds: float
+    """of this call"""
+    rows_per_second: float
+    """of this call; nan where nothing was left to do"""
+
+
+Tell = Callable[[int, int, float], None]
+"""Called with the steps taken, all steps and the loss."""
+
+
+class Trainer:
+    """A model in training, one batch at a time."""
+
+    def __init__(self, model: nn.Module, rows: Sequence[int], steps: int, settings: Settings = Settings()) -> None:
+        self.model, self.settings, self.steps = model, settings, steps
+        self.step = 0
+        self.device = device_of(model)
+        self.tables = RowTables(model, rows)
+        named = {name: p for name, p in model.named_parameters() if name not in self.tables.names and p.requires_grad}
+        self.others: list[Tensor] = list(named.values())
+        self.sums = {name: torch.zeros_like(weight) for name, weight in named.items()}
+
+    def train_on(self, batch: CtrBatch) -> float:
+        """One step; gives the loss before it."""
+        dense, ids, label = (tensor.to(self.device) for tensor in batch)
+        named, leaves, small, ids = self.tables.gather(ids)
+        loss = F.binary_cross_entropy_with_logits(logits_of(functional_call(self.model, small, (dense, ids))), label)
+        if not math.isfinite(value := loss.item()):
+            raise UserError(f"The loss is {value} at step {self.step}: lower the learning rate, or look at the data.")
+        found = torch.autograd.grad(loss, [*leaves.values(), *self.others], allow_unused=True, materialize_grads=True)
+        if any(gradient.is_sparse for gradient in found):
+            raise UserError("The model has embeddings with sparse gradients: leave `sparse` out, or use `Tables`.")
+        norm = torch.stack(torch._foreach_norm(found)).norm()
+        gradients = torch._foreach_mul(found, (self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
+        self._descend(named, dict(zip(leaves, gradients, strict=False)), gradients[len(leaves) :])
+        self.step += 1
+        return value
+
+    @torch.no_grad()
+    def _descend(self, named: Tensor, of_rows: dict[str, Tensor], others: tuple[Tensor, ...]) -> None:
+        """One step of Adagrad, on the rows that the batch named and on all other weights."""
+        rate, eps = self.settings.rate(self.step, self.steps), self.settings.eps
+        self.tables.descend(named, of_rows, rate, eps)
+        if others:
+            sums = list(self.sums.values())
+            torch._foreach_addcmul_(sums, others, others)
+            roots = torch._foreach_sqrt(sums)
+            torch._foreach_add_(roots, eps)
+            torch._foreach_addcdiv_(self.others, others, roots, value=-rate)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that is needed to go on."""
+        return {
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "sums": self.sums | self.tables.sums,
+            "random": torch.get_rng_state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from `state`."""
+        self.model.load_state_dict(state["model"])
+        for name, total in (self.sums | self.tables.sums).items():
+            total.copy_(state["sums"][name])
+        torch.set_rng_state(state["random"])
+        self.step = state["step"]
+
+
+def logits_of(output: Tensor) -> Tensor:
+    """[B] from [B] or [B, 1]."""
+    return output.squeeze(1) if output.dim() == 2 else output
+
+
+def train(
+    model: nn.Module,
+    table: CtrTable,
+    settings: Settings = Settings(),
+    *,
+    parts: Sequence[Part] = ("train",),
+    share: float = 1.0,
+    identity: Mapping[str, str | int] = {},
+    checkpoint: str | Path | None = None,
+    every: int = 1000,
+    tell: Tell | None = None,
+) -> Trained:
+    """Train on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
+
+    If there is a checkpoint, training goes on from it and ends as if it had never stopped. `identity` says what else is
+    trained, as the network and the seed: the checkpoint of another is refused.
+    """
+    if not 0 < share <= 1:
+        raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
+    total = table.size(*parts)
+    check_labels(table, *parts)
+    stop = rows_in(share, total)
+    each = math.ceil(stop / settings.batch_size)
+    trainer = Trainer(model, table.rows, each * settings.epochs, settings)
+    told: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
+    told |= identity
+    losses: list[float] = []
+    if checkpoint is not None and Path(checkpoint).exists():
+        losses = _load(Path(checkpoint), trainer, told)
+    model.train()
+    begun, start = trainer.step, time.perf_counter()
+    with between_steps() as stopped:
+        while trainer.step < trainer.steps:
+            for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
+                losses.append(trainer.train_on(batch))
+                if tell is not None:
+                    tell(trainer.step, trainer.steps, losses[-1])
+                due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
+                if checkpoint is not None and due:
+                    _save(Path(checkpoint), trainer, told, losses)
+                if stopped():
+                    raise KeyboardInterrupt
+    seconds = time.perf_counter() - start
+    seen = stop * settings.epochs - (stop * (begun // each) + settings.batch_size * (begun % each))
+    last = losses[-max(1, len(losses) // 10) :]
+    return Trained(trainer.steps, sum(last) / len(last), seconds, seen / seconds if begun < trainer.steps else math.nan)
+
+
+@contextmanager
+def between_steps() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C waits until a step is whole: gives whether it came. A second one does not wait."""
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    if current_thread() is not main_thread():  # which alone hears signals
+        yield lambda: False
+        return
+    before = signal(SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal(SIGINT, before)
+
+
+def rows_in(share: float, total: int) -> int:
+    """How many rows are trained on."""
+    return max(1, round(share * total))
+
+
+def check_labels(table: CtrTable, *parts: Part) -> None:
+    """DataError where there is nothing to learn."""
+    if not (total := table.size(*parts)):
+        raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to learn.")
+    if (clicks := table.clicks(*parts)) in (0, total):
+        raise DataError(
+            f"All {total:,} rows of {' and '.join(parts)} in {table.folder} have the label {int(clicks > 0)}: "
+            "a model needs clicks and others; give more rows or another split."
+        )
+
+
+def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float]) -> None:
+    """An older checkpoint stays whole until the new one is."""
+    state = {"kind": KIND, "version": VERSION, "told": told, "losses": torch.tensor(losses, dtype=torch.float64)}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"The folder '{file.parent}' cannot be made ({error.strerror}).") from error
+    write(file, state | trainer.state())
+
+
+def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
+    """Restore the trainer and give the losses so far; nothing but numbers and texts is read from the file."""
+    state = read_own(file)
+    if state.get("kind") != KIND or state.get("version") != VERSION:
+        raise UserError(f"{file} is no checkpoint of this kind of training: choose another file.")
+    if state["told"] != told:
+        differ = ", ".join(sorted(key for key in told if state["told"].get(key) != told[key]))
+        raise UserError(
+            f"{file} is of a training with other {differ}: choose another place, or remove it to start anew."
+        )
+    try:
+        trainer.restore(state)
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise UserError(f"{file} is of another model: choose another file, or remove it to start anew.") from error
+    losses: list[float] = state["losses"].tolist()
+    return losses
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 8192) -> Metrics:
+    """Log loss and AUC on the rows of the parts."""
+    training, device = model.training, device_of(model)
+    model.eval()
+    found = [
+        (logits_of(model(batch.dense.to(device), batch.ids.to(device))).cpu().numpy(), batch.label.numpy())
+        for batch in table.batches(*parts, size=batch_size)
+    ]
+    model.train(training)
+    if not found:
+        raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to measure.")
+    return measure(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))

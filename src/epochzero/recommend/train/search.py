@@ -1,0 +1,376 @@
+r"""From a click-through table to a recommender: SiGeo's sub-one-shot search in NASRec's spaces.
+
+    warm-up of a supernet, for a share of one epoch
+    evolution over sub-networks that inherit its weights, scored on four batches of validation rows
+    the best k trained from scratch; log loss and AUC on validation and test rows
+
+    chain = Chain(table, warmup=0.01, proxy="sigeo", preset=REDUCED)
+    found = chain.run("runs/clicks")                 # killed at any moment and run again: goes on, and ends the same
+    found.best.arch, found.best.test.log_loss
+
+The best of the k is the one with the lowest log loss on the validation rows: nothing is chosen by the test rows.
+`proxy` is any proxy or combination. Plain `sigeo` weighs its terms by the warm-up (zero_shot without one,
+warm_recommender after one) and plain `zico` takes four batches. `one_shot` is NASRec's own fitness: the last layer is
+fine-tuned on training rows, and the log loss on validation rows counts.
+
+Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
+2023. arXiv:2311.13169
+Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
+arXiv:2207.07187
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from epochzero.data.batch import Batch, digest
+from epochzero.errors import DataError, UserError
+from epochzero.objectives.objective import Objective, looked_up, parse_objective
+from epochzero.recommend.data.table import CtrTable
+from epochzero.recommend.spaces.nasrec import Nasrec
+from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.supernet.inherited import FINE, Inherited, OneShot, in_parts
+from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
+from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
+from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, FromScratch
+from epochzero.recommend.train.loop import Settings, between_steps, check_labels, rows_in
+from epochzero.registry import spaces
+from epochzero.store import JSON, Store, manifest
+from epochzero.study.loop import run_search
+from epochzero.study.result import LEADERS, Candidate, Outcome, nothing_found
+from epochzero.study.sources import Feedback, Source
+from epochzero.study.task import Task
+from epochzero.types import Origin
+
+ONE_SHOT = "one_shot"
+EVOLUTION, RANDOM = "evolution_nasrec", "random"
+PARTS = 4
+"""batches that a sub-network is scored on"""
+STORE = "chain.db"
+
+Tell = Callable[[str, int, int, str], None]
+"""Called with the stage, how much of it is done, all of it, and a note."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How large a chain is: as published, unless told otherwise."""
+
+    widest: int = 1024
+    most_rows: int = 64
+    population: int = 128
+    generations: int = 240
+    tournament: int = 64
+    children: int = 8
+    top: int = 15
+    """how many are trained from scratch"""
+    batch_size: int = 512
+    """of warm-up, scoring and training"""
+    fine_steps: int = FINE.epoch
+    """in which `one_shot` trains the last layer; it validates on as many batches at most"""
+
+    def __post_init__(self) -> None:
+        if wrong := [name for name, size in asdict(self).items() if size < 1]:
+            raise UserError(f"The size '{wrong[0]}' of a search for recommenders has to be at least 1.")
+
+    @property
+    def evaluations(self) -> int:
+        return self.population + self.generations * self.children
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Of the search."""
+        return {name: getattr(self, name) for name in ("population", "generations", "tournament", "children")}
+
+
+PRESETS = {
+    "published": Preset(),
+    "reduced": Preset(
+        widest=128, most_rows=16, population=16, generations=12, tournament=8, children=4, top=3, fine_steps=20
+    ),
+}
+"""`reduced` is for two cores"""
+
+
+@dataclass(frozen=True)
+class Retrained:
+    """A network that was found, after training from scratch."""
+
+    arch: str
+    score: float
+    params: int
+    """beside the embeddings"""
+    flops: int
+    val_log_loss: float
+    val_auc: float
+    """nan where all rows have the same label, as `test_auc`"""
+    test_log_loss: float
+    test_auc: float
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """What a chain found."""
+
+    candidates: tuple[Retrained, ...]
+    """the best of the search, best first"""
+    objective: str
+    evaluated: int
+    warmup_steps: int
+    embedding_params: int
+    seconds: dict[str, float]
+    """of this call by stage; what was there already took none"""
+
+    @property
+    def best(self) -> Retrained:
+        """By log loss on the validation rows."""
+        return min(self.candidates, key=lambda found: found.val_log_loss)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Everything that the way from a table to a recommender depends on."""
+
+    table: CtrTable
+    space: str = "nasrec_small"
+    proxy: str = "sigeo"
+    warmup: float = 0.01
+    """the share of one epoch for which the supernet is trained"""
+    scaled: bool = True
+    """whether the schedule of the warm-up is squeezed into that share, or cut off after it"""
+    preset: Preset = PRESETS["published"]
+    max_params: int | None = None
+    """beside the embeddings"""
+    max_flops: int | None = None
+    max_embedding_rows: int | None = None
+    """of all tables together, as `max_embedding_bytes`"""
+    max_embedding_bytes: int | None = None
+    share: float = 1.0
+    """of the training rows, from the first on, that supernet and networks are trained on"""
+    highest: float = Settings.highest
+    """the learning rate of training from scratch; NASRec tunes it for each table (the warm-up's stays as published)"""
+    seed: int = 0
+    method: str = EVOLUTION
+    """`evolution_nasrec`, or `random` as a baseline, which looks at as many networks"""
+    every: int = 500
+    """steps between checkpoints"""
+    tell: Tell = field(default=lambda stage, done, total, note: None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_labels(self.table, "train")
+        if not self.table.size("test"):
+            raise DataError(
+                f"The table {self.table.folder} has no test rows: give its split column some that say test."
+            )
+        size = self.preset.batch_size
+        if (rows := self.table.size("val")) < PARTS * size:
+            most = rows // PARTS
+            smaller = f", or smaller batches (--option batch_size={most})" if most else ""
+            raise DataError(
+                f"The table {self.table.folder} has {rows:,} validation rows, and scoring takes {PARTS} batches of "
+                f"{size}: give more rows{smaller}."
+            )
+        if not 1 <= self.preset.top <= self.preset.evaluations:
+            raise UserError(
+                f"Of {self.preset.evaluations} networks that are looked at, {self.preset.top} cannot be trained."
+            )
+        if not 0 < self.share <= 1:
+            raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
+        check_method(self.method)
+        self.schedule, self.objective, self.training  # noqa: B018  what cannot be is refused before anything is run
+        check_limits(self.fitted, self.max_params, self.max_flops)
+
+    @cached_property
+    def fitted(self) -> Nasrec:
+        """The space for this table, at the preset's size."""
+        space = spaces[self.space]
+        if not isinstance(space, Nasrec):
+            raise UserError(f"The space {self.space} has no networks for tables of clicks: use nasrec_small or -full.")
+        preset = self.preset
+        limits = self.max_embedding_rows, self.max_embedding_bytes
+        fitted = space.on(self.table.num_dense, self.table.rows, *limits)
+        return fitted.reduced(preset.widest, preset.most_rows)
+
+    @cached_property
+    def data(self) -> CtrTable:
+        """The table with ids within the space's tables."""
+        return self.table.capped(self.fitted.tables)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        epoch = -(-self.trained_rows // self.preset.batch_size)
+        return Schedule(epoch=epoch, level=self.warmup, scaled=self.scaled)
+
+    @property
+    def trained_rows(self) -> int:
+        return rows_in(self.share, self.table.size("train"))
+
+    @cached_property
+    def objective(self) -> Objective | None:
+        """None for one-shot fitness."""
+        return objective_of(self.proxy, self.warmup)
+
+    @cached_property
+    def training(self) -> Settings:
+        return Settings(batch_size=self.preset.batch_size, highest=self.highest)
+
+    def run(self, folder: str | Path) -> Recommended:
+        """Go all the way. The folder takes a store and checkpoints, from which the same chain goes on."""
+        place, seconds = Path(folder), dict[str, float]()
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"The folder {place} cannot be made ({error.strerror}): choose another.") from error
+        with Store.open(place / STORE) as store:
+            with _timed(seconds, "warm-up"):
+                supernet = self.warmed(place)
+            self._keep_warm_up(supernet, seconds["warm-up"], store)
+            with _timed(seconds, "search"):
+                outcome = self.searched(supernet, store)
+            with _timed(seconds, "training"):
+                candidates = self._retrained(outcome, store, place)
+        steps, rows = self.schedule.steps, self.fitted.embedding_params
+        return Recommended(candidates, outcome.text, outcome.evaluated, steps, rows, seconds)
+
+    def warmed(self, place: Path) -> RecommenderSupernet:
+        """The supernet after its warm-up, from its checkpoint where there is one."""
+        sizes = self.preset.widest, self.preset.most_rows, self.preset.batch_size
+        told = self.table.fingerprint, self.fitted.tables, self.schedule, sizes, self.trained_rows, self.seed
+        file = place / f"warm-{self.space}-{digest(*map(str, told))[:16]}.pt"
+        steps = self.schedule.steps
+        if file.exists():
+            warm = WarmUp.load(file, self.fitted)
+        else:
+            fresh = RecommenderSupernet(self.fitted, Origin(NASRECS.scheme, self.seed))
+            warm = WarmUp(fresh, self.schedule, self.seed)
+
+        def show(step: int, loss: float) -> None:
+            self.tell("warm-up", step, steps, f"loss {loss:.4f}")
+            if step % self.every == 0 or step == steps or stopped():
+                warm.save(file)
+            if stopped():
+                raise KeyboardInterrupt
+
+        if warm.step < steps:
+            batches = self.data.batches("train", size=self.preset.batch_size, stop=self.trained_rows)
+            with between_steps() as stopped:
+                warm.run(batches, progress=show)
+        return warm.supernet
+
+    def _keep_warm_up(self, supernet: RecommenderSupernet, seconds: float, store: Store) -> None:
+        """Beside the search, for reports; a warm-up that was there already keeps the seconds that it took."""
+        if self.schedule.steps:
+            settings: dict[str, JSON] = {"space": self.space, "supernet": supernet.id, "steps": self.schedule.steps}
+            store.begin_run("warm-up", settings, manifest(settings)).finish({"seconds": seconds})
+
+    def searched(self, supernet: RecommenderSupernet, store: Store) -> Outcome:
+        """The search over the sub-networks of a supernet."""
+        batch = self.batch
+        if self.objective is None:
+            source: Source = self._one_shot(supernet)
+            objective = Objective((looked_up(source.name),))
+        else:
+            source, objective = Inherited(supernet, batch), self.objective
+        task = Task(self.fitted, objective.proxies, batch, Origin(seed=self.seed), sources=(source,))
+        outcome = run_search(
+            task,
+            self.method,
+            self.preset.evaluations,
+            seed=self.seed,
+            objective=objective,
+            budget=self.fitted.budget(self.max_params, self.max_flops),
+            options=self.preset.options if self.method == EVOLUTION else {},
+            store=store,
+            progress=lambda now: self.tell("search", now.evaluated, self.preset.evaluations, now.headline),
+        )
+        if outcome.best is None:
+            raise nothing_found(outcome)
+        return outcome
+
+    @cached_property
+    def batch(self) -> Batch:
+        return in_parts(list(islice(self.data.batches("val", size=self.preset.batch_size), PARTS)))
+
+    def _one_shot(self, supernet: RecommenderSupernet) -> Feedback:
+        size, count = self.preset.batch_size, self.preset.fine_steps
+        training = list(islice(self.data.batches("train", size=size), count))
+        validation = list(islice(self.data.batches("val", size=size), count))
+        fitness = OneShot(supernet, training, validation, replace(FINE, epoch=count))
+        return Feedback(fitness, f"{ONE_SHOT}-{digest(supernet.id, self.table.fingerprint, size, count)[:16]}")
+
+    def _retrained(self, outcome: Outcome, store: Store, place: Path) -> tuple[Retrained, ...]:
+        found, top = [], self.distinct(outcome.top(LEADERS))
+        for number, candidate in enumerate(top):
+
+            def show(step: int, steps: int, loss: float, number: int = number) -> None:
+                self.tell("training", number * steps + step, len(top) * steps, f"loss {loss:.4f}")
+
+            source = FromScratch(
+                self.fitted,
+                self.data,
+                self.training,
+                seed=self.seed,
+                share=self.share,
+                checkpoints=place,
+                every=self.every,
+                tell=show,
+            )
+            found.append(self._measured(candidate, source, store))
+        return tuple(found)
+
+    def distinct(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The first few that are different networks: choices that an architecture does not use make none."""
+        plans = ((pruned(self.fitted.plan(candidate.arch)), candidate) for candidate in candidates)
+        each: dict[object, Candidate] = {}
+        for plan, candidate in plans:
+            each.setdefault(tuple((node.op, node.inputs, node.name) for node in plan.nodes), candidate)
+        return list(each.values())[: self.preset.top]
+
+    def _measured(self, candidate: Candidate, source: FromScratch, store: Store) -> Retrained:
+        """Trained and measured, unless the store knows it."""
+        proxies = (VAL_LOSS, VAL_AUC, TEST_LOSS, TEST_AUC)
+        task = Task(self.fitted, proxies, self.batch, sources=(source,))
+        settings: dict[str, JSON] = {"source": source.name, "space": self.space, "arch": candidate.text}
+        run = store.begin_run("training", settings, manifest(settings))
+        (scores,), _ = task.evaluate([candidate.arch], store, run, 0)
+        values = (scores[proxy.text].value for proxy in proxies)
+        plan = self.fitted.plan(candidate.arch)
+        params = plan.params - self.fitted.embedding_params
+        return Retrained(candidate.text, candidate.score.value, params, plan.flops, *values)
+
+
+def objective_of(proxy: str, warmup: float) -> Objective | None:
+    """What sub-networks are scored by; None for one-shot fitness."""
+    usual = {"sigeo": f"sigeo(weights={'warm_recommender' if warmup else 'zero_shot'})"}
+    usual["zico"] = f"zico(batches={PARTS})"
+    return None if proxy == ONE_SHOT else parse_objective(usual.get(proxy, proxy))
+
+
+def check_method(method: str) -> None:
+    if method not in (EVOLUTION, RANDOM):
+        raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{method}'.")
+
+
+def check_limits(space: Nasrec, max_params: int | None, max_flops: int | None) -> None:
+    """UserError where no network is so small; parameters are those beside the embeddings."""
+    least = space.plan(space.smallest())
+    sizes = least.params - space.embedding_params, least.flops
+    words = "parameters beside its embeddings", "multiply-accumulates"
+    for limit, size, what in zip((max_params, max_flops), sizes, words, strict=True):
+        if limit is not None and size > limit:
+            raise UserError(
+                f"No {space.name} network for this table has at most {limit:,} {what}: the smallest has {size:,}."
+            )
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - start

@@ -1,0 +1,1 @@
+"""A search: its task, its loop and its results."""

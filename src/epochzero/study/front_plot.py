@@ -1,0 +1,51 @@
+"""The front of a search as a plot. Needs matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from epochzero.evaluate.plots import MANY, is_wide, new_counts, new_figure
+from epochzero.objectives.goals import LATENCY, Goal
+from epochzero.study.front import Front
+
+COUNTED = ("params", "flops")
+
+
+def drawn(front: Front) -> Any:
+    """The front among all networks that were looked at: the first goal up, a panel for each of the others."""
+    first, *others = front.goals.goals
+    everything = front.values
+    chosen = np.array([member.values for member in front.members]).reshape(-1, 1 + len(others))
+    figure = new_figure(4.6 * len(others), 3.8)
+    for number, goal in enumerate(others, 1):
+        axes = figure.add_subplot(1, len(others), number)
+        x, y = everything[:, number], everything[:, 0]
+        axes.scatter(x, y, s=6, linewidths=0, color="#b8c4d6", rasterized=len(x) > MANY, label="looked at")
+        order = np.argsort(chosen[:, number])
+        line = "-" if len(others) == 1 else ""
+        axes.plot(
+            chosen[order, number],
+            chosen[order, 0],
+            f"o{line}",
+            markersize=4,
+            linewidth=1,
+            color="#2f6db3",
+            label="front",
+        )
+        if is_wide(x):
+            axes.set_xscale("log")
+        if is_wide(y):
+            axes.set_yscale("log")
+        for axis, of_axis in ((axes.xaxis, goal), (axes.yaxis, first)):
+            axis.set_label_text(_label(of_axis))
+            if of_axis.proxy.text in COUNTED:
+                axis.set_major_formatter(new_counts())
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
+    return figure
+
+
+def _label(goal: Goal) -> str:
+    unit = ", ms" if goal.proxy == LATENCY else ""
+    return f"{goal.proxy.text}{unit} ({'higher' if goal.higher else 'lower'} is better)"

@@ -1,0 +1,186 @@
+r"""HNAS, algorithm 7.1: Bayesian optimisation of two numbers decides which network of a scored pool to train next.
+
+    for k = 1 ... K:   (mu, nu) by a Gaussian process; A_k = argmin of the objective over the pool; tell how good A_k is
+
+    form=thesis        kappa/M + mu (M^2 - nu)^2                      eq. 7.7 with t = 1
+    form=code          kappa/(M + 1e-6) + mu |M^2 - nu^2|             what the published code computes
+
+The pool is scored once, by the metric M and by kappa, the condition number of the tangent kernel; networks that lack
+either, or whose M is not positive, are left out. What was chosen before is not chosen again. What is told is the
+validation accuracy of a table, `--proxy table:cifar10_val_12ep`, or of a short training; the winner is the best by it.
+A network without one counts as the worst so far.
+
+The process sees u in [0, 1] and c in [low, high], the powers of ten of mu.
+
+    form=thesis   nu = the quantile u of M^2 in the pool,   mu = 10^c med(kappa/M) / med(M^2)^2       c in [-3, 3]
+    form=code     nu = scale u,                             mu = 10^c                                 c in [-4, 0]
+
+M_Trace and M_KNAS are roots, of the kernel's trace and of `nasi_trace`, the mean of all inner products of gradients
+(eqs 7.2 and D.11). Those of KNAS are gradients of the loss here, as in KNAS itself; the thesis has the labels' logits.
+
+The thesis gives no ranges. Ours do not depend on the unit of M, whose tail is long: with nu in equal steps up to the
+99 % quantile of M^2 most queries chose networks of poor accuracy (1,000 networks of NAS-Bench-201). The code's ranges
+are as published, with scale 5000 (NAS-Bench-201). The first `probes` queries are u = 0 ... 1 in equal steps with c in
+the middle, as in the published code.
+
+Options:
+    metric        M: grad, snip, grasp, trace, knas, fisher, synflow or naswot
+    form          thesis or code
+    acquisition   ei (xi = 0, as on NAS-Bench-201) or ucb (kappa = 2.576, as on DARTS)
+    networks      how many networks the pool has
+    opens         so many networks of the pool more are looked at in each step; 0: all of them in every step
+    probes        how many queries come before the process has a say
+    scale         the largest nu (code)
+    low, high     the range of c, if another; 0 and 0: that of the form
+
+Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
+boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from epochzero.errors import UserError
+from epochzero.registry import near_miss, searches
+from epochzero.study.methods.base import Floats, Pool, Sampler, Wanted
+
+METRICS = {
+    "grad": "grad_norm",
+    "snip": "snip",
+    "grasp": "grasp",
+    "trace": "ntk_trace",
+    "knas": "nasi_trace",
+    "fisher": "fisher",
+    "synflow": "synflow",
+    "naswot": "naswot",
+}
+"""M to the proxy that it is made of; KNAS is that of NASI by another name, which takes one backward pass"""
+ROOTED = ("trace", "knas")
+"""metrics that are the root of their proxy"""
+KAPPA = "ntk_cond"
+RANGES = {"thesis": (-3.0, 3.0), "code": (-4.0, 0.0)}
+"""of c"""
+ACQUISITIONS = ("ei", "ucb")
+OVER = 2.576
+"""standard deviations above the mean, of UCB"""
+
+
+@searches.registers("hnas")
+class HNAS:
+    """The network of a pool that a tuned bound likes best, and the bound tuned by what is told of it."""
+
+    budget = 20
+    batch = 1
+
+    def __init__(
+        self,
+        space: Sampler,
+        seed: int,
+        pool: Pool,
+        *,
+        metric: str = "trace",
+        form: str = "thesis",
+        acquisition: str = "ei",
+        networks: int = 2000,
+        opens: int = 0,
+        probes: int = 5,
+        scale: float = 5000.0,
+        low: float = 0.0,
+        high: float = 0.0,
+    ) -> None:
+        if form not in RANGES or acquisition not in ACQUISITIONS:
+            raise UserError(f"hnas takes form={', '.join(RANGES)} and acquisition={', '.join(ACQUISITIONS)}.")
+        if opens < 0 or probes < 0 or not 0 < scale < math.inf:
+            raise UserError("hnas takes opens and probes of at least 0, and a positive, finite scale.")
+        low, high = RANGES[form] if low == high == 0 else (low, high)
+        if not -math.inf < low < high < math.inf:
+            raise UserError(f"hnas takes a range of c from low to high, not from {low:g} to {high:g}.")
+        self.form, self.opens, self.scale = form, opens, scale
+        self.archs, self.m, self.kappa = usable(pool, metric)
+        self.left = np.ones(len(self.archs), bool)
+        self.probes = [{"u": float(u), "c": (low + high) / 2} for u in np.linspace(0, 1, probes)]
+        self.optimiser = _optimiser(seed, acquisition, {"u": (0.0, 1.0), "c": (low, high)})
+        self.queries: list[dict[str, float]] = []
+        """u and c of each step"""
+        self.worst = math.inf
+
+    @staticmethod
+    def wants(options: Mapping[str, Any]) -> Wanted:
+        metric = options["metric"]
+        if metric not in METRICS:
+            raise UserError(
+                f"hnas has no metric '{metric}'.{near_miss(metric, list(METRICS))} It has {', '.join(METRICS)}."
+            )
+        return Wanted([METRICS[metric], KAPPA], options["networks"])
+
+    def ask(self, n: int) -> list[Any]:
+        looked_at = self.left.copy()
+        if self.opens:
+            looked_at[self.opens * (len(self.queries) + 1) :] = False
+        if not looked_at.any():
+            return []
+        step = len(self.queries)
+        query = self.probes[step] if step < len(self.probes) else dict(self.optimiser.suggest())
+        self.queries.append(query)
+        bound = np.where(looked_at, self.bound(query["u"], query["c"]), np.inf)
+        best = int(bound.argmin()) if np.isfinite(bound).any() else int(looked_at.argmax())
+        self.left[best] = False
+        return [self.archs[best]]
+
+    def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
+        for merit in merits:
+            if merit is not None:
+                self.worst = min(self.worst, merit)
+            if self.worst < math.inf:
+                self.optimiser.register(params=self.queries[-1], target=self.worst if merit is None else merit)
+
+    def bound(self, u: float, c: float) -> Floats:
+        """The objective of every network of the pool, lower is better."""
+        squares = self.m**2
+        with np.errstate(over="ignore"):
+            if self.form == "code":
+                return np.asarray(self.kappa / (self.m + 1e-6) + 10**c * np.abs(squares - (self.scale * u) ** 2))
+            first = self.kappa / self.m
+            away = (squares - np.quantile(squares, min(max(u, 0), 1))) / np.median(squares)
+            return np.asarray(first + 10**c * np.median(first) * away**2)
+
+
+def usable(pool: Pool, metric: str) -> tuple[list[Any], Floats, Floats]:
+    """Networks with both scores, their M and their kappa."""
+    value, kappa = pool.values[METRICS[metric]], pool.values[KAPPA]
+    m = m_of(metric, value)
+    whole = np.flatnonzero((m > 0) & np.isfinite(m) & np.isfinite(kappa)).tolist()
+    if not whole:
+        raise UserError(
+            f"None of the {len(pool.archs)} networks of the pool has a positive {metric} and a finite kappa."
+        )
+    return [pool.archs[i] for i in whole], m[whole], kappa[whole]
+
+
+def m_of(metric: str, value: Floats) -> Floats:
+    """M from the score that it is made of; M_Trace but for the root of the number of samples, which all share."""
+    if metric in ROOTED:
+        return np.asarray(np.sqrt(value))
+    return np.abs(value) if metric == "grasp" else value
+
+
+def _optimiser(seed: int, acquisition: str, bounds: Mapping[str, tuple[float, float]]) -> Any:
+    try:
+        import bayes_opt
+    except ImportError as error:
+        raise UserError("The search hnas needs bayesian-optimization: pip install 'epochzero[hnas]'.") from error
+    kinds = bayes_opt.acquisition
+    chosen = kinds.ExpectedImprovement(xi=0.0) if acquisition == "ei" else kinds.UpperConfidenceBound(kappa=OVER)
+    return bayes_opt.BayesianOptimization(
+        f=None,
+        acquisition_function=chosen,
+        pbounds=dict(bounds),
+        random_state=seed % 2**32,
+        verbose=0,
+        allow_duplicate_points=True,
+    )

@@ -1,0 +1,183 @@
+"""A search kept to the networks of a pool, and pools that are scored before a search begins."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from epochzero.engine import Proxy, parse
+from epochzero.errors import UserError
+from epochzero.executors.base import population
+from epochzero.spaces.budget import BudgetedSpace
+from epochzero.store import JSON, Run, Store
+from epochzero.study.methods.base import Floats, Pool, Unseen, Wanted
+from epochzero.study.result import enough_without
+from epochzero.study.sources import TableSource
+from epochzero.study.task import Task
+from epochzero.types import Score
+
+CHUNK, CHUNK_SECONDS = 16, 2.0
+"""networks of a pool that are scored and stored at a time on a CPU, for each worker, at most; and how long they take"""
+
+
+class PoolSpace:
+    """The part of a space that a pool holds; samples are uniform over it."""
+
+    def __init__(self, space: BudgetedSpace, candidates: Sequence[Any], source: str) -> None:
+        self.space = space
+        self.archs = list(dict.fromkeys(filter(space.fits, candidates)))
+        if not self.archs:
+            raise UserError(f"None of the {len(candidates):,} networks of {source} is within the limits.")
+        self._held = frozenset(self.archs)
+        self._known: dict[Any, list[Any]] = {}
+        """of each architecture that was asked for, the neighbours"""
+
+    def fits(self, arch: Any) -> bool:
+        return arch in self._held
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.archs)
+
+    def sample(self, rng: Random) -> Any:
+        return rng.choice(self.archs)
+
+    def mutate(self, arch: Any, rng: Random) -> Any:
+        """One of the neighbours that the pool holds, uniformly; where it holds none, a sample."""
+        around = self._around(arch)
+        return rng.choice(around) if around else self.sample(rng)
+
+    def neighbours(self, arch: Any) -> list[Any]:
+        return list(self._around(arch))
+
+    def _around(self, arch: Any) -> list[Any]:
+        if arch not in self._known:
+            self._known[arch] = [other for other in self.space.space.neighbours(arch) if other in self._held]
+        return self._known[arch]
+
+
+class ScoredPool(NamedTuple):
+    """What was scored of a pool before the time was up."""
+
+    pool: Pool
+    wanted: int
+    """how many networks the whole pool has"""
+    seconds: float
+    """of scoring"""
+    held: int
+    """how many of these the store had before"""
+
+
+def scored_pool(
+    task: Task,
+    space: BudgetedSpace | PoolSpace,
+    wanted: Wanted,
+    seed: int,
+    store: Store,
+    progress: Callable[[int, int], None],
+    time_left: Callable[[], float] = lambda: math.inf,
+) -> ScoredPool:
+    """So many different networks of the space with the scores that a search wants, or as many as there is time for.
+
+    Time or not, it goes on until a network has all of these scores, or none of many. UserError where one of the proxies
+    gives none, which is known before all of a large pool was looked at.
+    """
+    if wanted.networks < 1:
+        raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
+    part = replace(task, proxies=[parse(text) for text in wanted.proxies])
+    archs = _drawn(space, wanted.networks, seed)
+    by_source = part.by_source()
+    if len(by_source) == 1 and isinstance(by_source[0][0], TableSource):  # nothing to compute, and nothing to keep
+        found, seconds, held = [scores for scores, _ in by_source[0][0].score(part, archs)], 0.0, 0
+    else:
+        run = store.begin_run("pool", _identity(part, len(archs), seed), {})
+        held = sum(1 for _ in takewhile(bool, part.held(archs, store)))
+        found, seconds = _scored(part, archs, held, store, run, progress, time_left)
+    _check_hope(part.proxies, found, whole=True)
+    better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
+    return ScoredPool(Pool(archs[: len(found)], _columns(part.proxies, found), better), len(archs), seconds, held)
+
+
+def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
+    """So many different networks, or all that there are, in random order."""
+    rng, unseen = Random(seed), Unseen()
+    if isinstance(space, PoolSpace) and networks >= len(space.archs):
+        archs = list(space.archs)
+        rng.shuffle(archs)
+        return archs
+    drawn = (unseen.sample(space, rng) for _ in range(networks))
+    return [arch for arch in drawn if arch is not None]
+
+
+def _identity(task: Task, networks: int, seed: int) -> dict[str, JSON]:
+    return {
+        "space": task.space.name,
+        "networks": networks,
+        "seed": seed,
+        "proxies": [proxy.text for proxy in task.proxies],
+        "batch": task.batch.id,
+        "origin": str(task.origin),
+        "sources": [source.name for source in task.sources],
+    }
+
+
+def _scored(
+    task: Task,
+    archs: Sequence[Any],
+    held: int,
+    store: Store,
+    run: Run,
+    progress: Callable[[int, int], None],
+    time_left: Callable[[], float],
+) -> tuple[list[dict[str, Score]], float]:
+    """The scores of the first networks, until one has all of them or none of many; and the seconds that they took.
+
+    What the store holds of an earlier sitting comes in one chunk, then few at first and as many as fit into seconds.
+    """
+    least = population(task.device) * task.executor.workers
+    most = max(CHUNK * task.executor.workers, least)
+    found, total, size = list[dict[str, Score]](), 0.0, held or least
+    while len(found) < len(archs):
+        progress(len(found), len(archs))
+        some = archs[len(found) : len(found) + size]
+        scores, seconds = task.evaluate(some, store, run, len(found))
+        total += seconds
+        found += scores
+        _check_hope(task.proxies, found)
+        left = time_left()
+        if left <= 0 and (any(map(_whole, found)) or enough_without(len(found), True)):
+            break
+        allowed = min(CHUNK_SECONDS, max(left, 0.0))
+        fitting = min(2 * size, int(size * allowed / max(seconds, CHUNK_SECONDS / most)))
+        size = least if len(found) <= held else max(least, min(most, fitting // least * least))
+    progress(len(found), len(archs))
+    return found, total
+
+
+def _whole(scores: Mapping[str, Score]) -> bool:
+    return all(score.ok for score in scores.values())
+
+
+def _check_hope(proxies: Sequence[Proxy], found: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
+    """UserError, with the most frequent reason, where a proxy has no score for any network of the pool or of many."""
+    for proxy in proxies:
+        scores = [one[proxy.text] for one in found]
+        if any(score.ok for score in scores):
+            continue
+        if whole or enough_without(len(scores), any(score.status == "degenerate" for score in scores)):
+            ((why, _),) = Counter(score.why for score in scores).most_common(1)
+            raise UserError(
+                f"None of the first {len(scores)} networks of the pool has a {proxy.text} score; most often: {why}. "
+                "Score the pool by another proxy."
+            )
+
+
+def _columns(proxies: Sequence[Proxy], scores: Sequence[Mapping[str, Score]]) -> dict[str, Floats]:
+    """By proxy, nan where there is no score."""
+    return {p.text: np.array([one[p.text].value for one in scores], np.float64) for p in proxies}

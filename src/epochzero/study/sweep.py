@@ -1,0 +1,345 @@
+"""Score many networks of a space into one table.
+
+    python -m epochzero.study.sweep --all --share --proxies "all but kernels" --data cifar10.npz --out scores.csv
+    python -m epochzero.study.sweep --networks 1000 --proxies "dextr,zico(batches=4)" --workers 8 --out scores.csv
+
+Needs torch and numpy alone. Networks are all those of the space, or drawn uniformly by seed, or read from a text file,
+one architecture a line. The table has a row for each: the architecture, with --share the one that it was scored as, a
+column for each proxy (the value in full precision, empty where there is none), and the reasons for those that are empty
+as a JSON object {proxy: [status, why]}. Beside it, scores.json says how it was made. The same command goes on where one
+was stopped: what the table has is not scored again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from epochzero.errors import UserError
+from epochzero.evaluate.speed.bundles import groups
+from epochzero.executors.base import Scored
+from epochzero.executors.processes import Processes
+from epochzero.registry import spaces
+from epochzero.run.bare import command, default_device, machine, set_precision, shape
+from epochzero.study.networks import batch_for
+from epochzero.study.task import Task
+from epochzero.types import Origin, Score
+
+SETTINGS = ("space", "batch_size", "data_seed", "input_shape", "init", "seed", "share", "tf32")
+"""what a table that goes on has to share with the one before, beside the data themselves"""
+CHUNKS = {"cpu": 8, "cuda": 1024}
+"""networks that are scored before they are written, at most: what a stop may cost"""
+EACH = 256
+"""the same for each of several workers"""
+LEAST = 16
+"""networks at the end, when chunks become smaller so that workers end together"""
+EVERY = 5.0
+"""seconds between two lines of progress"""
+Row = dict[str, str]
+"""column to text"""
+Scorer = Callable[[Sequence[Any]], Scored]
+
+
+class Table:
+    """A CSV file that grows by rows and survives being killed: half a row at its end is cut off."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, list(columns)
+        self._cells = itemgetter(*columns)
+        self.rows: dict[str, Row] = {}
+        """by architecture"""
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = text[: text.rfind("\n") + 1]
+        if whole:
+            read = csv.DictReader(io.StringIO(whole, newline=""))
+            if read.fieldnames != self.columns:
+                raise UserError(f"{path} holds a table with other columns: choose another --out, or remove it.")
+            self.rows = {row["arch"]: row for row in read}
+        if whole:
+            os.truncate(path, len(whole.encode()))
+        else:
+            path.write_text(_csv([self.columns]), encoding="utf-8", newline="")
+
+    def add(self, rows: Sequence[Row]) -> None:
+        self.rows |= {row["arch"]: row for row in rows}
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            file.write(_csv(map(self._cells, rows)))
+
+    def sort(self, archs: Sequence[str]) -> None:
+        """Rewrite the file with these first and in this order."""
+        order = dict.fromkeys([*archs, *self.rows])
+        written = self.path.with_name(f"{self.path.name}.part")
+        text = _csv([self.columns, *(self._cells(self.rows[arch]) for arch in order)])
+        written.write_text(text, encoding="utf-8", newline="")
+        written.replace(self.path)
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def cells(scores: Mapping[str, Score]) -> Row:
+    """Scores as text."""
+    why = {name: [score.status, " ".join(score.why.split())] for name, score in scores.items() if not score.ok}
+    values = {name: repr(score.value) if score.ok else "" for name, score in scores.items()}
+    return {**values, "reasons": json.dumps(why, ensure_ascii=False) if why else ""}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to score, and as what."""
+
+    task: Task
+    archs: Sequence[str]
+    scored_as: Mapping[str, str]
+    """for each architecture the one whose scores it gets; itself unless cells are shared"""
+    shared: bool
+
+    @property
+    def columns(self) -> list[str]:
+        names = [proxy.text for proxy in self.task.proxies]
+        return ["arch", *(["scored_as"] if self.shared else []), *names, "reasons"]
+
+    def fill(self, table: Table, most: int, score: Scorer, workers: int) -> None:
+        """Score what the table lacks, a chunk for each worker at a time; say on standard error how far it is."""
+        missing: dict[str, list[str]] = {}
+        for arch in self.archs:
+            if arch not in table.rows:
+                missing.setdefault(self.scored_as[arch], []).append(arch)
+        own = self._counts([arch for r, archs in missing.items() for arch in archs if arch != r])
+        known = {row["scored_as"]: row for row in table.rows.values()} if self.shared else {}
+
+        def add(found: Mapping[str, Row]) -> None:
+            """The rows of all architectures that get these scores; what is only counted is each one's own."""
+            pairs = [(arch, representative) for representative in found for arch in missing[representative]]
+            table.add([found[r] | own.get(arch, {}) | {"arch": arch, "scored_as": r} for arch, r in pairs])
+
+        add({arch: known[arch] for arch in missing if arch in known})
+        todo = [arch for arch in missing if arch not in known]
+        say = Progress(len(todo), sum(len(missing[arch]) for arch in todo))
+        parse = self.task.space.parse
+        chunks = evened(todo, workers, most)
+        for chunk, scored in _in_parallel(lambda texts: score([parse(text) for text in texts]), chunks, workers):
+            add({arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)})
+            say.more(len(chunk))
+        table.sort(self.archs)
+
+    def _counts(self, archs: Sequence[str]) -> dict[str, Row]:
+        counted = [proxy for proxy in self.task.proxies if proxy.free]
+        if not counted:
+            return {}
+        scored = replace(self.task, proxies=counted, device="cpu").score([self.task.space.parse(a) for a in archs])
+        texts = [{name: repr(score.value) for name, score in scores.items()} for scores, _ in scored]
+        return dict(zip(archs, texts, strict=True))
+
+
+def evened(archs: Sequence[str], workers: int, most: int) -> Iterator[Sequence[str]]:
+    """In order, in chunks of so many at most; among several workers, each half of its share of what is left."""
+    first = 0
+    while first < len(archs):
+        left = len(archs) - first
+        size = min(most, left if workers == 1 else max(LEAST, left // (2 * workers)))
+        yield archs[first : first + size]
+        first += size
+
+
+def _in_parallel(
+    score: Callable[[Sequence[str]], Scored], chunks: Iterator[Sequence[str]], workers: int
+) -> Iterator[tuple[Sequence[str], Scored]]:
+    """The scores of each chunk, as they come; one more than there are workers waits, so that none of them does."""
+    with ThreadPoolExecutor(workers) as threads:
+        running: dict[Future[Scored], Sequence[str]] = {}
+        try:
+            while True:
+                while len(running) <= workers and (chunk := next(chunks, None)) is not None:
+                    running[threads.submit(score, chunk)] = chunk
+                if not running:
+                    return
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for one in sorted(done, key=lambda one: one.exception() is not None):  # what went wrong comes last
+                    yield running.pop(one), one.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+class Progress:
+    """Lines on standard error: how many, how long, how much longer."""
+
+    def __init__(self, total: int, rows: int) -> None:
+        self.total, self.done = total, 0
+        self.begun = self.said = time.perf_counter()
+        print(f"{total} networks to score, for {rows} rows", file=sys.stderr, flush=True)
+
+    def more(self, count: int) -> None:
+        self.done += count
+        now = time.perf_counter()
+        if now - self.said < EVERY and self.done < self.total:
+            return
+        self.said = now
+        took = now - self.begun
+        left = took / self.done * (self.total - self.done)
+        print(f"{self.done}/{self.total} in {took:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
+
+
+def chosen(asked: argparse.Namespace, space: Any) -> list[str]:
+    """The architectures asked for, as text, each once."""
+    if asked.archs is not None:
+        if not asked.archs.is_file():
+            raise UserError(f"There is no file {asked.archs}: give a text file with one architecture a line.")
+        lines = asked.archs.read_text(encoding="utf-8").splitlines()
+        found = [space.text(space.parse(line)) for line in lines if line.strip()]
+    elif asked.all:
+        if not hasattr(space, "__iter__"):
+            raise UserError(f"The space '{space.name}' cannot be listed in full: use --networks or --archs.")
+        found = [space.text(arch) for arch in space]
+    else:
+        rng = Random(asked.seed)
+        found = [space.text(space.sample(rng)) for _ in range(asked.networks)]
+    return list(dict.fromkeys(found))
+
+
+def representatives(space: Any, archs: Sequence[str], share: bool) -> dict[str, str]:
+    """For each architecture the first that is the same function by the space's own rule; itself without sharing."""
+    if not share:
+        return {arch: arch for arch in archs}
+    if not hasattr(space, "key"):
+        raise UserError(f"The space '{space.name}' has no rule for which cells are the same: leave out --share.")
+    first: dict[str, str] = {}
+    return {arch: first.setdefault(space.key(space.parse(arch)), arch) for arch in archs}
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m epochzero.study.sweep",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--space", default="nb201")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--networks", type=int, default=100, help="so many, drawn by seed; default: 100")
+    which.add_argument("--archs", type=Path, help="a text file with one architecture a line")
+    which.add_argument("--all", action="store_true", help="every architecture of the space")
+    parser.add_argument("--share", action="store_true", help="cells that are the same by symmetry are scored once")
+    parser.add_argument("--proxies", default="dextr", help="names, or bundles such as 'all but kernels'")
+    parser.add_argument("--data", default="pink")
+    parser.add_argument("--data-seed", type=int, default=0)
+    parser.add_argument("--input-shape", help="of one sample of noise: 3,32,32")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--init", default="default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default=default_device())
+    parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
+    parser.add_argument(
+        "--population",
+        type=int,
+        help="networks that a worker gets at a time at most, of which as many run side by side as memory allows; "
+        f"default: {CHUNKS['cuda']} on a GPU, of several workers {EACH}",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the table, a CSV file; settings go beside it")
+    return parser
+
+
+def sweep(asked: argparse.Namespace, begun: float) -> None:
+    """Fill the table, and write beside it how it was made and how long it took since `begun`.
+
+    Workers are started first: they load torch while this process reads the data and lists what is to be scored, and
+    get ready to score while it counts.
+    """
+    for name in ("networks", "workers", "population"):
+        if (number := getattr(asked, name)) is not None and number < 1:
+            raise UserError(f"--{name} is {number}; it has to be at least 1.")
+    if asked.out.suffix != ".csv":
+        raise UserError(f"--out takes a name that ends with .csv, not '{asked.out}'.")
+    set_precision(asked.tf32)
+    space = spaces[asked.space]
+    named = {proxy.text: proxy for group in groups(asked.proxies).values() for proxy in group}
+    sizes = shape(asked.input_shape)
+    with ExitStack() as open_:
+        crew = open_.enter_context(Processes(asked.workers)) if asked.workers > 1 else None
+        if crew is not None:
+            crew.start()
+        batch = batch_for(space, asked.data, input_shape=sizes, size=asked.batch_size, seed=asked.data_seed)
+        task = Task(space, list(named.values()), batch, Origin(asked.init, asked.seed), asked.device)
+        archs = chosen(asked, space)
+        work = Sweep(task, archs, representatives(space, archs, asked.share), asked.share)
+        settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": batch.id}
+        data = {"data": Path(asked.data).name, "data_about": batch.about}
+        facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
+        table = Table(asked.out, work.columns)
+        before = len(table.rows)
+        _write(asked.out, facts)
+        most = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
+        if crew is None:
+            work.fill(table, asked.population or most, task.score, 1)
+        else:
+            if any(arch not in table.rows for arch in archs):
+                crew.ready(task)
+
+            def score(archs: Sequence[Any]) -> Scored:
+                return crew.score_chunks(task, [archs])
+
+            work.fill(table, asked.population or min(most, EACH), score, asked.workers)
+        seconds = time.perf_counter() - begun
+        added = len(table.rows) - before
+        facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
+        facts["rows"] = len(table.rows)
+        facts["scored"] = len({work.scored_as[arch] for arch in archs})
+        _write(asked.out, facts)
+        print(f"{len(table.rows)} rows in {asked.out}, {added} of them new, in {seconds:.1f} s", flush=True)
+
+
+def _facts(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """How the table is made; UserError where it was begun in another way."""
+    path = out.with_suffix(".json")
+    if not out.exists():
+        return {"settings": settings, "runs": []}
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        before, _ = facts["settings"], facts["runs"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        raise UserError(f"{path} does not say how {out} was made: choose another --out, or remove both.") from None
+    for name, value in settings.items():
+        if before.get(name) != value:
+            raise UserError(
+                f"{out} was begun with {name} {before.get(name)}, not {value}: choose another --out, or remove it."
+            )
+    return dict(facts)
+
+
+def _write(out: Path, facts: Mapping[str, Any]) -> None:
+    out.with_suffix(".json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def process_age() -> float:
+    """Seconds since this process was started, loading torch included; 0 where the system does not tell."""
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError, IndexError):
+        return 0.0
+
+
+def main() -> None:
+    """Sweep as the command line says."""
+    begun = time.perf_counter() - process_age()
+    sweep(options().parse_args(), begun)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,151 @@
+"""What is to be scored, on what, with which weights and by whom: everything but the architectures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from epochzero.data import Batch
+from epochzero.engine import Proxy, score_population
+from epochzero.engine.population.grouping import Room
+from epochzero.errors import UserError
+from epochzero.executors.base import Executor, Scored
+from epochzero.executors.local import LOCAL
+from epochzero.objectives.objective import TABLE, is_looked_up
+from epochzero.plan.init import check
+from epochzero.spaces.base import AnySpace, Measured, check_complete
+from epochzero.store import Evaluated, Run, Store
+from epochzero.study.networks import module_of, network_of, size_of
+from epochzero.study.sources import Source
+from epochzero.types import Origin, Score, Setting
+
+
+@dataclass(frozen=True)
+class Task:
+    """Scores architectures of a space, looking up first what the store has."""
+
+    space: AnySpace
+    proxies: Sequence[Proxy]
+    batch: Batch
+    origin: Origin = Origin()
+    device: str = "cpu"
+    executor: Executor = field(default=LOCAL, repr=False, compare=False)
+    """scores what `evaluate` does not find in the store"""
+    sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
+    """answer for some of the proxies instead"""
+    _room: Room = field(default_factory=Room, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_complete(self.space)
+        check(self.origin)
+        if not self.executor.elsewhere:
+            usable(self.device)
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.space.name, self.batch.id, str(self.origin))
+
+    def size(self, arch: Any) -> Measured:
+        return size_of(self.space, arch, self.batch)
+
+    def module(self, arch: Any) -> nn.Module:
+        """An ordinary module with the weights that the architecture is scored with."""
+        return module_of(self.space, arch, self.batch, self.origin)
+
+    def score(self, archs: Sequence[Any]) -> Scored:
+        """The scores of each architecture by proxy, with the seconds that they took: here and now."""
+        networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
+        found = score_population(networks, self.proxies, self.batch, self.origin.seed, room=self._room)
+        return [(one.scores, one.seconds) for one in found]
+
+    def by_source(self) -> list[tuple[Source | None, list[Proxy]]]:
+        """Who answers for which proxies; None for the executor. UserError for a column that no table has."""
+        found: dict[Source | None, list[Proxy]] = {}
+        for proxy in self.proxies:
+            source = next((source for source in self.sources if source.covers(proxy)), None)
+            if source is None and is_looked_up(proxy):
+                column = proxy.name.removeprefix(TABLE)
+                raise UserError(f"{proxy.name} needs a table with a column '{column}': name one with --table FILE.")
+            found.setdefault(source, []).append(proxy)
+        return list(found.items())
+
+    def recall(self, archs: Sequence[Any], store: Store) -> list[dict[str, Score]]:
+        """Scores from the store alone; what it lacks is a failure."""
+        texts = [self.space.text(arch) for arch in archs]
+        known = {proxy.text: store.scores(self.setting, proxy.key, texts) for proxy in self.proxies}
+        lacks = Score.failed("the scores that were given have none of it")
+        return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
+
+    def held(self, archs: Sequence[Any], store: Store) -> list[bool]:
+        """Of which architectures the store has every score."""
+        texts = [self.space.text(arch) for arch in archs]
+        known = [
+            store.scores(self._setting(source), proxy.key, texts)
+            for source, proxies in self.by_source()
+            for proxy in proxies
+        ]
+        return [all(text in scores for scores in known) for text in texts]
+
+    def _setting(self, source: Source | None) -> Setting:
+        """What the scores of a source depend on, or those of the executor."""
+        return self.setting if source is None else Setting(self.space.name, source.name, "looked up")
+
+    def evaluate(
+        self, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int] | None = None
+    ) -> tuple[list[dict[str, Score]], float]:
+        """Scores from the store, or computed or looked up now; and the seconds that took.
+
+        They are recorded as steps of the run; without one, nothing is. The places of those that the store lacked a
+        score of are added to `new`.
+        """
+        new = set() if new is None else new
+        if not self.sources:
+            return self._evaluate(None, archs, store, run, step, new)
+        found: list[dict[str, Score]] = [{} for _ in archs]
+        seconds = 0.0
+        for source, proxies in self.by_source():
+            part = replace(self, proxies=proxies, sources=())
+            scores, took = part._evaluate(source, archs, store, run, step, new)
+            found = [one | more for one, more in zip(found, scores, strict=True)]
+            seconds += took
+        return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in found], seconds
+
+    def _evaluate(
+        self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int]
+    ) -> tuple[list[dict[str, Score]], float]:
+        """By one source, or by the executor."""
+        setting = self._setting(source)
+        score = self.executor.score if source is None else source.score
+        texts = [self.space.text(arch) for arch in archs]
+        keys = {proxy.text: proxy.key for proxy in self.proxies}
+        names = list(keys)
+        known = {name: store.scores(setting, key, texts) for name, key in keys.items()}
+        found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
+        start = time.perf_counter()
+        lacks = [frozenset(names).difference(scores) for scores in found]
+        new.update(i for i, lack in enumerate(lacks) if lack)
+        for missing in dict.fromkeys(filter(None, lacks)):
+            lacking = [i for i, lack in enumerate(lacks) if lack == missing]
+            part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
+            scored = score(part, [archs[i] for i in lacking])
+            for i, (scores, took) in zip(lacking, scored, strict=True):
+                found[i] |= {name: (score_, took / len(scores)) for name, score_ in scores.items()}
+        seconds = time.perf_counter() - start
+        kept = [{keys[name]: score_ for name, score_ in scores.items()} for scores in found]
+        if run is not None:
+            run.record(setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
+        return [{name: scores[name][0] for name in names} for scores in found], seconds
+
+
+def usable(device: str) -> None:
+    """UserError for a device that this machine does not have."""
+    try:
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise UserError(f"The device '{device}' cannot be used here ({reason}): try cpu.") from None

@@ -1,0 +1,256 @@
+"""A table of trained networks: one row each, a column with the architecture's text, columns of numbers.
+
+    table = AccuracyTable.read("nb201.csv.gz")
+    table.column("cifar10_test")[table.sample(1000, seed=0)]
+
+Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). The architecture stands in a column
+`arch_str` (or `arch`), or in two that are read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as
+they are read; a column is checked and made into numbers when it is asked for, so that a text or half-empty column does
+no harm to the others. Messages count rows from 1, the header not included.
+
+A file with columns `arch`, `proxy` and `value`, a row for each score, as `epochzero store export` writes it, is read as
+one with a column for each proxy.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochzero.errors import DataError, UserError
+from epochzero.registry import near_miss
+
+if TYPE_CHECKING:
+    from epochzero.tables.tabular import TabularBenchmark
+
+ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
+"""where the architecture stands; the cells of several columns make one text, with spaces between them"""
+
+LONG = {"arch", "proxy", "value"}
+"""columns of a table that has a row for each score"""
+TABLES = (".csv", ".csv.gz", ".parquet")
+ENDING = ".ezb"
+"""of a benchmark that was imported"""
+
+Cells = Mapping[str, Sequence[object] | NDArray[np.float64]]
+"""column name to the cells of that column: text from CSV, values or None from Parquet, numbers of an import"""
+
+
+class AccuracyTable:
+    """Architectures, each once, and what is known of them."""
+
+    def __init__(self, archs: Sequence[str], cells: Cells, source: str = "the table") -> None:
+        self.archs = list(archs)
+        self.source = source
+        self._cells = cells
+        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._row: dict[str, int] = {}
+        for row, arch in enumerate(self.archs):
+            first = self._row.setdefault(arch, row)
+            if first != row:
+                raise DataError(
+                    f"Architecture '{arch}' is listed twice in {source} (rows {first + 1} and {row + 1}); "
+                    f"keep one of them."
+                )
+
+    @classmethod
+    def read(cls, path: str | Path) -> AccuracyTable:
+        """The table in a .csv, .csv.gz, .parquet or .ezb file."""
+        path = Path(path)
+        source = str(path)
+        if path.name.lower().endswith(ENDING):
+            from epochzero.tables.tabular import TabularBenchmark
+
+            benchmark = TabularBenchmark.open(path)
+            return cls(benchmark.archs, _Stored(benchmark), source)
+        cells = _read_cells(path)
+        cells = _by_proxy(cells, source) if cells.keys() >= LONG else cells
+        names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
+        if names is None:
+            raise DataError(
+                f"{source} has no column 'arch_str' or 'arch' that holds the architectures, nor both 'adjacency' and "
+                f"'ops'. Its columns: {', '.join(cells)}."
+            )
+        archs: list[str] = []
+        for row, parts in enumerate(zip(*(cells[name] for name in names), strict=True)):
+            for name, part in zip(names, parts, strict=True):
+                if not isinstance(part, str) or not part.strip():
+                    raise DataError(f"Row {row + 1} of {source} has no architecture text in column '{name}'.")
+            archs.append(" ".join(str(part).strip() for part in parts))
+        if not archs:
+            raise DataError(f"{source} has a header but no rows.")
+        return cls(archs, {other: cells[other] for other in cells if other not in names}, source)
+
+    def __len__(self) -> int:
+        return len(self.archs)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns but the architectures', whether or not they hold numbers."""
+        return list(self._cells)
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """The numbers of a column, in the order of `archs` (read-only)."""
+        if name not in self._numbers:
+            self._numbers[name] = self._parse(name)
+        return self._numbers[name]
+
+    def cells(self, name: str) -> Sequence[object] | NDArray[np.float64]:
+        """A column as it was read."""
+        if name not in self._cells:
+            raise DataError(
+                f"{self.source} has no column '{name}'.{near_miss(name, self.columns)} "
+                f"Its columns: {', '.join(self.columns)}."
+            )
+        return self._cells[name]
+
+    def _parse(self, name: str) -> NDArray[np.float64]:
+        cells = self.cells(name)
+        numbers = cells if isinstance(cells, np.ndarray) else np.array([_number(cell) for cell in cells], np.float64)
+        if not np.isfinite(numbers).all():
+            bad = np.flatnonzero(~np.isfinite(numbers))
+            more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
+            raise DataError(
+                f"Column '{name}' of {self.source} holds {_shown(cells[bad[0]])} in row "
+                f"{bad[0] + 1}{more}, where a finite number is needed; mend or remove such rows."
+            )
+        numbers.setflags(write=False)
+        return numbers
+
+    def lookup(self, arch: str, column: str) -> float:
+        """What the table knows of one architecture."""
+        numbers = self.column(column)
+        if arch not in self._row:
+            raise DataError(f"{self.source} has no row for architecture '{arch}'.")
+        return float(numbers[self._row[arch]])
+
+    def keyed_by(self, normalise: Callable[[str], str]) -> AccuracyTable:
+        """The same table with `archs` rewritten, e.g. into a space's own text.
+
+        Where `normalise` refuses a row with a `UserError`, as a space's `parse` does with the text of another
+        space, the error names the row.
+        """
+        archs = []
+        for row, arch in enumerate(self.archs):
+            try:
+                archs.append(normalise(arch))
+            except UserError as error:
+                raise DataError(f"Row {row + 1} of {self.source} does not fit: {error}") from error
+        return AccuracyTable(archs, self._cells, self.source)
+
+    def sample(self, n: int, seed: int) -> list[int]:
+        """Indices of n distinct rows, drawn uniformly; with one seed, a small sample begins a larger one."""
+        if not 1 <= n <= len(self):
+            raise UserError(f"A sample of {self.source} has 1 to {len(self)} architectures; asked for {n}.")
+        rows: list[int] = np.random.default_rng(seed).permutation(len(self))[:n].tolist()
+        return rows
+
+
+class _Stored(Mapping[str, NDArray[np.float64]]):
+    """The columns of an imported benchmark, each read when it is asked for; means over runs have columns too."""
+
+    def __init__(self, benchmark: TabularBenchmark) -> None:
+        self._benchmark = benchmark
+        self._names = benchmark.names
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._benchmark.column(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _number(cell: object) -> float:
+    """The cell as a number, nan where it is none."""
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _shown(cell: object) -> str:
+    return "nothing" if cell is None or cell == "" else f"'{cell}'"
+
+
+def _read_cells(path: Path) -> Cells:
+    ending = next((ending for ending in TABLES if path.name.lower().endswith(ending)), None)
+    if ending is None:
+        raise DataError(f"{path} is not a table that can be read: its name must end in {', '.join((*TABLES, ENDING))}.")
+    reader = _read_parquet if ending == ".parquet" else _read_csv
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    try:
+        names, columns = reader(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise DataError(f"{path} has more than one column called '{twice[0]}'.")
+    return dict(zip(names, columns, strict=True))
+
+
+def _by_proxy(cells: Cells, source: str) -> Cells:
+    """A row for each architecture, a column for each proxy; `reasons` has status and why of what has no value."""
+    found: dict[str, dict[str, object]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
+    nothing = [""] * len(cells["arch"])
+    rows = zip(*(cells.get(name, nothing) for name in ("arch", "proxy", "value", "status", "why")), strict=True)
+    for row, (arch, proxy, value, status, why) in enumerate(rows):
+        scores = found.setdefault(str(arch), {})
+        if str(proxy) in scores:
+            raise DataError(
+                f"Row {row + 1} of {source} gives a second value of {proxy} for '{arch}': keep one of them."
+            )
+        scores[str(proxy)] = value
+        if math.isnan(_number(value)):
+            reasons.setdefault(str(arch), {})[str(proxy)] = [str(status), str(why)]
+    names = dict.fromkeys(name for scores in found.values() for name in scores)
+    columns: dict[str, Sequence[object]] = {"arch": list(found)}
+    columns |= {name: [scores.get(name) for scores in found.values()] for name in names}
+    return columns | {"reasons": [json.dumps(reasons[arch]) if arch in reasons else "" for arch in found]}
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[Sequence[object]]]:
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} is not a CSV table: {error}.") from error
+    if not rows:
+        raise DataError(f"{path} is empty.")
+    header, *body = rows
+    for number, row in enumerate(body, start=1):
+        if len(row) != len(header):
+            raise DataError(f"Row {number} of {path} has {len(row)} cells where the header has {len(header)}.")
+    columns: list[Sequence[object]] = list(zip(*body, strict=True)) if body else [()] * len(header)
+    return [name.strip() for name in header], columns
+
+
+def _read_parquet(path: Path) -> tuple[list[str], list[Sequence[object]]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(f"Reading {path} needs pyarrow: pip install 'epochzero[parquet]'.") from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            table = file.read()
+    except pyarrow.ArrowException as error:
+        raise DataError(f"{path} is not a Parquet table: {error}.") from error
+    return list(table.column_names), [column.to_pylist() for column in table.columns]
