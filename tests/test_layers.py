@@ -14,7 +14,7 @@ from tests.fresh import Fresh
 
 ROOT = Path(epochzero.__file__).parent
 LAYERS = [
-    {"types", "errors", "registry"},
+    {"types", "errors", "registry", "moved"},
     {"plan"},
     {"data"},
     {"spaces"},

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from epochzero import registry
+from epochzero import moved, registry  # noqa: F401 - `moved` serves old import paths
 from epochzero.types import Origin, Score
 
 if TYPE_CHECKING:

@@ -1,0 +1,62 @@
+"""Old import paths, which keep working for one release with a DeprecationWarning that names the new one.
+
+`import epochzero` puts `Moved` in front of Python's own finders. A module imported by its old name is the module of
+the new name, not a copy of it, so that registries and classes stay one.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+NEW_NAMES = {
+    "epochzero.benchmarks": "epochzero.tables",
+    "epochzero.cards": "epochzero.evaluate.cards",
+    "epochzero.combine": "epochzero.objectives",
+    "epochzero.experiments": "epochzero_papers",
+    "epochzero.experiments.base": "epochzero_papers.harness.base",
+    "epochzero.run.executors": "epochzero.executors",
+    "epochzero.searches": "epochzero.study.methods",
+}
+"""old name to new name; what lies below an old name is found below the new one"""
+
+
+def new_name(old: str) -> str | None:
+    """Returns the present name of a module that moved, None for any other."""
+    parts = old.split(".")
+    for end in range(len(parts), 1, -1):
+        if (new := NEW_NAMES.get(".".join(parts[:end]))) is not None:
+            return ".".join([new, *parts[end:]])
+    return None
+
+
+class Moved(Loader):
+    """A finder and loader of modules by their old names."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
+        return ModuleSpec(name, cls(), is_package=True) if new_name(name) else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        old = module.__name__
+        new = str(new_name(old))
+        try:
+            moved = import_module(new)
+        except ModuleNotFoundError as error:
+            hint = "; it is in a distribution of its own: pip install epochzero-papers" if "_papers" in new else ""
+            raise ModuleNotFoundError(f"{old} is now {new}, which is not installed{hint}.", name=old) from error
+        warnings.warn(
+            f"{old} is now {new}: import that; the old name goes with the next release.", DeprecationWarning, 2
+        )
+        sys.modules[old] = moved
+
+
+if Moved not in sys.meta_path:
+    sys.meta_path.insert(0, Moved)
