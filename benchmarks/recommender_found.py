@@ -21,10 +21,10 @@ import torch
 
 from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.spaces.nasrec import Choices
-from epochzero.recommend.train.baselines import BASELINES, baseline
-from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
-from epochzero.recommend.train.loop import Settings, evaluate
-from epochzero.recommend.train.search import PRESETS, STORE, Chain
+from epochzero.recommend.sub_one_shot import PRESETS, STORE, SubOneShotSearch
+from epochzero.recommend.training.baselines import BASELINES, baseline
+from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSource
+from epochzero.recommend.training.trainer import Settings, evaluate
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.task import Task
 from epochzero_papers.sigeo.clicks import LAW
@@ -62,11 +62,11 @@ def main() -> None:
     print(f"{table.count:,} rows, {given.share:g} of the training rows; floor {table.about['floor']:.4f}", flush=True)
 
     how = {"share": given.share, "highest": given.highest}
-    chains = [Chain(table, proxy=p, warmup=level, preset=preset, **how) for p, level in CHAINS]
+    chains = [SubOneShotSearch(table, proxy=p, warmup=level, preset=preset, **how) for p, level in CHAINS]
     batch, space, training = chains[0].batch, chains[0].fitted, chains[0].training
 
-    def trained(seed: int) -> FromScratch:
-        return FromScratch(space, table, training, seed=seed, share=given.share)
+    def trained(seed: int) -> TrainingSource:
+        return TrainingSource(space, table, training, seed=seed, share=given.share)
 
     def measured(arch: Choices, seed: int) -> tuple[float, float]:
         task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(trained(seed),))

@@ -6,7 +6,7 @@ Reading: a synthetic file in Criteo's format is written once and read in a proce
 disk, split included. The bars are 300,000 rows a second on 2 cores, and 1 GB of memory beyond what the imports take,
 whatever the number of rows.
 
-Training: DLRM by `epochzero.recommend.train.loop`, against the same network written by hand in plain PyTorch (one
+Training: DLRM by `epochzero.recommend.training.trainer`, against the same network written by hand in plain PyTorch (one
 `nn.Embedding`
 for each column with sparse gradients, `torch.optim.Adagrad`) on the same batches, in turns within one run. Times are
 medians of the turns; the ratio is what counts. Memory is read from /proc, so this runs on Linux.
@@ -35,10 +35,10 @@ from epochzero.engine import parse_list, score_population
 from epochzero.recommend.data.ingest import encode, load_schema
 from epochzero.recommend.data.synthetic import CRITEO_LIKE, synthetic, write_text
 from epochzero.recommend.data.table import CtrBatch
-from epochzero.recommend.supernet.inherited import in_parts
+from epochzero.recommend.supernet.fitness import in_parts
 from epochzero.recommend.supernet.weights import RecommenderSupernet
-from epochzero.recommend.train.baselines import DLRM
-from epochzero.recommend.train.loop import Settings, Trainer
+from epochzero.recommend.training.baselines import DLRM
+from epochzero.recommend.training.trainer import Settings, Trainer
 from epochzero.registry import spaces
 
 ROWS_PER_SECOND, MEGABYTES = 300_000, 1000

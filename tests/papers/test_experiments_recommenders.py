@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochzero.recommend.train.search import Chain, Recommended, Retrained
+from epochzero.recommend.sub_one_shot import RecommenderResult, SubOneShotSearch, TrainedCandidate
 from epochzero.registry import experiments
 from epochzero_papers.harness.report import plot
 from epochzero_papers.sigeo.table5 import CONTESTS, PAPER, SMALL
@@ -15,9 +15,11 @@ from epochzero_papers.sigeo.table5 import CONTESTS, PAPER, SMALL
 TINY = replace(SMALL, rows=3000, batch_size=32)
 
 
-def found(loss: float) -> Recommended:
-    one = Retrained("a", 1.0, 10, 10, 0.5, 0.6, loss, 0.7)
-    return Recommended((one, replace(one, arch="b", val_log_loss=0.4, test_log_loss=loss + 0.2)), "sigeo", 8, 1, 5, {})
+def found(loss: float) -> RecommenderResult:
+    one = TrainedCandidate("a", 1.0, 10, 10, 0.5, 0.6, loss, 0.7)
+    return RecommenderResult(
+        (one, replace(one, arch="b", val_log_loss=0.4, test_log_loss=loss + 0.2)), "sigeo", 8, 1, 5, {}
+    )
 
 
 def test_contests_are_the_papers_of_the_small_space() -> None:
@@ -25,7 +27,7 @@ def test_contests_are_the_papers_of_the_small_space() -> None:
 
 
 def test_figures_are_of_the_best_by_validation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Chain, "run", lambda chain, folder: found(chain.seed / 10))
+    monkeypatch.setattr(SubOneShotSearch, "run", lambda chain, folder: found(chain.seed / 10))
     result = experiments["sigeo-table5"].run(replace(TINY, repeats=3), folder=tmp_path)
     losses = {row.x: row.found for row in result.rows if row.y == "synthetic log-loss"}
     assert set(losses) == {contest.label for contest in CONTESTS}
@@ -35,7 +37,7 @@ def test_figures_are_of_the_best_by_validation(monkeypatch: pytest.MonkeyPatch, 
 
 def test_boxes_are_of_all_that_a_search_trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One panel for all scores, one for the lowest losses."""
-    monkeypatch.setattr(Chain, "run", lambda chain, folder: found(chain.seed / 10))
+    monkeypatch.setattr(SubOneShotSearch, "run", lambda chain, folder: found(chain.seed / 10))
     result = experiments["sigeo-figure4"].run(replace(TINY, repeats=2), folder=tmp_path)
     rows = {(row.x, row.y): row.found for row in result.rows}
     mean, lowest = (rows["Fisher-Rao norm", f"synthetic {what}"] for what in ("log-loss", "lowest log-loss"))
@@ -55,13 +57,13 @@ def test_boxes_are_of_all_that_a_search_trained(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("name", ["sigeo-table5", "sigeo-figure4"])
 def test_the_whole_settings_fit_a_sample(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of 8,000 rows, a tenth of which validate; a chain of which something does not fit is refused when it is made."""
-    made: list[Chain] = []
+    made: list[SubOneShotSearch] = []
 
-    def run(chain: Chain, folder: Path) -> Recommended:
+    def run(chain: SubOneShotSearch, folder: Path) -> RecommenderResult:
         made.append(chain)
         return found(0.1)
 
-    monkeypatch.setattr(Chain, "run", run)
+    monkeypatch.setattr(SubOneShotSearch, "run", run)
     recipe = experiments[name]
     recipe.run(replace(recipe.full, rows=8000, repeats=1), folder=tmp_path)
     assert len(made) == len(recipe.contests) and {chain.preset.top for chain in made} == {recipe.full.top}
@@ -69,7 +71,7 @@ def test_the_whole_settings_fit_a_sample(name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_table_that_is_asked_for_and_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Chain, "run", lambda chain, folder: found(0.1))
+    monkeypatch.setattr(SubOneShotSearch, "run", lambda chain, folder: found(0.1))
     result = experiments["sigeo-table5"].run(replace(TINY, tables=("Avazu",)), folder=tmp_path)
     assert result.left_out[0].startswith("Avazu is left out: it needs avazu_sample.csv.gz")
     assert {row.paper for row in result.rows} == {None}, "synthetic clicks are no paper's"

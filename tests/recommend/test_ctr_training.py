@@ -21,10 +21,10 @@ from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.recommend.data.ingest import CtrTable, Encoding, encode
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
 from epochzero.recommend.data.synthetic import Planted, synthetic, write_text
-from epochzero.recommend.train.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
-from epochzero.recommend.train.loop import Settings, Trainer, evaluate, train
-from epochzero.recommend.train.metrics import auc, log_loss, measure
-from epochzero.recommend.train.predict import predict
+from epochzero.recommend.training.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
+from epochzero.recommend.training.metrics import auc, log_loss, measure
+from epochzero.recommend.training.predict import predict
+from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
 from epochzero.registry import spaces
 from tests.damage import flip
 from tests.recommend.ctr_files import line, sample, write

@@ -17,11 +17,11 @@ from epochzero.errors import UserError
 from epochzero.recommend.data.schema import CRITEO_ROWS
 from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
-from epochzero.recommend.spaces.nasrec_published import FEATURES, PUBLISHED
 from epochzero.recommend.supernet.weights import full_path
 from epochzero.registry import spaces
 from epochzero.study.networks import budgeted
 from epochzero.testing import check_space
+from epochzero_papers.sigeo.nasrec_published import FEATURES, PUBLISHED
 from tests.recommend.nasrec_by_hand import ByHand
 
 SMALL: Nasrec = spaces["nasrec_small"]

@@ -13,7 +13,7 @@ from epochzero.engine import parse_list
 from epochzero.errors import DataError
 from epochzero.objectives.objective import Objective, looked_up
 from epochzero.plan import execute
-from epochzero.recommend.supernet.inherited import Inherited, OneShot, in_parts
+from epochzero.recommend.supernet.fitness import Inherited, OneShot, in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.store import Store

@@ -16,10 +16,10 @@ from scipy.stats import spearmanr
 from epochzero.errors import UserError
 from epochzero.recommend.data.synthetic import Planted, synthetic, write_text
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.supernet.inherited import in_parts
-from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_LOSS, FromScratch
-from epochzero.recommend.train.loop import Settings, evaluate
-from epochzero.recommend.train.search import PRESETS, Chain, Preset, Recommended
+from epochzero.recommend.sub_one_shot import PRESETS, Preset, RecommenderResult, SubOneShotSearch
+from epochzero.recommend.supernet.fitness import in_parts
+from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_LOSS, TrainingSource
+from epochzero.recommend.training.trainer import Settings, evaluate
 from epochzero.registry import experiments, spaces
 from epochzero.store import Store
 from epochzero.study.result import Candidate
@@ -38,17 +38,17 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> CtrTable:
     return synthetic(tmp_path_factory.mktemp("clicks") / "table", 640, LAW)
 
 
-def same(one: Recommended, other: Recommended) -> bool:
+def same(one: RecommenderResult, other: RecommenderResult) -> bool:
     """But for the seconds."""
     return replace(one, seconds={}) == replace(other, seconds={})
 
 
 @pytest.fixture(scope="module")
-def whole(table: CtrTable, tmp_path_factory: pytest.TempPathFactory) -> Recommended:
-    return Chain(table, warmup=0.25, preset=TINY, every=3).run(tmp_path_factory.mktemp("whole"))
+def whole(table: CtrTable, tmp_path_factory: pytest.TempPathFactory) -> RecommenderResult:
+    return SubOneShotSearch(table, warmup=0.25, preset=TINY, every=3).run(tmp_path_factory.mktemp("whole"))
 
 
-def test_the_chain_ends_with_trained_networks(whole: Recommended, table: CtrTable) -> None:
+def test_the_chain_ends_with_trained_networks(whole: RecommenderResult, table: CtrTable) -> None:
     assert whole.evaluated == 3 + 2 * 1 and len(whole.candidates) == 2
     assert whole.warmup_steps == 8  # a quarter of 512 rows in batches of 16
     assert whole.objective == "sigeo(weights=warm_recommender)"
@@ -58,11 +58,11 @@ def test_the_chain_ends_with_trained_networks(whole: Recommended, table: CtrTabl
     assert tuple(whole.seconds) == STAGES
 
 
-def test_what_it_reports_is_what_the_network_is_worth(whole: Recommended, table: CtrTable) -> None:
+def test_what_it_reports_is_what_the_network_is_worth(whole: RecommenderResult, table: CtrTable) -> None:
     """Trained again by hand; the winner's log loss from its probabilities."""
     space = spaces["nasrec_small"].on(table.num_dense, table.rows).reduced(16, 16)
     arch = space.parse(whole.best.arch)
-    model = FromScratch(space, table, Settings(batch_size=16)).trained(arch).eval()
+    model = TrainingSource(space, table, Settings(batch_size=16)).trained(arch).eval()
     (batch,) = table.batches("test", size=1000)
     clicked = model(batch.dense, batch.ids)[:, 0].double().sigmoid().detach().numpy()
     label = batch.label.numpy()
@@ -79,7 +79,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize(("stage", "at", "goes_on"), [("warm-up", 5, 4), ("search", 4, 0), ("training", 40, 39)])
 def test_killed_and_resumed_it_ends_the_same(
-    table: CtrTable, whole: Recommended, tmp_path: Path, stage: str, at: int, goes_on: int
+    table: CtrTable, whole: RecommenderResult, tmp_path: Path, stage: str, at: int, goes_on: int
 ) -> None:
     """From the checkpoint of step 3; scores from the store; from that of step 6 of the second network's 32."""
 
@@ -88,9 +88,11 @@ def test_killed_and_resumed_it_ends_the_same(
             raise Killed
 
     with pytest.raises(Killed):
-        Chain(table, warmup=0.25, preset=TINY, every=3, tell=kill).run(tmp_path)
+        SubOneShotSearch(table, warmup=0.25, preset=TINY, every=3, tell=kill).run(tmp_path)
     told: list[tuple[str, int]] = []
-    chain = Chain(table, warmup=0.25, preset=TINY, every=3, tell=lambda now, done, *_: told.append((now, done)))
+    chain = SubOneShotSearch(
+        table, warmup=0.25, preset=TINY, every=3, tell=lambda now, done, *_: told.append((now, done))
+    )
     assert same(chain.run(tmp_path), whole)
     begun = dict(reversed(told))
     assert begun[stage] == goes_on and ("warm-up" in begun) == (stage == "warm-up")
@@ -107,7 +109,7 @@ def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> Non
         if told == [1, 2, 3, 4, 5]:
             signal.raise_signal(signal.SIGINT)
 
-    chain = Chain(table, warmup=0.25, preset=TINY, tell=interrupt)
+    chain = SubOneShotSearch(table, warmup=0.25, preset=TINY, tell=interrupt)
     with pytest.raises(KeyboardInterrupt):
         chain.warmed(tmp_path)
     resumed = chain.warmed(tmp_path)
@@ -118,7 +120,7 @@ def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> Non
 
 def test_a_warm_up_serves_every_search_that_would_repeat_it(table: CtrTable, tmp_path: Path) -> None:
     told: list[int] = []
-    chain = Chain(table, preset=TINY, tell=lambda stage, done, total, note: told.append(done))
+    chain = SubOneShotSearch(table, preset=TINY, tell=lambda stage, done, total, note: told.append(done))
     first = chain.warmed(tmp_path)
     told.clear()
     other = replace(chain, preset=replace(TINY, top=1, generations=2, population=3), proxy="zico", highest=0.2)
@@ -130,18 +132,18 @@ def test_a_warm_up_serves_every_search_that_would_repeat_it(table: CtrTable, tmp
 
 def test_without_warm_up_and_by_one_shot(table: CtrTable, tmp_path: Path) -> None:
     preset = replace(TINY, top=1)
-    cold = Chain(table, warmup=0, preset=preset).run(tmp_path)
+    cold = SubOneShotSearch(table, warmup=0, preset=preset).run(tmp_path)
     assert cold.warmup_steps == 0 and cold.objective == "sigeo"  # whose weights are zero_shot
-    other = Chain(table, warmup=0, proxy="zico", preset=preset).run(tmp_path)
+    other = SubOneShotSearch(table, warmup=0, proxy="zico", preset=preset).run(tmp_path)
     assert other.objective == "zico(batches=4)"
-    shot = Chain(table, warmup=0.25, proxy="one_shot", preset=preset).run(tmp_path)
+    shot = SubOneShotSearch(table, warmup=0.25, proxy="one_shot", preset=preset).run(tmp_path)
     assert shot.objective.startswith("feedback:one_shot") and -2 < shot.candidates[0].score < 0
 
 
 def test_trained_networks_are_measured_once(table: CtrTable) -> None:
     space = spaces["nasrec_small"].on(table.num_dense, table.rows).reduced(16, 16)
     arch, steps = space.sample(Random(0)), []
-    source = FromScratch(space, table, Settings(batch_size=64), tell=lambda step, *_: steps.append(step))
+    source = TrainingSource(space, table, Settings(batch_size=64), tell=lambda step, *_: steps.append(step))
     batch = in_parts(list(table.batches("val", size=16))[:4])
     task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(source,))
     with Store.open(":memory:") as store:
@@ -156,7 +158,7 @@ def test_trained_networks_are_measured_once(table: CtrTable) -> None:
 
 def test_choices_that_a_network_does_not_use_make_no_second_candidate(table: CtrTable) -> None:
     """Left and right are read by ops that nasrec_small does not have."""
-    chain = Chain(table, preset=TINY)
+    chain = SubOneShotSearch(table, preset=TINY)
     space, one = chain.fitted, chain.fitted.sample(Random(1))
     last = one[-1]
     twin = (*one[:-1], last._replace(left=(0,) if last.left != (0,) else (1,)))
@@ -167,7 +169,7 @@ def test_choices_that_a_network_does_not_use_make_no_second_candidate(table: Ctr
 
 def test_embedding_rows_are_limited(table: CtrTable, tmp_path: Path) -> None:
     preset = replace(TINY, top=1)
-    small = Chain(table, warmup=0, preset=preset, max_embedding_rows=30, max_params=30_000).run(tmp_path)
+    small = SubOneShotSearch(table, warmup=0, preset=preset, max_embedding_rows=30, max_params=30_000).run(tmp_path)
     assert small.embedding_params <= 30 * 16 and small.best.params <= 30_000
 
 
@@ -189,13 +191,13 @@ def test_embedding_rows_are_limited(table: CtrTable, tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_before_anything_runs(table: CtrTable, changes: dict[str, object], why: str) -> None:
     with pytest.raises(UserError, match=why):
-        Chain(**{"table": table, "preset": TINY} | changes)  # type: ignore[arg-type]
+        SubOneShotSearch(**{"table": table, "preset": TINY} | changes)  # type: ignore[arg-type]
 
 
 def test_a_folder_that_cannot_be_made_is_refused(table: CtrTable, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be made"):
-        Chain(table, preset=TINY).run(tmp_path / "file" / "inside")
+        SubOneShotSearch(table, preset=TINY).run(tmp_path / "file" / "inside")
 
 
 # The study

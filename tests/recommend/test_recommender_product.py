@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from epochzero.errors import DataError, UserError
-from epochzero.recommend import export as recommender
+from epochzero.recommend import recommender
 from epochzero.recommend.data.synthetic import Planted, write_text
 from epochzero.recommend.data.table import open_table
-from epochzero.recommend.export import Kept
+from epochzero.recommend.recommender import Recommender
 from epochzero.registry import spaces
 from tests.command import epochzero, refusal
 from tests.damage import flip
@@ -132,7 +132,7 @@ def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: P
     """model.py in a process without epochzero, and ONNX Runtime, against the network of the training."""
     import onnxruntime
 
-    kept = Kept.read(place / "run")
+    kept = Recommender.read(place / "run")
     table = open_table(place / "search" / "table").capped(kept.encoding.rows)
     (batch,) = table.batches("test", size=1000)
     expected = kept.module()(batch.dense, batch.ids).detach().numpy()  # [64, 1]
@@ -164,7 +164,7 @@ def test_predictions_of_training_and_product_are_those_of_the_network(place: Pat
         assert told.json["rows"] == ROWS and told.json["bad_lines"] == 0
     written = (product / "p.csv").read_text()
     assert written == (place / "run" / "p.csv").read_text()
-    kept = Kept.read(product)
+    kept = Recommender.read(product)
     table = open_table(place / "search" / "table")
     ids = torch.from_numpy(kept.encoding.folded(np.array(table.column("ids")))).long()
     clicks = kept.module()(torch.from_numpy(np.array(table.column("dense"))), ids).double().sigmoid()
@@ -222,10 +222,10 @@ def test_damaged_recommenders_are_refused(place: Path, tmp_path: Path, monkeypat
         (tmp_path / name).write_bytes((place / "run" / name).read_bytes())
     monkeypatch.setattr(recommender, "ONNX_BYTES", 1000)
     with pytest.raises(UserError, match="export with --no-onnx"):
-        recommender.export_recommender(Kept.read(tmp_path), tmp_path)
+        recommender.export_recommender(Recommender.read(tmp_path), tmp_path)
     (tmp_path / "training.pt").write_bytes(b"no checkpoint")
     with pytest.raises(DataError, match="damaged, cut short"):
-        Kept.read(tmp_path)
+        Recommender.read(tmp_path)
     (tmp_path / "recommender.json").write_text("{}")
     with pytest.raises(UserError, match="holds no recommender"):
-        Kept.read(tmp_path)
+        Recommender.read(tmp_path)

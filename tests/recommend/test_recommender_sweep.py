@@ -21,9 +21,9 @@ from epochzero.plan import execute
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.spaces.nasrec_network import pruned
-from epochzero.recommend.train.loop import Settings, Trainer
-from epochzero.recommend.train.metrics import measure
-from epochzero.recommend.train.together import Rows, Together, stacked
+from epochzero.recommend.training.metrics import measure
+from epochzero.recommend.training.together import Rows, Together, stacked
+from epochzero.recommend.training.trainer import Settings, Trainer
 from epochzero.registry import spaces
 from epochzero.types import Origin
 from epochzero_papers.sigeo.clicks import LEVELS, Sizes

@@ -21,7 +21,7 @@ from epochzero.export import export as export_
 from epochzero.export.ensemble import holds_ensemble
 from epochzero.export.subject import best_of
 from epochzero.export.weights import read_weights
-from epochzero.recommend.export import holds_recommender
+from epochzero.recommend.recommender import holds_recommender
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.types import Origin

@@ -13,7 +13,7 @@ from epochzero.cli.options import made_folder
 from epochzero.cli.product import made_with, refuse, tell
 from epochzero.errors import DataError, UserError
 from epochzero.recommend.data.ingest import Encoding, encoder_of
-from epochzero.recommend.export import Kept, export_recommender
+from epochzero.recommend.recommender import Recommender, export_recommender
 
 REAL = 64
 """rows of the data that the check runs on"""
@@ -24,7 +24,7 @@ def export_clicks(
 ) -> None:
     """Write a trained recommender as a product; `unused` options are refused."""
     refuse(unused, f"The recommender '{trained}'")
-    kept = Kept.read(trained)
+    kept = Recommender.read(trained)
     real = None if data is None else _rows(kept.encoding, data)
     folder = made_folder(out_dir)
     if folder.resolve() == trained.resolve():

@@ -10,8 +10,8 @@ import typer
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import AsJson, BadLines, Device
 from epochzero.cli.recommender import mode_of
-from epochzero.recommend.export import Kept
-from epochzero.recommend.train.predict import predict as predict_
+from epochzero.recommend.recommender import Recommender
+from epochzero.recommend.training.predict import predict as predict_
 from epochzero.study.task import usable
 
 
@@ -34,7 +34,7 @@ def predict(
     """
     mode = mode_of(bad_lines)
     usable(device)
-    kept = Kept.read(model)
+    kept = Recommender.read(model)
     network = kept.module().to(device)
     with progress_bar("predict") as bar:
         rows, bad = predict_(

@@ -18,12 +18,12 @@ from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.train.search import (
+from epochzero.recommend.sub_one_shot import (
     EVOLUTION,
     PRESETS,
-    Chain,
     Preset,
-    Recommended,
+    RecommenderResult,
+    SubOneShotSearch,
     check_limits,
     check_method,
     objective_of,
@@ -155,7 +155,7 @@ def search_recommender(
         more["method"] = chosen.method
     with progress_bar("search", estimate=False) as bar:
         more["tell"] = lambda stage, done, total, note: bar(done, total, f"{stage}: {note}")
-        chain = Chain(table, chosen.space, chosen.proxy, chosen.warmup, preset=sizes, **more, **own)
+        chain = SubOneShotSearch(table, chosen.space, chosen.proxy, chosen.warmup, preset=sizes, **more, **own)
         if 0 < chain.schedule.steps < FEW_STEPS:
             told = f"{chain.schedule.steps} of the {chain.schedule.epoch:,} steps of an epoch"
             err.print(
@@ -226,7 +226,7 @@ def mode_of(bad_lines: str) -> BadLines:
     return modes[bad_lines]
 
 
-def _report(found: Recommended, chain: Chain, folder: Path) -> dict[str, Any]:
+def _report(found: RecommenderResult, chain: SubOneShotSearch, folder: Path) -> dict[str, Any]:
     """What the search leaves behind; a table in its own folder is named so that the folder can be moved."""
     own = chain.table.folder == folder / TABLE
     return {
@@ -252,7 +252,7 @@ def _report(found: Recommended, chain: Chain, folder: Path) -> dict[str, Any]:
     }
 
 
-def _show(found: Recommended, report: Mapping[str, Any]) -> None:
+def _show(found: RecommenderResult, report: Mapping[str, Any]) -> None:
     out.print(f"{found.best.arch}\n", style="bold")
     shown = Table("", "score", "params", "val log loss", "test log loss", "test AUC", box=None, header_style="dim")
     for number, one in enumerate(found.candidates, start=1):

@@ -16,10 +16,10 @@ from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import open_table
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.export import CHECKPOINT, FILE, described
+from epochzero.recommend.recommender import CHECKPOINT, FILE, described
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.train.from_scratch import FromScratch
-from epochzero.recommend.train.loop import Settings, evaluate, rows_in, train
+from epochzero.recommend.training.source import TrainingSource
+from epochzero.recommend.training.trainer import Settings, evaluate, rows_in, train
 from epochzero.registry import near_miss, spaces
 from epochzero.study.task import usable
 
@@ -70,7 +70,7 @@ def train_recommender(given: Given, *, unused: Mapping[str, object], out_dir: Pa
     work = _of_search(given) if is_search(given.data) else _of_table(given, folder)
     arch, table = work.space.parse(work.arch), work.table
     text, checkpoint = work.space.text(arch), folder / CHECKPOINT
-    source = FromScratch(work.space, table, work.settings, seed=given.seed, share=work.share)
+    source = TrainingSource(work.space, table, work.settings, seed=given.seed, share=work.share)
     done = source.checkpoint(given.data, text)
     if done.is_file() and not checkpoint.exists():
         write(checkpoint, read_own(done))  # the search has trained it already, in the same way

@@ -14,7 +14,7 @@ from epochzero.data.batch import Batch
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.supernet.inherited import in_parts
+from epochzero.recommend.supernet.fitness import in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.registry import spaces

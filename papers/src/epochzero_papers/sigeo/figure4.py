@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from epochzero.recommend.train.search import Recommended
+from epochzero.recommend.sub_one_shot import RecommenderResult
 from epochzero.registry import experiments
 from epochzero_papers.harness.base import Quoted
 from epochzero_papers.sigeo.table5 import LOSS, SMALL, Contest, FoundRecommenders, Searching
@@ -36,7 +36,7 @@ class SigeoFigure4(FoundRecommenders):
     )
     quoted: Sequence[Quoted] = ()
 
-    def figures(self, found: Recommended) -> Mapping[str, Sequence[float]]:
+    def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
         losses = [one.test_log_loss for one in found.candidates]
         return {LOSS: losses, f"lowest {LOSS}": [min(losses)]}
 

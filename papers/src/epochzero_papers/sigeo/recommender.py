@@ -28,8 +28,8 @@ from epochzero.engine import Proxy, parse
 from epochzero.executors.base import Scored
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.supernet.weights import RecommenderSupernet
-from epochzero.recommend.train import loop as ctr
-from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, FromScratch
+from epochzero.recommend.training import trainer as ctr
+from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSource
 from epochzero.registry import experiments
 from epochzero.stats import kendall, spearman
 from epochzero.study.task import Task
@@ -106,7 +106,7 @@ class SigeoRecommender(Recipe):
             archs = [place.space.sample(rng) for _ in range(settings.networks)]
             run = work.begin()
             how = ctr.Settings(batch_size=settings.batch_size)
-            training = FromScratch(place.space, place.table, how, seed=work.seed, share=settings.share)
+            training = TrainingSource(place.space, place.table, how, seed=work.seed, share=settings.share)
             truth = Task(place.space, [TEST_LOSS, TEST_AUC], place.batch, sources=(training,))
             sources = [Warmed(settings, place, level, scaled) for level, scaled in LEVELS]
             scores: dict[str, list[Score]] = {LOSS: [], "test AUC": []}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochzero.data.batch import digest
-from epochzero.recommend.train.search import PRESETS
+from epochzero.recommend.sub_one_shot import PRESETS
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
 from epochzero_papers.sigeo.clicks import LEVELS
 from epochzero_papers.sigeo.recommender_sweep import (

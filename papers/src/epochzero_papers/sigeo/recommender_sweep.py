@@ -35,11 +35,11 @@ from epochzero.plan.module import PlanModule
 from epochzero.recommend.data.table import Part
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, SubOneShotSearch
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
-from epochzero.recommend.train.baselines import baseline
-from epochzero.recommend.train.loop import Settings
-from epochzero.recommend.train.search import ONE_SHOT, PRESETS, Chain
-from epochzero.recommend.train.together import Rows, Run, Together, stacked
+from epochzero.recommend.training.baselines import baseline
+from epochzero.recommend.training.together import Rows, Run, Together, stacked
+from epochzero.recommend.training.trainer import Settings
 from epochzero.store import Store
 from epochzero.study.result import LEADERS
 from epochzero.types import Origin
@@ -115,10 +115,10 @@ class Study:
         values = {text: [scores[text].value if scores[text].ok else None for scores in found] for text in COLUMNS}
         return {"columns": values, "seconds": time.perf_counter() - start}
 
-    def _chain(self, proxy: str, seed: int, level: float, scaled: bool) -> Chain:
+    def _chain(self, proxy: str, seed: int, level: float, scaled: bool) -> SubOneShotSearch:
         sizes = replace(PRESETS["reduced"], widest=self.sizes.widest, most_rows=self.sizes.most_rows)
         preset = replace(sizes, batch_size=self.sizes.batch_size)
-        return Chain(self.place.table, proxy=proxy, warmup=level, scaled=scaled, preset=preset, seed=seed)
+        return SubOneShotSearch(self.place.table, proxy=proxy, warmup=level, scaled=scaled, preset=preset, seed=seed)
 
     # Training
 
@@ -190,7 +190,7 @@ class Study:
                 time.sleep(1)
 
 
-def _found(chain: Chain, supernet: RecommenderSupernet) -> dict[str, Any]:
+def _found(chain: SubOneShotSearch, supernet: RecommenderSupernet) -> dict[str, Any]:
     start = time.perf_counter()
     with Store.open(":memory:") as store:
         outcome = chain.searched(supernet, store)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.train.search import ONE_SHOT, PRESETS, Chain, Recommended
+from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, RecommenderResult, SubOneShotSearch
 from epochzero.registry import experiments
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero_papers.harness.files import FOLDER, File
@@ -108,7 +108,7 @@ class FoundRecommenders(Recipe):
     needs = (CRITEO, AVAZU)
     unmeasured: Sequence[str] = ()
 
-    def figures(self, found: Recommended) -> Mapping[str, Sequence[float]]:
+    def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
         """What is reported of a chain: of one network, or of several."""
         return {LOSS: [found.best.test_log_loss], AUC: [found.best.test_auc]}
 
@@ -158,7 +158,7 @@ class FoundRecommenders(Recipe):
         total = settings.repeats * len(self.contests)
         for done, (seed, contest) in enumerate((s, c) for s in range(settings.repeats) for c in self.contests):
             work.progress(round(before * parts * total) + done, parts * total)
-            chain = Chain(
+            chain = SubOneShotSearch(
                 table,
                 proxy=contest.proxy,
                 warmup=contest.level,

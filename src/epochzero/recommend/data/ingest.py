@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from epochzero.data.batch import digest
 from epochzero.errors import DataError, UserError
-from epochzero.recommend.data.encode import Encoder
+from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
 from epochzero.recommend.data.lines import Layout, layout
 from epochzero.recommend.data.schema import BUILT_IN, Categorical, Dense, Schema, load_schema

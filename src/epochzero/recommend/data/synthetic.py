@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from epochzero.data.batch import digest
 from epochzero.errors import UserError
-from epochzero.recommend.data.encode import Encoded, need_polars
+from epochzero.recommend.data.encoder import Encoded, need_polars
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
 from epochzero.recommend.data.split import SEED, parts

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.recommend.data.bad_lines import BadLine
-from epochzero.recommend.data.encode import Encoded
+from epochzero.recommend.data.encoder import Encoded
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import PARTS

@@ -4,7 +4,7 @@ r"""From a click-through table to a recommender: SiGeo's sub-one-shot search in 
     evolution over sub-networks that inherit its weights, scored on four batches of validation rows
     the best k trained from scratch; log loss and AUC on validation and test rows
 
-    chain = Chain(table, warmup=0.01, proxy="sigeo", preset=REDUCED)
+    chain = SubOneShotSearch(table, warmup=0.01, proxy="sigeo", preset=REDUCED)
     found = chain.run("runs/clicks")                 # killed at any moment and run again: goes on, and ends the same
     found.best.arch, found.best.test.log_loss
 
@@ -35,11 +35,11 @@ from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
-from epochzero.recommend.supernet.inherited import FINE, Inherited, OneShot, in_parts
+from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
-from epochzero.recommend.train.from_scratch import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, FromScratch
-from epochzero.recommend.train.loop import Settings, between_steps, check_labels, rows_in
+from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
+from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
 from epochzero.registry import spaces
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
@@ -99,7 +99,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Retrained:
+class TrainedCandidate:
     """A network that was found, after training from scratch."""
 
     arch: str
@@ -115,10 +115,10 @@ class Retrained:
 
 
 @dataclass(frozen=True)
-class Recommended:
+class RecommenderResult:
     """What a chain found."""
 
-    candidates: tuple[Retrained, ...]
+    candidates: tuple[TrainedCandidate, ...]
     """the best of the search, best first"""
     objective: str
     evaluated: int
@@ -128,13 +128,13 @@ class Recommended:
     """of this call by stage; what was there already took none"""
 
     @property
-    def best(self) -> Retrained:
+    def best(self) -> TrainedCandidate:
         """By log loss on the validation rows."""
         return min(self.candidates, key=lambda found: found.val_log_loss)
 
 
 @dataclass(frozen=True)
-class Chain:
+class SubOneShotSearch:
     """Everything that the way from a table to a recommender depends on."""
 
     table: CtrTable
@@ -220,7 +220,7 @@ class Chain:
     def training(self) -> Settings:
         return Settings(batch_size=self.preset.batch_size, highest=self.highest)
 
-    def run(self, folder: str | Path) -> Recommended:
+    def run(self, folder: str | Path) -> RecommenderResult:
         """Go all the way. The folder takes a store and checkpoints, from which the same chain goes on."""
         place, seconds = Path(folder), dict[str, float]()
         try:
@@ -236,7 +236,7 @@ class Chain:
             with _timed(seconds, "training"):
                 candidates = self._retrained(outcome, store, place)
         steps, rows = self.schedule.steps, self.fitted.embedding_params
-        return Recommended(candidates, outcome.text, outcome.evaluated, steps, rows, seconds)
+        return RecommenderResult(candidates, outcome.text, outcome.evaluated, steps, rows, seconds)
 
     def warmed(self, place: Path) -> RecommenderSupernet:
         """The supernet after its warm-up, from its checkpoint where there is one."""
@@ -304,14 +304,14 @@ class Chain:
         fitness = OneShot(supernet, training, validation, replace(FINE, epoch=count))
         return Feedback(fitness, f"{ONE_SHOT}-{digest(supernet.id, self.table.fingerprint, size, count)[:16]}")
 
-    def _retrained(self, outcome: Outcome, store: Store, place: Path) -> tuple[Retrained, ...]:
+    def _retrained(self, outcome: Outcome, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
         found, top = [], self.distinct(outcome.top(LEADERS))
         for number, candidate in enumerate(top):
 
             def show(step: int, steps: int, loss: float, number: int = number) -> None:
                 self.tell("training", number * steps + step, len(top) * steps, f"loss {loss:.4f}")
 
-            source = FromScratch(
+            source = TrainingSource(
                 self.fitted,
                 self.data,
                 self.training,
@@ -332,7 +332,7 @@ class Chain:
             each.setdefault(tuple((node.op, node.inputs, node.name) for node in plan.nodes), candidate)
         return list(each.values())[: self.preset.top]
 
-    def _measured(self, candidate: Candidate, source: FromScratch, store: Store) -> Retrained:
+    def _measured(self, candidate: Candidate, source: TrainingSource, store: Store) -> TrainedCandidate:
         """Trained and measured, unless the store knows it."""
         proxies = (VAL_LOSS, VAL_AUC, TEST_LOSS, TEST_AUC)
         task = Task(self.fitted, proxies, self.batch, sources=(source,))
@@ -342,7 +342,7 @@ class Chain:
         values = (scores[proxy.text].value for proxy in proxies)
         plan = self.fitted.plan(candidate.arch)
         params = plan.params - self.fitted.embedding_params
-        return Retrained(candidate.text, candidate.score.value, params, plan.flops, *values)
+        return TrainedCandidate(candidate.text, candidate.score.value, params, plan.flops, *values)
 
 
 def objective_of(proxy: str, warmup: float) -> Objective | None:

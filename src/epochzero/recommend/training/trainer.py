@@ -35,8 +35,8 @@ from epochzero.data.sealed import read_own, write
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.supernet.warm_up import rising_and_falling
-from epochzero.recommend.train.embedding_tables import RowTables, device_of
-from epochzero.recommend.train.metrics import Metrics, measure
+from epochzero.recommend.training.embedding_tables import RowTables, device_of
+from epochzero.recommend.training.metrics import Metrics, measure
 
 KIND, VERSION = "epochzero click-through training", 1
 

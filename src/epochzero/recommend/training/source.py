@@ -1,6 +1,6 @@
 """What networks of NASRec's spaces are worth once they are trained: measured once each, and kept in a store.
 
-    training = FromScratch(space, table)
+    training = TrainingSource(space, table)
     task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(training,))
     task.evaluate(archs, store, run, step=0)          # trains those whose log loss the store does not have
 
@@ -27,8 +27,8 @@ from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.weights import NASRECS
-from epochzero.recommend.train.loop import Settings, Tell, evaluate, train
-from epochzero.recommend.train.metrics import Metrics
+from epochzero.recommend.training.metrics import Metrics
+from epochzero.recommend.training.trainer import Settings, Tell, evaluate, train
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -39,7 +39,7 @@ VAL_AUC, TEST_AUC = (looked_up(f"{FEEDBACK}{part}_auc") for part in ("val", "tes
 MEASURED: dict[Part, tuple[Proxy, Proxy]] = {"val": (VAL_LOSS, VAL_AUC), "test": (TEST_LOSS, TEST_AUC)}
 
 
-class FromScratch:
+class TrainingSource:
     """A source of what is measured of trained networks."""
 
     candidates: Sequence[Any] | None = None

@@ -1,6 +1,6 @@
 """A trained recommender in a folder: what it is, its weights, and how tables have to be read for it.
 
-    trained = Kept.read(Path("run"))                 # of `epochzero train`, or a product of `epochzero export`
+    trained = Recommender.read(Path("run"))                 # of `epochzero train`, or a product of `epochzero export`
     predict(trained.module(), "new.csv", trained.encoding, "predictions.csv")
     export_recommender(trained, Path("product"))
 
@@ -49,7 +49,7 @@ def described(space: str, arch: str, training: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Recommender:
     """A recommender with its weights."""
 
     space: str
@@ -62,7 +62,7 @@ class Kept:
     """of the folder"""
 
     @classmethod
-    def read(cls, folder: Path) -> Kept:
+    def read(cls, folder: Path) -> Recommender:
         """UserError or DataError for a folder that is damaged, hostile or something else."""
         try:
             told = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -111,7 +111,7 @@ class Kept:
 
 
 def export_recommender(
-    kept: Kept,
+    kept: Recommender,
     folder: Path,
     *,
     real: tuple[Tensor, ...] | None = None,

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from epochzero.errors import UserError
 from epochzero.recommend.data.table import CtrTable, Part
-from epochzero.recommend.train.loop import Settings, logits_of
-from epochzero.recommend.train.metrics import Metrics, measure
+from epochzero.recommend.training.metrics import Metrics, measure
+from epochzero.recommend.training.trainer import Settings, logits_of
 
 Run = Callable[[Mapping[str, Tensor], Tensor, Tensor], Tensor]
 """One network: weights by name, dense [B, D] and ids [B, F] to logits [B] or [B, 1]."""

@@ -11,8 +11,8 @@ from torch import nn
 
 from epochzero.errors import UserError
 from epochzero.recommend.data.ingest import BadLines, Encoding, encoder_of
-from epochzero.recommend.train.embedding_tables import device_of
-from epochzero.recommend.train.loop import logits_of
+from epochzero.recommend.training.embedding_tables import device_of
+from epochzero.recommend.training.trainer import logits_of
 
 CHUNK = 8192
 """rows that the model sees together"""
