@@ -28,12 +28,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
 from epochzero.engine import Proxy, score
-from epochzero.engine.population import grouping, population, reductions
+from epochzero.engine.gpu import fused, routine_run
+from epochzero.engine.gpu.arena import Moments, Place, Window
+from epochzero.engine.gpu.routine import blocks_with_routines
+from epochzero.engine.population import grouped_kernels, grouping, population, reductions
 from epochzero.evaluate.speed.bundles import groups
-from epochzero.plan import perform
-from epochzero.plan.ops import conv, fused
-from epochzero.plan.ops.arena import Moments, Place, Window
-from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
 from epochzero.study.networks import network_of
@@ -156,11 +155,11 @@ def as_on_a_gpu() -> Iterator[None]:
             (fused, "_maps", lambda: KERNELS["maps"]),
             (grouping, "_routines", lambda network: blocks_with_routines(network.plan)),
             (population, "runs_here", lambda x: True),
-            (perform, "kernels", lambda arena: ROUTINES),
+            (routine_run, "kernels", lambda arena: ROUTINES),
             (reductions, "kernels", lambda arena: ROUTINES),
             (reductions, "runs_here", lambda x: True),
             (reductions, "_kernels", lambda: KERNELS["reductions"]),
-            (conv, "slow_in_groups", lambda x: x.dtype == torch.float64),
+            (grouped_kernels, "slow_in_groups", lambda x: x.dtype == torch.float64),
             (nb201, "WIDTHS", (2, 2, 2)),
         ):
             patches.enter_context(mock.patch.object(where, name, what))

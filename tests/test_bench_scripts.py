@@ -16,11 +16,11 @@ import torch
 from scipy.stats import kendalltau, spearmanr
 
 from epochzero.engine import parse_list
+from epochzero.engine.gpu import fused
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, UserError
 from epochzero.evaluate.plots import new_panels
 from epochzero.objectives.objective import parse_objective
-from epochzero.plan.ops import fused
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export

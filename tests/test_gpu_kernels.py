@@ -20,18 +20,18 @@ from torch import Tensor
 
 from epochzero import data
 from epochzero.engine import parse, score_population
+from epochzero.engine.gpu import arena, fused
+from epochzero.engine.gpu.arena import Place, Terms
+from epochzero.engine.gpu.fused import GatherTable
+from epochzero.engine.gpu.routine_run import Spread
 from epochzero.engine.passes import Need
+from epochzero.engine.population.grouped_ops import GatherSum
+from epochzero.engine.population.merge import merge
 from epochzero.engine.population.reductions import agreements, mark, products, variances
+from epochzero.engine.population.tape import INPUT, Tape
 from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.plan import execute
 from epochzero.plan.init import draw
-from epochzero.plan.merge import merge
-from epochzero.plan.ops import arena, fused
-from epochzero.plan.ops.arena import Place, Terms
-from epochzero.plan.ops.fused import GatherTable
-from epochzero.plan.ops.lockstep import GatherSum
-from epochzero.plan.perform import Spread
-from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
 from epochzero.study.networks import network_of
 from epochzero.types import Origin

@@ -1,7 +1,7 @@
 """Networks whose loss is looked at around some weights: one alone, or many side by side.
 
 `Alone` is any network of the engine's, a user's module too. `SideBySide` is a population of plans that runs as one
-(`epochzero.plan.merge`): its weights are those of P networks, joined along the first axis, and no network's loss
+(`engine.population.merge`): its weights are those of P networks, joined along the first axis, and no network's loss
 depends on another's weights. Both give losses [P] and gradients at given weights, so nothing else tells them apart.
 """
 
@@ -19,9 +19,9 @@ from epochzero.engine import Network, Pass, PlanNetwork
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.passes import Norm
 from epochzero.engine.population.population import Population
+from epochzero.engine.population.tape import Tape
 from epochzero.errors import UserError
 from epochzero.plan import Plan, execute, generator
-from epochzero.plan.tape import Tape
 
 Weights = Mapping[str, Tensor]
 

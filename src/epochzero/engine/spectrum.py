@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epochzero.plan.ops.arena import runs_here
+from epochzero.engine.gpu.arena import runs_here
 
 SQUARINGS = 50
 AT_A_TIME = 3

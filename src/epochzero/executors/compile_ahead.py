@@ -1,6 +1,6 @@
 """Worker processes on a GPU compile what they will all need together, before the first of them scores.
 
-See `epochzero.plan.ops.compiling` for how they share the work out.
+See `epochzero.engine.gpu.compiling` for how they share the work out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from epochzero.engine import score_population
-from epochzero.plan.ops import compiling
+from epochzero.engine.gpu import compiling
 from epochzero.study.networks import network_of
 from epochzero.study.task import Task
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops import arena
-from epochzero.plan.ops.arena import Place, Terms
+from epochzero.engine.gpu import arena
+from epochzero.engine.gpu.arena import Place, Terms
 
 CONVS = [
     # channels in and out, kernel, stride, padding, dilation

@@ -10,9 +10,9 @@ import pytest
 
 from epochzero import data
 from epochzero.engine import parse
+from epochzero.engine.gpu import compiling
+from epochzero.engine.gpu.compiling import Claims
 from epochzero.executors import compile_ahead
-from epochzero.plan.ops import compiling
-from epochzero.plan.ops.compiling import Claims
 from epochzero.registry import spaces
 from epochzero.study.task import Task
 

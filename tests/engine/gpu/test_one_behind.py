@@ -14,16 +14,16 @@ import torch
 from epochzero import data
 from epochzero.engine import PlanNetwork, parse, score_population
 from epochzero.engine import score as scoring
+from epochzero.engine.gpu.block_run import Relay
+from epochzero.engine.gpu.routine_run import Performance
 from epochzero.engine.passes import Pass
 from epochzero.engine.population import population
 from epochzero.engine.population.columns import Crowd, Rows
 from epochzero.engine.population.grouping import Room
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.population import Population
+from epochzero.engine.population.tape import Tape
 from epochzero.engine.single.run import run_pass
-from epochzero.plan.perform import Performance
-from epochzero.plan.relay import Relay
-from epochzero.plan.tape import Tape
 from epochzero.registry import spaces
 from epochzero.types import Score
 from tests.engine.population.test_lockstep import SHAPE, assert_equal, precise, some_plans

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from epochzero import data
+from epochzero.engine.gpu.block_run import Relay, routine_of
+from epochzero.engine.gpu.routine import NoRoutineError, blocks_with_routines, routine
+from epochzero.engine.gpu.routine_steps import Convolution
 from epochzero.engine.population import joint_run as lockstep
 from epochzero.engine.population import population
-from epochzero.plan.merge import merge
-from epochzero.plan.merged import Merged
+from epochzero.engine.population.grouped_ops import GatherSum
+from epochzero.engine.population.merge import merge
+from epochzero.engine.population.merged import Merged
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.lockstep import GatherSum
 from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.relay import Relay, routine_of
-from epochzero.plan.routine import NoRoutineError, blocks_with_routines, routine
-from epochzero.plan.steps import Convolution
 from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
 from tests.engine.population.test_lockstep import SHAPE, assert_equal, in_blocks, precise, scored, some_plans
@@ -169,7 +169,7 @@ def test_a_cell_that_comes_again_with_more_channels_is_merged_once() -> None:
 def test_merging_anew_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     plans = some_plans("nb201", 6, seed=2)
     quick = merge(plans)
-    monkeypatch.setattr("epochzero.plan.merge.resized", lambda *_: None)
+    monkeypatch.setattr("epochzero.engine.population.merge.resized", lambda *_: None)
     slow = merge(plans)
     assert [(type(node.op), *node[1:]) for node in quick.plan.nodes] == [
         (type(node.op), *node[1:]) for node in slow.plan.nodes

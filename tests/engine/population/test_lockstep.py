@@ -19,13 +19,13 @@ from epochzero.engine import score as scoring
 from epochzero.engine.failure import PassFailedError
 from epochzero.engine.passes import Need, Pass, Summed
 from epochzero.engine.population.joint_run import run_together
+from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.population import Population
 from epochzero.engine.single.run import run_pass
 from epochzero.engine.single.watch import Item
 from epochzero.errors import MachineError
 from epochzero.plan import Builder, Plan, execute
 from epochzero.plan.init import draw
-from epochzero.plan.merge import merge, mergeable
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv

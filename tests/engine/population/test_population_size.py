@@ -11,11 +11,11 @@ import pytest
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork, parse
+from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.passes import Need
 from epochzero.engine.population import grouping
 from epochzero.engine.population.grouping import Room, Routines, _Group, _loads, _needed, in_groups, population_size
 from epochzero.engine.population.population import Population
-from epochzero.plan.routine import blocks_with_routines
 from epochzero.registry import spaces
 
 BATCH, IMAGES = (data.pink((3, size, size), size=64) for size in (8, 64))

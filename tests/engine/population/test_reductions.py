@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.arena import Place
+from epochzero.engine.gpu.routine_run import Spread
 from epochzero.engine.population.reductions import agreements, mark, products, variances
-from epochzero.plan.ops.arena import Place
-from epochzero.plan.perform import Spread
 
 
 def spread(seed: int = 0) -> tuple[Spread, Tensor]:

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from epochzero.engine.population.merge import merge
+from epochzero.engine.population.node_arrays import NONE, Flat
 from epochzero.plan import Builder, Plan, chain
-from epochzero.plan.flat import NONE, Flat
-from epochzero.plan.merge import merge
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.wiring import Add

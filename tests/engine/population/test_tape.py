@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.fused import GatherTable
+from epochzero.engine.population.grouped_ops import GatherSum
+from epochzero.engine.population.merge import merge
+from epochzero.engine.population.tape import INPUT, Tape
 from epochzero.plan import execute
 from epochzero.plan.init import draw
-from epochzero.plan.merge import merge
-from epochzero.plan.ops.fused import GatherTable
-from epochzero.plan.ops.lockstep import GatherSum
-from epochzero.plan.tape import INPUT, Tape
 from epochzero.registry import spaces
 from epochzero.types import Origin
 

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops.arena import Place
-from epochzero.plan.ops.triton_arena import address, beginning, launch
+from epochzero.engine.gpu.arena import Place
+from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PLACES = 1024
 """numbers that one block of `products` holds of each tensor"""

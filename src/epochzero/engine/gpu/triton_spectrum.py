@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops.triton_arena import launch
+from epochzero.engine.gpu.triton_arena import launch
 
 HALVINGS = 64
 """of the interval around each eigenvalue: as many as double precision has use for"""

@@ -1,6 +1,6 @@
 """Running a pass of many networks at once, each exactly as if it ran alone.
 
-A population of plans is merged into one (`epochzero.plan.merge`). No network's output depends on another's weights, so
+A population of plans is merged into one (`engine.population.merge`). No network's output depends on another's weights, so
 the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
 row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
 found is a `Crowd`.
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data.batch import Batch
+from epochzero.engine.gpu.block_run import Relay
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.gpu.side_stream import Arriving
 from epochzero.engine.inputs import like, pass_curve
@@ -28,6 +29,7 @@ from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
 from epochzero.engine.population.columns import Crowd, Rows
 from epochzero.engine.population.kernels import beside, tangent_kernels
 from epochzero.engine.population.population import Population, side_by_side
+from epochzero.engine.population.tape import INPUT, Seen
 from epochzero.engine.population.watch import WatcherOfMany
 from epochzero.engine.single.gradients import gradients, product
 from epochzero.engine.single.responses import UNFELT, Signed, are_faint, faint_and_rounding
@@ -37,8 +39,6 @@ from epochzero.errors import DegenerateError
 from epochzero.plan import execute, execute_jet
 from epochzero.plan.ops.wiring import Zero
 from epochzero.plan.plan import Inlined, Plan
-from epochzero.plan.relay import Relay
-from epochzero.plan.tape import INPUT, Seen
 
 
 def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Batch) -> bool:

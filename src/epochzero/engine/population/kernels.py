@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.block_run import Recorded
 from epochzero.engine.single.kernels import ROWS_BYTES, rows_of
-from epochzero.plan.relay import Recorded
 from epochzero.plan.upload import upload
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ import torch
 from torch import Tensor
 
 from epochzero.data.batch import Batch, Part
+from epochzero.engine.gpu.arena import runs_here
+from epochzero.engine.gpu.block_run import Recorded, Relay, suits
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
 from epochzero.engine.passes import Pass
 from epochzero.engine.population.columns import Numbers, Piece, Rows
+from epochzero.engine.population.merge import merge, mergeable
+from epochzero.engine.population.merged import Merged
+from epochzero.engine.population.tape import BackSums, Tape
 from epochzero.engine.population.watch import Places, WatcherOfMany
 from epochzero.engine.single.watch import Item
 from epochzero.plan import execute
 from epochzero.plan.init import Drawing, check, constants
-from epochzero.plan.merge import merge, mergeable
-from epochzero.plan.merged import Merged
-from epochzero.plan.ops.arena import runs_here
 from epochzero.plan.plan import Inlined, Plan
-from epochzero.plan.relay import Recorded, Relay, suits
-from epochzero.plan.tape import BackSums, Tape
 from epochzero.types import Origin
 
 MOST_PARAMS = 16

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epochzero.plan.ops import fused
-from epochzero.plan.ops.arena import kernels, runs_here
-from epochzero.plan.perform import Spread
+from epochzero.engine.gpu import fused
+from epochzero.engine.gpu.arena import kernels, runs_here
+from epochzero.engine.gpu.routine_run import Spread
 
 Maps = Tensor | Spread
 

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
+from epochzero.engine.gpu.routine_run import Spread
 from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spread
 from epochzero.engine.population.columns import NONE, Numbers, Piece, Rows
+from epochzero.engine.population.grouped_ops import Apart
+from epochzero.engine.population.merged import Members, Merged
 from epochzero.engine.single.watch import Item, has_positions, random_signs, sent_back
-from epochzero.plan.merged import Members, Merged
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.lockstep import Apart
 from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.perform import Spread
 from epochzero.plan.plan import Node, Plan
 from epochzero.plan.upload import upload
 

@@ -1,15 +1,15 @@
-"""Fully connected layer."""
+"""Fully connected layers."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from epochzero.plan.ops.base import Op, Param
-from epochzero.plan.ops.lockstep import GroupedLinear
 from epochzero.types import Shape
 
 
@@ -48,3 +48,36 @@ class Linear(Op):
 
     def code(self, *inputs: Shape) -> str:
         return f"nn.Linear({inputs[0][-1]}, {self.out_features}{'' if self.bias else ', bias=False'})"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedLinear(Op):
+    """So many linear layers, each on its own features."""
+
+    count: int
+    out_features: int
+    bias: bool = True
+
+    kind = "linear"
+    linear = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (self.count * self.out_features,)
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        features = inputs[0][0] // self.count
+        outputs = self.count * self.out_features
+        weight = Param((outputs, features), "weight", features, self.out_features)
+        return {"weight": weight} | ({"bias": Param((outputs,), "bias", features)} if self.bias else {})
+
+    def macs(self, *inputs: Shape) -> int:
+        return inputs[0][0] * self.out_features
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        each = x[0].view(len(x[0]), self.count, -1)  # [B, P, F]
+        weight = w[0].view(self.count, self.out_features, -1)  # [P, O, F]
+        out = torch.einsum("bpf,pof->bpo", each, weight).flatten(1)  # [B, P * O]
+        return out + w[1] if len(w) > 1 else out
+
+    def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return w[:1]

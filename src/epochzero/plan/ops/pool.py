@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops import fused
 from epochzero.plan.ops.base import Back, Gradients, Jet, Op, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
@@ -65,25 +64,16 @@ class AvgPool(Window):
     """The mean over a sliding square window; padding counts as zeros only if `count_padding` says so."""
 
     count_padding: bool = False
-    joint: bool = False
-    """runs many networks side by side"""
 
     linear = True
 
-    def side_by_side(self, count: int, *inputs: Shape) -> Op:
-        return replace(self, joint=True)
-
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        if self._fused(x[0]):
-            return fused.box_mean(x[0], self.kernel, self.stride, self.padding)
         if self._centred and x[0].requires_grad:
             pooled: Tensor = _Centred.apply(x[0], self.kernel)  # type: ignore[no-untyped-call]
             return pooled
         return F.avg_pool2d(x[0], self.kernel, self.stride, self.padding, count_include_pad=self.count_padding)
 
     def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
-        if self._fused(x[0]):
-            return fused.recorded_box(x[0], self.kernel, self.stride, self.padding)
         pooled = self.run(x, w)
 
         def back(
@@ -105,9 +95,6 @@ class AvgPool(Window):
     def _centred(self) -> bool:
         """Whether it is a mean around each place, of what lies inside the map."""
         return self.stride == 1 and self.kernel == 2 * self.padding + 1 and not self.count_padding
-
-    def _fused(self, x: Tensor) -> bool:
-        return self.joint and not self.count_padding and fused.available(x)
 
     def label(self) -> str:
         return f"avg pool {sides(self.kernel, self.stride)}"

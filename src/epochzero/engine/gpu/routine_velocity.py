@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from epochzero.plan.ops.arena import Pair, Place, Terms, TwoTensors
-from epochzero.plan.perform import Performance
-from epochzero.plan.steps import BackConvolution, Convolution, Sum
+from epochzero.engine.gpu.arena import Pair, Place, Terms, TwoTensors
+from epochzero.engine.gpu.routine_run import Performance
+from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Sum
 
 
 class Along:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from epochzero.plan.merged import Merged
-from epochzero.plan.ops.arena import Place, Terms, kernels
+from epochzero.engine.gpu.arena import Place, Terms, kernels
+from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Routine, Sum
+from epochzero.engine.population.merged import Merged
 from epochzero.plan.ops.batch_statistics import check
 from epochzero.plan.plan import Node
-from epochzero.plan.steps import BackConvolution, Convolution, Routine, Sum
 
 
 class Spread(NamedTuple):

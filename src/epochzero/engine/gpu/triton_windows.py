@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops.arena import Place, Window
-from epochzero.plan.ops.triton_arena import WIDE, address, launch
+from epochzero.engine.gpu.arena import Place, Window
+from epochzero.engine.gpu.triton_arena import WIDE, address, launch
 
 SPLIT = 1024
 """weights that one block splits"""

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops import compiling
-from epochzero.plan.ops.arena import Place
+from epochzero.engine.gpu import compiling
+from epochzero.engine.gpu.arena import Place
 
 WIDE = 16
 """numbers: where maps begin at multiples of so many, several are read at a time"""
@@ -40,7 +40,7 @@ def address(place: Place) -> tuple[int, int, int]:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: int) -> None:
-    """Run it; or only compile it, if it is this process's turn (`epochzero.plan.ops.compiling`)."""
+    """Run it; or only compile it, if it is this process's turn (`epochzero.engine.gpu.compiling`)."""
     claims = compiling.claims
     if claims is None:
         kernel[grid](*given, **options)

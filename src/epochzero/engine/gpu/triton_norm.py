@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops.arena import Moments, Pair, Place, TwoTensors
-from epochzero.plan.ops.triton_arena import address, beginning, launch
+from epochzero.engine.gpu.arena import Moments, Pair, Place, TwoTensors
+from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PIXELS = 256
 """of one tile"""
@@ -197,7 +197,7 @@ def _sizes(maps: Tensor) -> tuple[int, int, int, int]:
 
 
 def moments(place: Place, slots: Tensor) -> Moments:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     count, (pixels, channels, tile, wide) = len(slots), _sizes(place.arena)
     tiles = triton.cdiv(pixels, tile)
     gap, step, aligned = address(place)
@@ -219,7 +219,7 @@ def settle(
     which: Tensor,
     eps: float,
 ) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     parts, tile = moments
     maps, tiles, _, channels = parts.shape
     launch(
@@ -240,7 +240,7 @@ def norm_back(
     weight: Tensor | None,
     which: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     count, (pixels, channels, tile, wide) = len(out), _sizes(out)
     tiles = triton.cdiv(pixels, tile)
     gap, step, aligned = address(place)
@@ -327,7 +327,7 @@ def _apply_along(
     BC: tl.constexpr,
     BP: tl.constexpr,
 ) -> None:
-    """One tile of the gradient, and of its velocity (`epochzero.plan.ops.arena.norm_back_along`)."""
+    """One tile of the gradient, and of its velocity (`epochzero.engine.gpu.arena.norm_back_along`)."""
     tile, m = tl.program_id(0), tl.program_id(1)
     n, c = tile * BP + tl.arange(0, BP), tl.arange(0, BC)
     real = c < C
@@ -373,7 +373,7 @@ def norm_back_along(
     weight: Tensor | None,
     which: Tensor,
 ) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     count, (pixels, channels, tile, wide) = len(out[0]), _sizes(out[0])
     tiles = triton.cdiv(pixels, tile)
     (gap, step, aligned), (gap_along, step_along, also) = (address(place) for place in pair)

@@ -16,9 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops.arena import Moments, Place, Window
-from epochzero.plan.ops.triton_arena import WIDE, address, beginning, launch
-from epochzero.plan.ops.triton_windows import Read, Sizes, by_taps, high, lows_of, precision, some
+from epochzero.engine.gpu.arena import Moments, Place, Window
+from epochzero.engine.gpu.triton_arena import WIDE, address, beginning, launch
+from epochzero.engine.gpu.triton_windows import Read, Sizes, by_taps, high, lows_of, precision, some
 
 WINDOW = (3, 1, 1, 1)
 CHANNELS = 16

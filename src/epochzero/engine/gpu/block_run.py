@@ -1,6 +1,6 @@
 """A run of a merged plan whose gradients can be taken, block by block: from routines to tapes and back.
 
-Blocks for which there is a routine (`epochzero.plan.routine`) run in an arena, in which a network's map is
+Blocks for which there is a routine (`epochzero.engine.gpu.routine`) run in an arena, in which a network's map is
 [B, H, W, C]; any other block, as a rule the head, goes through a `Tape`, for which the networks' maps lie side by side.
 It has what a `Tape` of the whole plan has, and takes a fraction of the launches and of the memory.
 """
@@ -15,15 +15,15 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.arena import TwoTensors
+from epochzero.engine.gpu.routine import NoRoutineError, routine
+from epochzero.engine.gpu.routine_run import Performance, Watcher, apart, beside
+from epochzero.engine.gpu.routine_steps import Routine
+from epochzero.engine.gpu.routine_velocity import Along
+from epochzero.engine.population.merged import Merged
+from epochzero.engine.population.tape import INPUT, BackSums, Tape
 from epochzero.plan.execute import execute
-from epochzero.plan.merged import Merged
-from epochzero.plan.ops.arena import TwoTensors
-from epochzero.plan.perform import Performance, Watcher, apart, beside
-from epochzero.plan.perform_along import Along
 from epochzero.plan.plan import Inlined, Node
-from epochzero.plan.routine import NoRoutineError, routine
-from epochzero.plan.steps import Routine
-from epochzero.plan.tape import INPUT, BackSums, Tape
 
 Norm = Literal["train", "eval", "off"]
 """as `epochzero.engine.passes` has it; routines know the first and the last"""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops.arena import Window
+from epochzero.engine.gpu.arena import Window
 from epochzero.plan.ops.base import Back, Gradients
 from epochzero.plan.upload import upload
 
@@ -54,17 +54,17 @@ def _installed() -> bool:
 
 @cache
 def _conv() -> Any:
-    return import_module("epochzero.plan.ops.triton_conv")
+    return import_module("epochzero.engine.gpu.triton_conv")
 
 
 @cache
 def _correlation() -> Any:
-    return import_module("epochzero.plan.ops.triton_correlate")
+    return import_module("epochzero.engine.gpu.triton_correlate")
 
 
 @cache
 def _maps() -> Any:
-    return import_module("epochzero.plan.ops.triton_maps")
+    return import_module("epochzero.engine.gpu.triton_maps")
 
 
 def grouped_conv(

@@ -1,4 +1,4 @@
-"""What many networks that run side by side are as one plan; `epochzero.plan.merge` makes it."""
+"""What many networks that run side by side are as one plan; `epochzero.engine.population.merge` makes it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from epochzero.engine.population.grouped_ops import GatherSum, grouped
 from epochzero.plan.builder import Builder
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.lockstep import Apart, GatherSum
 from epochzero.plan.ops.wiring import Input, Zero
 from epochzero.plan.plan import Node, Plan, Skeleton
 from epochzero.types import Shape
@@ -68,7 +68,7 @@ class Merged:
     made_of: tuple[Op | None, ...] = ()
     """for each node of a part the op of one network that it runs; None for those that bring maps together"""
     routines: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """of a part, what `epochzero.plan.relay` works out once"""
+    """of a part, what `epochzero.engine.gpu.block_run` works out once"""
 
     @cached_property
     def members(self) -> dict[str, Members]:
@@ -148,6 +148,7 @@ def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[
     if own is None:
         return None
     new = sizes.ops[own]
-    if isinstance(node.op, Apart):
-        return Apart(new, count)
-    return new if node.op == own else new.side_by_side(count, *((shape[0] // count, *shape[1:]) for shape in given))
+    if node.op == own:
+        return new
+    joint = grouped(new, count, *((shape[0] // count, *shape[1:]) for shape in given))
+    return joint if type(joint) is type(node.op) else None

@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops import triton_rows
-from epochzero.plan.ops.arena import Pair, Place, TwoTensors, Window
-from epochzero.plan.ops.triton_arena import beginning, launch
-from epochzero.plan.ops.triton_windows import Read, Sizes, block, forward, high, precision, size, some, tap_of
+from epochzero.engine.gpu import triton_rows
+from epochzero.engine.gpu.arena import Pair, Place, TwoTensors, Window
+from epochzero.engine.gpu.triton_arena import beginning, launch
+from epochzero.engine.gpu.triton_windows import Read, Sizes, block, forward, high, precision, size, some, tap_of
 
 # By the window and the wider of a map's input and output channels: block of pixels, rows of the window at once, warps,
 # stages, numbers read at a time, shares of the pixels. Measured on an H200 with 64 maps of 64 images; there are more
@@ -158,12 +158,12 @@ def _correlated(
 
 
 def correlate(place: Place, slots: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     return _correlated(Read.at(place), gradient, slots, forward(gradient, place), window, relu=relu)
 
 
 def correlate_along(pair: Pair, slots: Tensor, relu: bool, gradients: TwoTensors, window: Window) -> Tensor:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     sizes = forward(gradients[0], pair[0])
     moved = _correlated(Read.at(*pair), gradients[0], slots, sizes, window, relu=relu)
     return moved.add_(_correlated(Read.at(pair[0]), gradients[1], slots, sizes, window, relu=relu))

@@ -22,10 +22,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops import triton_rows
-from epochzero.plan.ops.arena import Moments, Pair, Place, TwoTensors, Window
-from epochzero.plan.ops.triton_arena import WIDE, address, beginning, launch
-from epochzero.plan.ops.triton_windows import (
+from epochzero.engine.gpu import triton_rows
+from epochzero.engine.gpu.arena import Moments, Pair, Place, TwoTensors, Window
+from epochzero.engine.gpu.triton_arena import WIDE, address, beginning, launch
+from epochzero.engine.gpu.triton_windows import (
     Read,
     Sizes,
     block,
@@ -300,7 +300,7 @@ def _launch(
 def convolve(
     out: Tensor, place: Place, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
 ) -> Moments | None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     sizes = forward(out, place)
     return _launch(
         out, Read.at(place), (weight, None), None, slots, which, sizes, window, False, relu=relu, moments=moments
@@ -310,14 +310,14 @@ def convolve(
 def convolve_along(
     out: Tensor, pair: Pair, slots: Tensor, weights: TwoTensors, which: Tensor, window: Window, relu: bool
 ) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     _launch(out, Read.at(*pair), weights, None, slots, which, forward(out, pair[0]), window, False, relu=relu)
 
 
 def convolve_back(
     out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Place | None, slots: Tensor
 ) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     _back(out, (gradient, None), (weight, None), which, window, on, slots)
 
 
@@ -330,7 +330,7 @@ def convolve_back_along(
     on: Place | None,
     slots: Tensor,
 ) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     _back(out, gradients, weights, which, window, on, slots)
 
 

@@ -5,17 +5,17 @@ input shapes become one node: P convolutions are one with P times the groups, P 
 `GatherSum` brings the maps together that a node needs, unless they lie together already.
 
 Networks with the same skeleton are merged block by block, so that a cell that comes five times is merged once; others
-are merged node by node (`epochzero.plan.placing`).
+are merged node by node (`epochzero.engine.population.node_merge`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from epochzero.engine.population.merged import Members, Merged, Pack, Packs, resized
+from epochzero.engine.population.node_merge import merged_nodes
 from epochzero.plan.builder import Builder
-from epochzero.plan.merged import Members, Merged, Pack, Packs, resized
 from epochzero.plan.ops.wiring import Input
-from epochzero.plan.placing import merged_nodes
 from epochzero.plan.plan import Node, Place, Plan
 from epochzero.types import Shape
 

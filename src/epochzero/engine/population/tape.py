@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from epochzero.engine.population.grouped_ops import GatherSum, back_sum
 from epochzero.plan.execute import Watch
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.base import Back
-from epochzero.plan.ops.lockstep import GatherSum, back_sum
 from epochzero.plan.ops.wiring import Identity
 from epochzero.plan.plan import Node, Plan
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops import fused
+from epochzero.engine.gpu import fused
+from epochzero.engine.gpu.fused import GatherTable
+from epochzero.engine.population.grouped_kernels import with_kernels
 from epochzero.plan.ops.base import Jet, Kind, Op, Param
-from epochzero.plan.ops.fused import GatherTable
 from epochzero.plan.upload import upload
 from epochzero.types import Shape
 
@@ -127,39 +128,6 @@ def everything(maps: int) -> GatherTable:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedLinear(Op):
-    """So many linear layers, each on its own features."""
-
-    count: int
-    out_features: int
-    bias: bool = True
-
-    kind = "linear"
-    linear = True
-
-    def shape(self, *inputs: Shape) -> Shape:
-        return (self.count * self.out_features,)
-
-    def params(self, *inputs: Shape) -> dict[str, Param]:
-        features = inputs[0][0] // self.count
-        outputs = self.count * self.out_features
-        weight = Param((outputs, features), "weight", features, self.out_features)
-        return {"weight": weight} | ({"bias": Param((outputs,), "bias", features)} if self.bias else {})
-
-    def macs(self, *inputs: Shape) -> int:
-        return inputs[0][0] * self.out_features
-
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        each = x[0].view(len(x[0]), self.count, -1)  # [B, P, F]
-        weight = w[0].view(self.count, self.out_features, -1)  # [P, O, F]
-        out = torch.einsum("bpf,pof->bpo", each, weight).flatten(1)  # [B, P * O]
-        return out + w[1] if len(w) > 1 else out
-
-    def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return w[:1]
-
-
-@dataclass(frozen=True, slots=True)
 class Apart(Op):
     """An op that cannot run several networks at once: one after the other."""
 
@@ -199,3 +167,9 @@ class Apart(Op):
     def _shares(self, w: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
         each = len(w) // self.count
         return [w[i * each : (i + 1) * each] for i in range(self.count)]
+
+
+def grouped(op: Op, count: int, *inputs: Shape) -> Op:
+    """The op that does this for `count` networks: at once where it can, one network after the other where not."""
+    joint = op.side_by_side(count, *inputs)
+    return Apart(op, count) if joint is None else with_kernels(joint)

@@ -88,7 +88,7 @@ def _installed() -> bool:
 
 @cache
 def _on_gpu() -> SimpleNamespace:
-    modules = [import_module(f"epochzero.plan.ops.triton_{part}") for part in ("conv", "correlate", "maps", "norm")]
+    modules = [import_module(f"epochzero.engine.gpu.triton_{part}") for part in ("conv", "correlate", "maps", "norm")]
     found = {name: getattr(module, name) for module in modules for name in NAMES if hasattr(module, name)}
     return SimpleNamespace(**found)
 

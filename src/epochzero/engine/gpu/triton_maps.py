@@ -16,9 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.plan.ops import triton_rows
-from epochzero.plan.ops.arena import Place, Terms, Window
-from epochzero.plan.ops.triton_arena import address, beginning, launch
+from epochzero.engine.gpu import triton_rows
+from epochzero.engine.gpu.arena import Place, Terms, Window
+from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 BOX_BLOCK = 1024
 GATHER_BLOCK = 1024
@@ -206,7 +206,7 @@ def _combine(
 
 
 def combine(out: Tensor, place: Place, terms: Terms, coefficients: Tensor | None) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     maps, size = len(out), out[0].numel()
     gap, step, aligned = address(place)
     launch(
@@ -217,7 +217,7 @@ def combine(out: Tensor, place: Place, terms: Terms, coefficients: Tensor | None
 
 
 def pool(out: Tensor, place: Place, slots: Tensor, window: Window, transposed: bool) -> None:
-    """See `epochzero.plan.ops.arena`."""
+    """See `epochzero.engine.gpu.arena`."""
     if triton_rows.smooths(out, window):
         triton_rows.smooth(out, place, slots, transposed)
         return

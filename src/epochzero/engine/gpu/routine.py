@@ -17,16 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from epochzero.plan.merged import Merged
-from epochzero.plan.ops.activation import ReLU
-from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.lockstep import GatherSum
-from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.ops.pool import AvgPool
-from epochzero.plan.ops.wiring import Add, Identity, Input, Zero
-from epochzero.plan.plan import Node, Place, Plan, Skeleton
-from epochzero.plan.steps import (
+from epochzero.engine.gpu.routine_steps import (
     NONE,
     BackConvolution,
     BackPooling,
@@ -43,6 +34,15 @@ from epochzero.plan.steps import (
     side_by_side,
     single,
 )
+from epochzero.engine.population.grouped_ops import GatherSum
+from epochzero.engine.population.merged import Merged
+from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.conv import Conv
+from epochzero.plan.ops.norm import BatchNorm
+from epochzero.plan.ops.pool import AvgPool
+from epochzero.plan.ops.wiring import Add, Identity, Input, Zero
+from epochzero.plan.plan import Node, Place, Plan, Skeleton
 from epochzero.types import Shape
 
 NOTHING = -(2**31)

@@ -13,12 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from epochzero.engine.gpu.fused import GatherTable
+from epochzero.engine.population.grouped_ops import Apart, Gather, GatherSum, grouped
+from epochzero.engine.population.merged import Members, Merged, Pack, Packs
+from epochzero.engine.population.node_arrays import Flat, Numbers, Row
 from epochzero.plan.builder import Builder
-from epochzero.plan.flat import Flat, Numbers, Row
-from epochzero.plan.merged import Members, Merged, Pack, Packs
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.fused import GatherTable
-from epochzero.plan.ops.lockstep import Apart, Gather, GatherSum
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
 from epochzero.plan.plan import Plan
 from epochzero.types import Shape
@@ -178,12 +178,12 @@ class _Merging:
         count = len(group)
         given = self.flat.inputs[group]
         inputs = [self._together(self.node[given[:, k]], self.slot[given[:, k]]) for k in range(len(shapes))]
-        joint = op if count == 1 else op.side_by_side(count, *shapes)
-        index = self._add(joint or Apart(op, count), inputs, count, shape, of=op)
+        joint = op if count == 1 else grouped(op, count, *shapes)
+        index = self._add(joint, inputs, count, shape, of=op)
         networks = self.flat.networks[group].tolist()
         own = [self.flat.table[row].params for row in self.flat.rows[group].tolist()]
         for attribute, names in zip(op.params(*shapes), zip(*own, strict=True), strict=True):
-            if joint is None:
+            if isinstance(joint, Apart):
                 each = enumerate(zip(networks, names, strict=True))
                 self.packs |= {f"n{index}.{attribute}{i}": Pack((p,), (name,)) for i, (p, name) in each}
             else:
