@@ -2,7 +2,7 @@ r"""SGD with Nesterov momentum on networks: one alone, or many side by side.
 
     g = dL/dw + decay w        v <- momentum v + g, at first g        w <- w - rate (g + momentum v)
 
-A population is one plan (`engine.population.merge`) whose packed weights are trained as those of one network are. Its loss
+A population is one merged plan whose packed weights are trained as those of one network are. Its loss
 is the sum of the networks' mean cross-entropies, so each network's weights get their own gradient and end as if it had
 been trained alone, but for rounding. In single precision that can grow from step to step, as it does between two
 machines: it decides on which side of a ReLU's kink a value falls.

@@ -1,6 +1,6 @@
 """Running a pass of many networks at once, each exactly as if it ran alone.
 
-A population of plans is merged into one (`engine.population.merge`). No network's output depends on another's weights, so
+A population of plans is merged into one plan. No network's output depends on another's weights, so
 the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
 row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
 found is a `Crowd`.
