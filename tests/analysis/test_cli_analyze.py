@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from epochzero.analysis import pictures
 from epochzero.cli import analyze_subjects
-from tests.analysis.test_pictures import study
 from tests.command import CHEAP, CUT, epochzero, refusal
-from tests.papers.experiments_small import SMALL_IMAGES, small_images
+from tests.papers.experiments_small import small_images
 
 NET = """
 import torch
@@ -102,33 +99,6 @@ def test_trained_weights_are_looked_at(tmp_path: Path) -> None:
     assert "holds no training" in refusal("analyze", "landscape", "--arch", CHEAP, "--weights", tmp_path, *asked[4:])
 
 
-def test_convergence_is_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    images, out = tmp_path / "images.npz", tmp_path / "out"
-    x, y = SMALL_IMAGES, np.arange(40) % 3
-    np.savez(images, x_train=x[:20], y_train=y[:20], x_test=x[20:], y_test=y[20:])
-    drawn: list[dict[str, Any]] = []
-
-    def draw(found: dict[str, Any], folder: Path) -> list[str]:
-        drawn.append(found)
-        return []
-
-    monkeypatch.setattr(pictures, "convergence", draw)
-    small = ["--channels", 1, "--cells", 3, "--epochs", 1, "--batch-size", 18, "--across", 3]
-    found = epochzero("analyze", "convergence", "--data", images, "--out", out, *small, "--json").json
-    assert len(found["networks"]) == 21 and found["networks"][0]["name"] == "DARTS"
-    assert drawn[0]["curves"][0]["test_accuracy"][0] == found["networks"][0]["test_accuracy"]
-    assert np.array(drawn[0]["gradient_variance"]["values"], float).shape == (7, 3, 3)
-
-
-def test_a_study_that_is_there_is_drawn(tmp_path: Path) -> None:
-    (tmp_path / "study.json").write_text(json.dumps(study()))
-    found = epochzero(
-        "analyze", "convergence", "--from", tmp_path / "study.json", "--out", tmp_path / "b", "--json"
-    ).json
-    assert len(found["files"]) == 8 and all(Path(file).exists() for file in found["files"])
-    assert [one["test_accuracy"] for one in found["networks"]] == [0.1, 0.2, 0.1, 0.3]
-
-
 def test_mistakes_are_sentences(net: str, tmp_path: Path) -> None:
     images = small_images(tmp_path)
     assert "Give either --arch" in refusal("analyze", "landscape")
@@ -142,13 +112,6 @@ def test_mistakes_are_sentences(net: str, tmp_path: Path) -> None:
     assert "Width and depth are defined" in refusal("analyze", "topology", "--space", "nats_sss", "--arch", "8:8:8:8:8")
     assert "given twice" in refusal("analyze", "features", "--arch", CHEAP, "--arch", CHEAP)
     assert "leave --space" in refusal("analyze", "features", "--module", f"{net}:make", "--space", "nb201")
-    few = refusal("analyze", "convergence", "--data", images, "--out", tmp_path)
-    assert "at least 2 parts" in few, "4 test images are not enough, and it is said before the training"
-    assert "either --data" in refusal("analyze", "convergence", "--out", tmp_path)
-    missing = refusal("analyze", "convergence", "--from", tmp_path / "none.json", "--out", tmp_path)
-    assert "cannot be read (No such file" in missing
-    (tmp_path / "a.json").write_text("[]")
-    assert "no study" in refusal("analyze", "convergence", "--from", tmp_path / "a.json", "--out", tmp_path)
 
 
 def test_the_kernel_of_architectures_and_of_a_module(net: str, shallow_nb201: None) -> None:
@@ -161,13 +124,3 @@ def test_the_kernel_of_architectures_and_of_a_module(net: str, shallow_nb201: No
     assert numbers["kappa"] == pytest.approx(score["ntk_cond"]["value"])
     shown = epochzero("analyze", "kernel", "--arch", CHEAP, "--arch", CUT, "--batch-size", 4).out
     assert shown.count("M_Trace") == 2 and "none: " in shown, "a network that no gradient reaches has no kernel"
-
-
-def test_the_theorems(tmp_path: Path) -> None:
-    asked = ("analyze", "theorems", "--cells", 5, "--nodes", 3, "--size", 3)
-    found = epochzero(*asked, "--out", tmp_path, "--json").json
-    assert found["broken"]["4.3"]["linear"] == found["broken"]["4.4"]["linear"] == [0, 0, 0]
-    assert found["broken"]["4.3"]["quadratic"][0] == 5
-    assert found["kappa"]["wide"] == pytest.approx([1.0] * 5)
-    assert json.loads((tmp_path / "theorems.json").read_text())["cells"] == 5
-    assert "theorem 4.4, linear    objective: broken in 0, 0, 0 of 5 cells" in epochzero(*asked).out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from matplotlib.colors import LogNorm
@@ -15,17 +14,6 @@ from epochzero.errors import UserError
 AXIS = [-1.0, 0.0, 1.0]
 BOWL: list[list[float | None]] = [[3.0, 2.0, 3.0], [2.0, 1.0, 2.0], [3.0, 2.0, 1e9]]
 HOLED: list[list[float | None]] = [[None, 2.0, 3.0], [2.0, 1.5, 2.0], [3.0, 2.0, 4.0]]
-
-
-def study() -> dict[str, Any]:
-    networks = [
-        {"name": name, "width": width, "depth": 3, "rate": rate, "seed": 0}
-        for rate in (0.25, 0.025)
-        for name, width in (("DARTS", 3.5), ("C1", 2.0))
-    ]
-    epoch = {"loss": [1.0] * 4, "test_loss": [1.0, 2.0, None, 1.5], "test_accuracy": [0.1, 0.2, 0.1, 0.3]}
-    plane = {"networks": ["DARTS", "C1"], "axis": AXIS, "values": [BOWL, HOLED]}
-    return {"networks": networks, "curves": [epoch, epoch], "landscape": plane, "gradient_variance": plane}
 
 
 @pytest.mark.parametrize("kind", ["contour", "surface", "heat"])
@@ -83,12 +71,3 @@ def test_long_names_do_not_run_into_each_other() -> None:
     ):
         lines = axes.get_title().splitlines()
         assert "".join(lines) == name and max(map(len, lines)) <= pictures.TITLE
-
-
-def test_a_study_is_drawn_whole(tmp_path: Path) -> None:
-    pictures.convergence(study(), tmp_path, "found")
-    parts = ("curves", "landscape_contour", "landscape_surface", "gradient_variance_heat")
-    wanted = {f"found_{part}.{ending}" for part in parts for ending in ("png", "svg")}
-    assert {file.name for file in tmp_path.iterdir()} == wanted
-    figure = pictures._curves(study())
-    assert len(figure.axes) == 6 and all(len(axes.lines) == 2 for axes in figure.axes)

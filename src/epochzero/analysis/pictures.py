@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,11 @@ from numpy.typing import NDArray
 
 from epochzero.analysis.features import Feature
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import new_figure, new_panels, save
+from epochzero.evaluate.plots import new_figure
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
 TENFOLD = 10
-MEASURES = {"loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy"}
-"""of an epoch of a study of convergence"""
 PANEL = 2.9
 """inches to a side"""
 TITLE = 32
@@ -135,53 +132,4 @@ def stability(named: Mapping[str, Sequence[float]]) -> Any:
     axes.set_ylim(len(named) - 0.5, -0.5)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel("dextr, over images and circles", fontsize=8)
-    return figure
-
-
-def convergence(found: Mapping[str, Any], folder: Path, name: str = "convergence") -> list[str]:
-    """Curves, landscapes and gradient variances of a study; the names of the files."""
-    files = save(_curves(found), folder, f"{name}_curves")
-    labels = {one["name"]: f"{one['name']} ({one['width']:g}c, {one['depth']})" for one in found["networks"]}
-    for part, shapes in (("landscape", ("contour", "surface")), ("gradient_variance", ("heat",))):
-        if part in found:
-            of_part = found[part]
-            of_first_seed = dict.fromkeys(of_part["networks"])
-            named = {labels[net]: values for net, values in zip(of_first_seed, of_part["values"], strict=False)}
-            what = "test loss"
-            if part == "gradient_variance":
-                what = "standard deviation of a sample's gradient"
-                named = {net: [[_root(value) for value in row] for row in rows] for net, rows in named.items()}
-            for shape in shapes:
-                files += save(planes(named, of_part["axis"], shape, what), folder, f"{name}_{part}_{shape}")
-    return files
-
-
-def _root(value: float | None) -> float | None:
-    return None if value is None else math.sqrt(value)
-
-
-def _curves(found: Mapping[str, Any]) -> Any:
-    """Training loss, test loss and test accuracy by epoch, a column for each learning rate; the mean over seeds."""
-    networks = found["networks"]
-    rates = list(dict.fromkeys(one["rate"] for one in networks))
-    figure, panels = new_panels(len(MEASURES) * len(rates), len(rates), 3.4, 2.8)
-    epochs = range(1, len(found["curves"]) + 1)
-    for place, (measure, rate) in enumerate((m, r) for m in MEASURES for r in rates):
-        axes = panels[place]
-        for name in dict.fromkeys(one["name"] for one in networks):
-            mine = [i for i, one in enumerate(networks) if (one["name"], one["rate"]) == (name, rate)]
-            rows = np.array([[epoch[measure][i] for i in mine] for epoch in found["curves"]], np.float64)
-            one = networks[mine[0]]
-            style = "--" if name.startswith("O") else "-"
-            label = f"{name} ({one['width']:g}c, {one['depth']})"
-            axes.plot(epochs, rows.mean(1), style, marker=".", markersize=3, label=label, linewidth=1)
-        axes.set_title(f"learning rate {rate:g}", fontsize=8)
-        axes.set_xlabel("epoch", fontsize=7)
-        axes.set_ylabel(MEASURES[measure], fontsize=7)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.tick_params(labelsize=6)
-        if measure != "test_accuracy":
-            low, high = axes.get_ylim()
-            axes.set_ylim(low, min(high, 2 * math.log(10)))
-    panels[0].legend(fontsize=6)
     return figure

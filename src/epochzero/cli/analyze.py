@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json as json_
-from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
 import typer
 
-from epochzero.analysis import pictures
-from epochzero.analysis.convergence import Study, study_convergence
 from epochzero.analysis.topology import CELLS, random_connections, random_operations, topologies, widest
 from epochzero.cli.analyze_dextr import curve, features, stability
+from epochzero.cli.analyze_kernel import kernel
 from epochzero.cli.analyze_planes import gradient_variance, landscape
-from epochzero.cli.analyze_subjects import Across, Out, say_written, write
-from epochzero.cli.analyze_theory import kernel, theorems
-from epochzero.cli.console import err, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, Device, Plugins, Seed, made_folder, spread
+from epochzero.cli.analyze_subjects import Out, say_written, write
+from epochzero.cli.console import out, print_json
+from epochzero.cli.options import AsJson, Plugins, Seed, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.genotypes import Genotype
-from epochzero.study.task import usable
-from epochzero.train.image_data import load_images
 
 analyze = typer.Typer(no_args_is_help=True, help="Why a network scores as it does: topology, landscapes, features.")
 
@@ -70,66 +63,5 @@ def _shapes(variant: str, space: Any, arch: Any) -> list[dict[str, Any]]:
     ]
 
 
-@analyze.command()
-def convergence(
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder for JSON, PNG and SVG; the same command goes on.")],
-    data: Annotated[Path | None, typer.Option("--data", help="Images: an .npz file, CIFAR, or a folder.")] = None,
-    arch: Annotated[str, typer.Option("--arch", help="A known cell or an architecture.")] = "DARTS",
-    space: Annotated[str, typer.Option("--space", help="Of the cell: darts, nb201, nb101 or nb101_16.")] = Study.space,
-    channels: Annotated[int, typer.Option("--channels", min=1, help="At first, on darts.")] = Study.channels,
-    cells: Annotated[int, typer.Option("--cells", min=1, help="In each network, on darts.")] = Study.cells,
-    epochs: Annotated[int, typer.Option("--epochs", min=1)] = Study.epochs,
-    batch_size: BatchSize = Study.batch_size,
-    across: Across = Study.across,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draws of the weights.")] = 1,
-    drawn: Annotated[Path | None, typer.Option("--from", help="Draw what is in this JSON, and train nothing.")] = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    json: AsJson = False,
-) -> None:
-    """A cell and variants of it, narrower ones and ones with other operations, trained alike on real images.
-
-    epochzero analyze convergence --arch DARTS --data cifar10.npz --out study
-
-    Of a module of your own there are no variants: look at it with landscape, gradient-variance, features, curve.
-    """
-    if (data is None) == (drawn is None):
-        raise UserError("Give either --data to train on, or --from FILE.json to draw.")
-    usable(device)
-    folder = made_folder(out_dir)
-    if drawn is not None:
-        found = _read_study(drawn)
-    else:
-        study = Study(
-            arch=arch, space=space, channels=channels, cells=cells, epochs=epochs, batch_size=batch_size, seeds=seeds,
-            seed=seed, across=across, noise_across=min(across, Study.noise_across),
-        )  # fmt: skip
-        assert data is not None
-        found = study_convergence(study, load_images(data, seed=seed), folder / "convergence.json", device, err.print)
-    files = [str(folder / file) for file in pictures.convergence(found, folder)]
-    last = found["curves"][-1]["test_accuracy"]
-    rows = [one | {"test_accuracy": last[place]} for place, one in enumerate(found["networks"])]
-    if json:
-        print_json({"networks": rows, "files": files})
-        return
-    for row in rows:
-        accuracy = "none" if row["test_accuracy"] is None else f"{100 * row['test_accuracy']:.2f} %"
-        out.print(f"{row['name']:10} {row['width']:g}c {row['depth']}  rate {row['rate']:<7g} test accuracy {accuracy}")
-    say_written(files)
-
-
-def _read_study(file: Path) -> dict[str, Any]:
-    """What a study of convergence found."""
-    try:
-        found = json_.loads(file.read_text(encoding="utf-8"))
-        found["networks"], found["curves"]
-    except OSError as error:
-        raise UserError(f"'{file}' cannot be read ({error.strerror}): give what `analyze convergence` wrote.") from None
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"'{file}' holds no study of convergence: give what `analyze convergence` wrote.") from None
-    return dict(found)
-
-
 for command in (landscape, gradient_variance, features, curve, stability, kernel):
     analyze.command()(spread(command))
-analyze.command()(theorems)

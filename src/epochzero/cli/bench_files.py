@@ -17,7 +17,7 @@ from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import Place
 from epochzero.evaluate.scores import Progress
 from epochzero.stats import Estimate
-from epochzero_papers.harness.report import short
+from epochzero.stats.text import short
 
 FIGURES = ["table", "space", "target", "unit", "proxy", "statistic", "n", "unscored", "repeats"]
 FIGURES += ["value", "low", "high", "spread", "why"]

@@ -12,7 +12,7 @@ from epochzero.cli.console import out
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import BenchPair, BenchRow
 from epochzero.stats import Figure
-from epochzero_papers.harness.report import short
+from epochzero.stats.text import short
 
 LEVEL = "*"
 """beside what this sample does not tell from the first"""

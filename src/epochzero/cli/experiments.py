@@ -1,15 +1,20 @@
-"""The list of experiments that `epochzero list experiments` and `epochzero reproduce --list` show."""
+"""The list of experiments that `epochzero list experiments` and `epochzero reproduce --list` print."""
 
 from __future__ import annotations
 
 from rich.table import Table
 
 from epochzero.cli.console import out, print_json
+from epochzero.cli.loading import missing_papers
 from epochzero.registry import experiments
+
+DATA_FOLDER = "data"
 
 
 def show_experiments(folder: str, json: bool) -> None:
-    """Every experiment, and whether the data in a folder are enough for it."""
+    """Print every experiment, with whether the data in a folder are enough for it."""
+    if not experiments:
+        raise missing_papers("No experiment is installed: those of the papers come")
     rows = [
         {
             "name": name,

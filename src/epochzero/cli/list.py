@@ -11,7 +11,7 @@ from rich.table import Table
 
 from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
-from epochzero.cli.experiments import show_experiments
+from epochzero.cli.experiments import DATA_FOLDER, show_experiments
 from epochzero.cli.options import AsJson, DataFolder, Plugins
 from epochzero.cli.plugin import load_plugins
 from epochzero.data.batch import shape_text
@@ -21,7 +21,6 @@ from epochzero.evaluate.cards import card as card_of
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
 from epochzero.spaces.base import Space
 from epochzero.supernet import methods
-from epochzero_papers.harness.files import FOLDER
 
 KINDS: dict[str, Registry[Any]] = {
     "proxies": proxies,
@@ -43,7 +42,7 @@ LEGEND = """
 def list_(
     kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
     card: Annotated[str | None, typer.Option("--card", help="Everything about these proxies, or `all`.")] = None,
-    folder: DataFolder = FOLDER,
+    folder: DataFolder = DATA_FOLDER,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

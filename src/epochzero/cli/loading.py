@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from epochzero.errors import UserError
 
 ABOUT = {
     "list": "List the proxies, search spaces, searches or experiments, each with its facts.",
@@ -29,6 +33,8 @@ ABOUT = {
     "data": "Benchmark tables and official files as one small file.",
 }
 """every command, with the first line of its help"""
+PAPERS = ("reproduce", "analyze.convergence", "analyze.theorems")
+"""commands of the distribution `epochzero-papers`, by the names of their entry points: verb, or verb.sub-command"""
 
 
 class Named(TyperCommand):
@@ -46,13 +52,49 @@ class Verbs(TyperGroup):
 
 
 def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
-    """These commands, with all their options."""
+    """Returns these commands with all their options, those of other distributions with them."""
+    others = {entry.name: entry.load for entry in entry_points(group="epochzero.commands")}
+    others = {name: partial(_missing, name) for name in PAPERS} | others
     group = typer.Typer(rich_markup_mode="rich")
     for name in names:
         word = name.replace("-", "_")
-        member = getattr(import_module(f"epochzero.cli.{word}"), "list_" if word == "list" else word)
+        if name in others:
+            member = others[name]()
+        else:
+            member = getattr(import_module(f"epochzero.cli.{word}"), "list_" if word == "list" else word)
         if isinstance(member, typer.Typer):
             group.add_typer(member, name=name)
         else:
-            group.command(name)(member)
-    return typer.main.get_group(group)
+            group.command(name, context_settings=_settings(member))(member)
+    whole = typer.main.get_group(group)
+    for name, load in others.items():
+        verb, dot, part = name.partition(".")
+        if dot and verb in names:
+            alone, member, own = typer.Typer(rich_markup_mode="rich"), load(), whole.commands[verb]
+            assert isinstance(own, TyperGroup)
+            alone.command(part, context_settings=_settings(member))(member)
+            own.add_command(typer.main.get_command(alone), part)
+    return whole
+
+
+def missing_papers(start: str) -> UserError:
+    """Returns the error for what `epochzero-papers` adds, where it is not installed."""
+    return UserError(
+        f"{start} with the distribution epochzero-papers: install it with `pip install ./papers` in the folder of "
+        "EpochZero's repository."
+    )
+
+
+def _missing(name: str) -> Callable[..., None]:
+    def refuse(context: typer.Context) -> None:
+        """Not installed: comes with the distribution epochzero-papers."""
+        raise missing_papers(f"`epochzero {name.replace('.', ' ')}` comes")
+
+    refuse.lenient = True  # type: ignore[attr-defined]
+    return refuse
+
+
+def _settings(member: Any) -> dict[str, Any]:
+    """Any option will do for a command that is not installed."""
+    lenient = getattr(member, "lenient", False)
+    return {"ignore_unknown_options": True, "allow_extra_args": True} if lenient else {}

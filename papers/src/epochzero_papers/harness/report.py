@@ -12,6 +12,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import new_panels, save, spread_out
+from epochzero.stats.text import short
 from epochzero_papers.harness.base import REPEAT, Result, Row, Sample
 
 PANEL = 2.6
@@ -52,13 +53,6 @@ def _signed(difference: float | None) -> str:
     if difference is None:
         return ""
     return f"{'+' if round(difference, 2) > 0 else ''}{short(difference, 2)}"
-
-
-def short(value: float, digits: int = 3) -> str:
-    """`.892`, `-.10`, `1.000`"""
-    rounded = round(value, digits) + 0.0  # which turns -0.0 into 0.0
-    written = f"{rounded:.{digits}f}"
-    return written.replace("0.", ".", 1) if abs(rounded) < 1 else written
 
 
 def circumstances(result: Result) -> list[str]:

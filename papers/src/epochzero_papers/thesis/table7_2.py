@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from epochzero.analysis.known_cells import KAPPA, TRACE, m_trace
 from epochzero.analysis.topology import CELLS, topologies
 from epochzero.data import load
 from epochzero.registry import experiments
@@ -30,6 +29,7 @@ from epochzero_papers.harness.files import CIFAR10, missing
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.harness.scoring import Job, score_all
 from epochzero_papers.harness.searching import DEVIATION, estimate
+from epochzero_papers.thesis.known_cells import KAPPA, TRACE, m_trace
 
 PRINTED = ("width", "depth", "M_trace", "M_trace deviation", "kappa", "kappa deviation")
 PAPER = grid(

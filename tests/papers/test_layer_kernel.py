@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.analysis.layer_kernel import LAYERS, layer_kernel, sample_parts
 from epochzero.analysis.topology import KNOWN
 from epochzero.engine import PlanNetwork
 from epochzero.spaces.darts import Darts
 from epochzero.types import Origin
+from epochzero_papers.thesis.layer_kernel import LAYERS, layer_kernel, sample_parts
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(4, 3, 8, 8, generator=GENERATOR)

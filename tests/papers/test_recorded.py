@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.analysis.recorded import PLAIN, Capture, Recorded
+from epochzero_papers.thesis.recorded import PLAIN, Capture, Recorded
 
 
 def faithful(run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:

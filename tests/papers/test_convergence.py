@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from epochzero.analysis import convergence
-from epochzero.analysis.convergence import PAD, Study, Trainer, lineup, study_convergence
 from epochzero.analysis.topology import topologies
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.train.augment import crop, flip
 from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin
+from epochzero_papers.thesis import convergence
+from epochzero_papers.thesis.convergence import PAD, Study, Trainer, lineup, study_convergence
 from tests.fresh import Fresh
 
 SMALL = Study(
@@ -192,7 +192,7 @@ def test_another_study_is_not_overwritten(images: Images, tmp_path: Path) -> Non
 
 def test_it_runs_with_torch_and_numpy_alone(fresh: Fresh) -> None:
     program = (
-        "from epochzero.analysis.convergence import options\n"
+        "from epochzero_papers.thesis.convergence import options\n"
         "assert options().parse_args(['--data', 'a.npz', '--out', 'b.json']).epochs == 10\n"
     )
     done = fresh.bare(program)

@@ -9,12 +9,11 @@ import typer
 from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
-from epochzero.cli.experiments import show_experiments
+from epochzero.cli.experiments import DATA_FOLDER, show_experiments
 from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, made_folder
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import experiments
 from epochzero_papers.harness.base import Result
-from epochzero_papers.harness.files import FOLDER
 from epochzero_papers.harness.report import circumstances, table, write
 
 
@@ -26,7 +25,7 @@ def reproduce(
     ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small: a minute or two on two cores.")] = False,
     networks: Annotated[int | None, typer.Option("--networks", min=3, help="How many; default: the recipe's.")] = None,
-    folder: DataFolder = FOLDER,
+    folder: DataFolder = DATA_FOLDER,
     data: Annotated[
         str | None, typer.Option("--data", help="Other images: pink or white noise, .npz, CIFAR archive or folder.")
     ] = None,

@@ -1,4 +1,4 @@
-"""`epochzero analyze kernel` and `theorems`: a network's tangent kernel, and what is proved of wide and deep cells."""
+"""`epochzero analyze theorems`: what the thesis proves of wide and deep cells, on random linear cells."""
 
 from __future__ import annotations
 
@@ -7,37 +7,10 @@ from typing import Annotated
 
 import typer
 
-from epochzero.analysis import theorems as proved
-from epochzero.analysis.known_cells import KAPPA, TRACE, m_trace
-from epochzero.cli.analyze_subjects import Asked, Out, analyzed, explained, say_written, write
+from epochzero.cli.analyze_subjects import Out, say_written, write
 from epochzero.cli.console import number, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, Seed
-from epochzero.engine import score_network
-from epochzero.types import Score
-
-
-def kernel(asked: Asked, batch_size: BatchSize = 64) -> None:
-    """M_Trace and kappa of the tangent kernel at initialisation: how fast a network can learn, and how unevenly.
-
-    Wide cells have smaller ones than deep cells (thesis, section 7.3.5).
-    """
-    found = analyzed(asked, batch_size)
-    with explained():
-        scores = {
-            name: score_network(network, [TRACE, KAPPA], found.batch, asked.seed).scores
-            for name, network in found.networks.items()
-        }
-    networks, told = {}, {}
-    for name, of in scores.items():
-        trace, kappa = of[TRACE.text], of[KAPPA.text]
-        m = m_trace(trace.value, found.batch.size) if trace.ok else None
-        networks[name] = {"M_trace": m, "kappa": kappa.value if kappa.ok else None}
-        told[name] = [f"M_Trace   {_said(trace, m)}", f"kappa     {_said(kappa, kappa.value)}"]
-    asked.show("kernel", {"networks": networks, "data": found.batch.about}, told, dict)
-
-
-def _said(score: Score, value: float | None) -> str:
-    return f"none: {score.why}" if value is None or not score.ok else number(value)
+from epochzero.cli.options import AsJson, Seed
+from epochzero_papers.thesis import theorems as proved
 
 
 def theorems(

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochzero.analysis.theorems import (
+from epochzero.plan import generator
+from epochzero_papers.thesis.theorems import (
     Case,
     against_theorem_4_3,
     against_theorem_4_4,
@@ -28,7 +29,6 @@ from epochzero.analysis.theorems import (
     wide_network,
     widest,
 )
-from epochzero.plan import generator
 
 cases = st.builds(
     random_case,

@@ -1,6 +1,6 @@
 r"""Does a wide, shallow cell learn faster, and does it generalise better? A cell and variants of it, trained alike.
 
-    python -m epochzero.analysis.convergence --data cifar10.npz --device cuda --out convergence.json
+    python -m epochzero_papers.thesis.convergence --data cifar10.npz --device cuda --out convergence.json
 
 The line-up: a cell, random variants of its connections of falling width, and random variants of its operations; each
 with every learning rate and every seed. All of them are trained on the same batches, on a GPU side by side as one plan,
@@ -32,7 +32,6 @@ from torch import Tensor
 
 from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
-from epochzero.analysis.recorded import Recorded, on_gpu
 from epochzero.analysis.subjects import SideBySide
 from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
 from epochzero.engine import PlanNetwork
@@ -47,6 +46,7 @@ from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin
+from epochzero_papers.thesis.recorded import Recorded, on_gpu
 
 PAD = 4
 TEST_AT_ONCE = 250
@@ -355,7 +355,7 @@ def _write(out: Path, content: Mapping[str, Any]) -> None:
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m epochzero.analysis.convergence",
+        prog="python -m epochzero_papers.thesis.convergence",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

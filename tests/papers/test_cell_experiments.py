@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epochzero.analysis import known_cells
 from epochzero.errors import DataError
 from epochzero.registry import experiments
 from epochzero.store import Store
-from epochzero_papers.thesis import table4_1
+from epochzero_papers.thesis import known_cells, table4_1
 from tests.command import epochzero
 
 

@@ -1,9 +1,9 @@
 r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis' Table 7.2 where there is a GPU.
 
-    python -m epochzero.analysis.known_cells --data cifar10.npz --device cuda --out known_cells.json
+    python -m epochzero_papers.thesis.known_cells --data cifar10.npz --device cuda --out known_cells.json
 
 The same numbers as `epochzero reproduce thesis-table7.2`, which says how they are defined, with torch and numpy alone;
-with `--kernel layers` those of the kernel that the thesis' code measures (`epochzero.analysis.layer_kernel`).
+with `--kernel layers` those of the kernel that the thesis' code measures (`epochzero_papers.thesis.layer_kernel`).
 
 Shu. Understanding and improving neural architecture search (thesis, section 7.5.3).
 """
@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from epochzero.analysis.layer_kernel import layer_kernel
 from epochzero.analysis.topology import CELLS, topologies
 from epochzero.data import Batch, load
 from epochzero.engine import PlanNetwork, parse
@@ -29,6 +28,7 @@ from epochzero.run.bare import command, default_device, machine
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
+from epochzero_papers.thesis.layer_kernel import layer_kernel
 
 TRACE, KAPPA = parse("ntk_trace"), parse("ntk_cond")
 
@@ -93,7 +93,7 @@ def _summary(values: list[float]) -> dict[str, Any]:
 def main() -> None:
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="python -m epochzero.analysis.known_cells",
+        prog="python -m epochzero_papers.thesis.known_cells",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,0 +1,1 @@
+"""Commands that `epochzero` finds by the entry points of the group `epochzero.commands`."""

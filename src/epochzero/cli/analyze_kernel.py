@@ -1,0 +1,37 @@
+"""`epochzero analyze kernel`: trace and condition number of a network's tangent kernel."""
+
+from __future__ import annotations
+
+import math
+
+from epochzero.cli.analyze_subjects import Asked, analyzed, explained
+from epochzero.cli.console import number
+from epochzero.cli.options import BatchSize
+from epochzero.engine import parse, score_network
+from epochzero.types import Score
+
+TRACE, KAPPA = parse("ntk_trace"), parse("ntk_cond")
+
+
+def kernel(asked: Asked, batch_size: BatchSize = 64) -> None:
+    """M_Trace and kappa of the tangent kernel at initialisation: how fast a network can learn, and how unevenly.
+
+    Wide cells have smaller ones than deep cells (thesis, section 7.3.5).
+    """
+    found = analyzed(asked, batch_size)
+    with explained():
+        scores = {
+            name: score_network(network, [TRACE, KAPPA], found.batch, asked.seed).scores
+            for name, network in found.networks.items()
+        }
+    networks, told = {}, {}
+    for name, of in scores.items():
+        trace, kappa = of[TRACE.text], of[KAPPA.text]
+        m = math.sqrt(trace.value / found.batch.size) if trace.ok else None
+        networks[name] = {"M_trace": m, "kappa": kappa.value if kappa.ok else None}
+        told[name] = [f"M_Trace   {_said(trace, m)}", f"kappa     {_said(kappa, kappa.value)}"]
+    asked.show("kernel", {"networks": networks, "data": found.batch.about}, told, dict)
+
+
+def _said(score: Score, value: float | None) -> str:
+    return f"none: {score.why}" if value is None or not score.ok else number(value)
