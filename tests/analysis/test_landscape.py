@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from epochzero.analysis.gradient_variance import gradient_variance, variance_at
 from epochzero.analysis.landscape import Plane, axis_of, directions, filter_normalised, landscape, summary
-from epochzero.analysis.subjects import Alone, SideBySide
+from epochzero.analysis.subjects import JoinedSubject, SingleSubject
 from epochzero.analysis.topology import KNOWN, random_connections
 from epochzero.data import from_tensors
 from epochzero.engine import PlanNetwork
@@ -44,7 +44,7 @@ def plans(count: int = 3) -> list[PlanNetwork]:
 def test_a_module_is_moved_as_by_hand(data: tuple[Tensor, Tensor]) -> None:
     x, y = data
     net = module()
-    subject = Alone(ModuleNetwork(net, from_tensors(x, y)))
+    subject = SingleSubject(ModuleNetwork(net, from_tensors(x, y)))
     plane = landscape(subject, x, y, span=0.5, across=3, seed=7)
     one, two = directions(subject, 7)
     assert plane.axis == [-0.5, 0, 0.5]
@@ -61,7 +61,7 @@ def test_a_module_is_moved_as_by_hand(data: tuple[Tensor, Tensor]) -> None:
 
 def test_directions_are_as_long_as_the_filters_and_leave_biases_alone() -> None:
     net = module()
-    one, two = directions(Alone(ModuleNetwork(net, from_tensors(torch.randn(2, 3, 8, 8)))), 0)
+    one, two = directions(SingleSubject(ModuleNetwork(net, from_tensors(torch.randn(2, 3, 8, 8)))), 0)
     for direction in (one, two):
         torch.testing.assert_close(direction["0.weight"].flatten(1).norm(dim=1), net[0].weight.flatten(1).norm(dim=1))  # type: ignore[index]
         torch.testing.assert_close(direction["4.weight"].norm(dim=1), net[4].weight.norm(dim=1))  # type: ignore[index]
@@ -74,11 +74,11 @@ def test_directions_are_as_long_as_the_filters_and_leave_biases_alone() -> None:
 def test_side_by_side_is_as_alone(norm: str, data: tuple[Tensor, Tensor]) -> None:
     x, y = data
     networks = plans()
-    together = SideBySide(networks, norm)  # type: ignore[arg-type]
+    together = JoinedSubject(networks, norm)  # type: ignore[arg-type]
     seen = landscape(together, x, y, across=3)
     noise = gradient_variance(together, x, y, parts=3, across=3)
     for place, network in enumerate(networks):
-        alone = Alone(network, norm)  # type: ignore[arg-type]
+        alone = SingleSubject(network, norm)  # type: ignore[arg-type]
         expected = landscape(alone, x, y, across=3).values[0]
         torch.testing.assert_close(torch.tensor(seen.values[place]), torch.tensor(expected), rtol=1e-4, atol=1e-5)
         expected = gradient_variance(alone, x, y, parts=3, across=3).values[0]
@@ -88,7 +88,7 @@ def test_side_by_side_is_as_alone(norm: str, data: tuple[Tensor, Tensor]) -> Non
 def test_variance_of_single_samples_is_the_textbook_one(data: tuple[Tensor, Tensor]) -> None:
     x, y = data
     net = module()
-    subject = Alone(ModuleNetwork(net, from_tensors(x, y)))
+    subject = SingleSubject(ModuleNetwork(net, from_tensors(x, y)))
     rows = []
     for i in range(len(x)):
         loss = cross_entropy(net(x[i : i + 1]), y[i : i + 1])
@@ -115,6 +115,6 @@ def test_what_cannot_be_is_refused(data: tuple[Tensor, Tensor]) -> None:
         with pytest.raises(UserError, match="odd number of points"):
             axis_of(span, across)
     with pytest.raises(UserError, match="nothing to train"):
-        Alone(ModuleNetwork(nn.Flatten(), from_tensors(x, y)))
+        SingleSubject(ModuleNetwork(nn.Flatten(), from_tensors(x, y)))
     with pytest.raises(UserError, match="at least 2 parts"):
-        gradient_variance(Alone(ModuleNetwork(module(), from_tensors(x, y))), x, y, parts=7)
+        gradient_variance(SingleSubject(ModuleNetwork(module(), from_tensors(x, y))), x, y, parts=7)

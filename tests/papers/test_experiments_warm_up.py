@@ -19,8 +19,8 @@ from epochzero.engine import PlanNetwork
 from epochzero.errors import DataError, MachineError
 from epochzero.registry import spaces
 from epochzero.store import Store
+from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin
-from epochzero_papers.harness.population_training import SGD, trained, trained_together
 from epochzero_papers.sigeo import warm_up
 from epochzero_papers.sigeo.table3 import SigeoTable3, Warmth
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
@@ -123,14 +123,14 @@ Weights = dict[int, dict[str, Tensor]]
 @pytest.fixture(scope="module")
 def alone(batches: list[Any]) -> dict[str, Weights]:
     modules = {arch: fresh(arch).plan.module(Origin(seed=0)).double() for arch in SEVEN}
-    return {arch: dict(trained(module, batches, (0, 1, 5), SGD())) for arch, module in modules.items()}
+    return {arch: dict(train_network(module, batches, (0, 1, 5), SGD())) for arch, module in modules.items()}
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_in_lockstep_each_is_trained_as_if_alone(batches: list[Any], alone: dict[str, Weights], size: int) -> None:
     """Also what is dead, and the statistics that batch norms remember."""
     archs = Random(size).sample(SEVEN, size)
-    found = dict(trained_together([fresh(arch) for arch in archs], batches, (5, 0, 1), SGD()))
+    found = dict(train_population([fresh(arch) for arch in archs], batches, (5, 0, 1), SGD()))
     assert list(found) == [0, 1, 5]
     for stop, weights in found.items():
         for arch, own in zip(archs, weights, strict=True):
@@ -146,7 +146,7 @@ def test_dead_weights_do_not_decay(batches: list[Any], arch: str) -> None:
     module = network.plan.module(Origin(seed=0)).double()
     cross_entropy(module(batches[0][0]), batches[0][1]).backward()  # type: ignore[no-untyped-call]
     dead = {name for name, weight in module.named_parameters() if weight.grad is None}
-    (_, (before, _)), (_, (after, _)) = trained_together([network, fresh(ways)], batches, (0, 2), SGD())
+    (_, (before, _)), (_, (after, _)) = train_population([network, fresh(ways)], batches, (0, 2), SGD())
     still = {name for name in dict(module.named_parameters()) if torch.equal(before[name], after[name])}
     zero = {name for name, weight in before.items() if not weight.any()}  # they stay so where their gradient is zero
     assert still - zero == dead - zero != set()
@@ -157,7 +157,7 @@ def test_a_network_that_runs_away_takes_no_other_along(
 ) -> None:
     lost = fresh(SEVEN[3])
     lost = PlanNetwork(lost.plan, {name: torch.full_like(w, torch.nan) for name, w in lost.weights.items()})
-    ((_, weights),) = trained_together([fresh(STEADY), lost, fresh(SEVEN[6])], batches, (5,), SGD())
+    ((_, weights),) = train_population([fresh(STEADY), lost, fresh(SEVEN[6])], batches, (5,), SGD())
     torch.testing.assert_close(weights[0], alone[STEADY][5], rtol=0, atol=1e-8)
     torch.testing.assert_close(weights[2], alone[SEVEN[6]][5], rtol=0, atol=1e-8)
     steady = warm.network(warm.space.parse(STEADY))
@@ -176,10 +176,10 @@ def test_where_memory_runs_out_half_as_many_go_on(
         sizes.append(len(networks))
         if len(networks) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return trained_together(networks, *rest)
+        return train_population(networks, *rest)
 
     archs = [warm.space.parse(arch) for arch in SEVEN]
-    monkeypatch.setattr(warm_up, "trained_together", short)
+    monkeypatch.setattr(warm_up, "train_population", short)
     shares: list[float] = []
     with Store.open(tmp_path / "warm.db") as store:
         run = store.begin_run("warm-up", {}, {})
@@ -195,7 +195,7 @@ def test_out_of_memory_on_one_network_is_said(warm: WarmUp, tmp_path: Path, monk
     def full(*given: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(warm_up, "trained", full)
+    monkeypatch.setattr(warm_up, "train_network", full)
     with Store.open(tmp_path / "warm.db") as store, pytest.raises(MachineError, match="batch size 8: use a smaller"):
         list(warm.evaluate([warm.space.parse(STEADY)], (0, 1), store, store.begin_run("warm-up", {}, {})))
 
@@ -268,8 +268,8 @@ def test_a_bare_machine_fills_the_store_that_the_table_reads(folder: Path, tmp_p
     assert "1/1 networks, " in done.err
     warm_up.main([*given, "--share", "1/2", "--population", "2"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(warm_up, "trained", None)  # nothing is trained any more
-        patch.setattr(warm_up, "trained_together", None)
+        patch.setattr(warm_up, "train_network", None)  # nothing is trained any more
+        patch.setattr(warm_up, "train_population", None)
         settings = Warmth(networks=3, batch_size=8, images=80, spaces=("nb201",))
         result = SigeoTable3().run(settings, folder=folder, store=store)
     assert all(row.found is not None or row.why for row in result.rows)

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from epochzero.analysis.landscape import Plane, Progress, axis_of, on_plane
-from epochzero.analysis.subjects import Subject, Weights
+from epochzero.analysis.subjects import Subject
 from epochzero.errors import UserError
+from epochzero.train.population import Weights
 
 
 def gradient_variance(

@@ -20,8 +20,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from epochzero.analysis.subjects import Subject, Weights
+from epochzero.analysis.subjects import Subject
 from epochzero.errors import UserError
+from epochzero.train.population import Weights
 
 Progress = Callable[[int, int], None]
 """(points done, points in all)"""

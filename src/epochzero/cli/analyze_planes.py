@@ -12,7 +12,7 @@ from epochzero.analysis import pictures
 from epochzero.analysis.gradient_variance import gradient_variance as variance_on_plane
 from epochzero.analysis.landscape import RISE, Plane, axis_of, summary
 from epochzero.analysis.landscape import landscape as loss_on_plane
-from epochzero.analysis.subjects import Alone
+from epochzero.analysis.subjects import SingleSubject
 from epochzero.cli.analyze_subjects import Across, Analyzed, Asked, analyzed, explained
 from epochzero.cli.console import number, progress_bar
 from epochzero.cli.options import BatchSize
@@ -23,7 +23,7 @@ Norm = Annotated[
     str | None,
     typer.Option(help="Batch norms: eval (as remembered) or train; default: eval if there were trainings."),
 ]
-Look = Callable[[Alone, Callable[[int, int], None]], Plane]
+Look = Callable[[SingleSubject, Callable[[int, int], None]], Plane]
 
 
 def landscape(
@@ -36,7 +36,7 @@ def landscape(
     axis_of(span, across)
     found = analyzed(asked, batch_size)
 
-    def look(subject: Alone, progress: Callable[[int, int], None]) -> Plane:
+    def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
         return loss_on_plane(subject, *found.samples, span=span, across=across, seed=asked.seed, progress=progress)
 
     planes = _planes(found, norm, "landscape", look)
@@ -56,7 +56,7 @@ def gradient_variance(
     axis_of(span, across)
     found = analyzed(asked, batch_size)
 
-    def look(subject: Alone, progress: Callable[[int, int], None]) -> Plane:
+    def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
         return variance_on_plane(
             subject, *found.samples, parts=parts, span=span, across=across, seed=asked.seed, progress=progress
         )
@@ -72,7 +72,7 @@ def _planes(found: Analyzed, norm: str | None, what: str, look: Look) -> dict[st
     planes = {}
     with progress_bar(what) as bar, explained():
         for name, network in found.networks.items():
-            subject = Alone(network, norm or ("eval" if found.trained else "train"))  # type: ignore[arg-type]
+            subject = SingleSubject(network, norm or ("eval" if found.trained else "train"))  # type: ignore[arg-type]
             planes[name] = look(subject, lambda done, total: bar(done, total, ""))
     return planes
 

@@ -44,8 +44,8 @@ from epochzero.run.bare import command, default_device, set_precision
 from epochzero.store import Evaluated, Run, Store, manifest
 from epochzero.study.task import usable
 from epochzero.tables import AccuracyTable
+from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin, Score, Setting
-from epochzero_papers.harness.population_training import SGD, trained, trained_together
 
 SCORED_ON = 4
 """batches"""
@@ -146,10 +146,10 @@ class WarmUp:
         self, networks: Sequence[PlanNetwork], stops: Sequence[int]
     ) -> Iterator[tuple[int, list[dict[str, Tensor]]]]:
         if len(networks) > 1:
-            yield from trained_together(networks, self._batches(), stops, self.optimiser)
+            yield from train_population(networks, self._batches(), stops, self.optimiser)
             return
         module = networks[0].plan.module(Origin(seed=self.seed)).to(self.device)
-        for steps, weights in trained(module, self._batches(), stops, self.optimiser):
+        for steps, weights in train_network(module, self._batches(), stops, self.optimiser):
             yield steps, [weights]
 
     def _scored(self, networks: Sequence[PlanNetwork], steps: int) -> list[Scored]:

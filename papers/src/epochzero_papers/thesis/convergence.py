@@ -32,7 +32,7 @@ from torch import Tensor
 
 from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
-from epochzero.analysis.subjects import SideBySide
+from epochzero.analysis.subjects import JoinedSubject
 from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
 from epochzero.engine import PlanNetwork
 from epochzero.errors import UserError
@@ -45,6 +45,7 @@ from epochzero.study.task import usable
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
+from epochzero.train.population import SGD, PopulationSGD
 from epochzero.types import Origin
 from epochzero_papers.thesis.recorded import Recorded, on_gpu
 
@@ -128,34 +129,15 @@ def lineup(study: Study) -> dict[str, Any]:
 
 
 class Team:
-    """Networks trained side by side as one plan: their weights, and how fast these move."""
+    """Networks trained as one population."""
 
     def __init__(self, networks: Sequence[PlanNetwork], rates: Sequence[float], study: Study) -> None:
-        self.study = study
-        self.networks = SideBySide(networks)
-        self.tracked = self.networks.population.merged.plan.with_statistics("tracked")
+        self.networks = JoinedSubject(networks)
         self.weights = self.networks.weights
-        device = self.networks.population.device
-        self.speeds = {name: torch.zeros_like(self.weights[name]) for name in self.networks.trainable}
-        of_each = torch.tensor(rates, device=device)
-        self.rates = {
-            name: self.networks.of_each(of_each, name).expand_as(self.weights[name]).contiguous()
-            for name in self.networks.trainable
-        }
+        sgd = PopulationSGD(self.networks, SGD(1.0, study.momentum, study.decay, nesterov=False), rates)
+        self.speeds = sgd.velocities
         state = [*self.weights.values(), *self.speeds.values()]
-        self.step = Recorded(self._step, state, on_gpu if device.type == "cuda" else None)
-
-    def _step(self, x: Tensor, y: Tensor, share: Tensor) -> Tensor:
-        """One step, v <- m v + g + decay w and w <- w - share rate v; the losses before it."""
-        losses, gradients = self.networks.losses_and_gradients(self.weights, x, y, self.tracked)
-        names = list(gradients)
-        weights, speeds = [self.weights[name] for name in names], [self.speeds[name] for name in names]
-        torch._foreach_mul_(speeds, self.study.momentum)
-        torch._foreach_add_(speeds, [gradients[name] for name in names])
-        torch._foreach_add_(speeds, weights, alpha=self.study.decay)
-        rates = torch._foreach_mul([self.rates[name] for name in names], share)
-        torch._foreach_addcmul_(weights, speeds, rates, value=-1)
-        return losses
+        self.step = Recorded(sgd.step, state, on_gpu if self.networks.population.device.type == "cuda" else None)
 
     def test(self, images: Images) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy [P] on the test images."""
@@ -226,7 +208,7 @@ class Trainer:
             for what, tensors in (("weights", team.weights), ("speeds", team.speeds))
         }
 
-    def examined(self, seed: int) -> Iterator[tuple[list[str], SideBySide]]:
+    def examined(self, seed: int) -> Iterator[tuple[list[str], JoinedSubject]]:
         """The networks of the middle rate and a seed as they are now, with their names."""
         own = [weights for team in self.teams for weights in team.networks.unpacked(team.weights)]
         of_seed = [
@@ -235,7 +217,7 @@ class Trainer:
             if (entry.rate, entry.seed) == (self.study.middle, seed)
         ]
         for team in self._teams(of_seed):
-            yield [entry.name for entry, _ in team], SideBySide([self._network(*one) for one in team])
+            yield [entry.name for entry, _ in team], JoinedSubject([self._network(*one) for one in team])
 
     def some(self, count: int) -> tuple[Tensor, Tensor]:
         """The first test images, standardised, and their labels."""
@@ -277,7 +259,7 @@ def study_convergence(
     return identity | found
 
 
-def _looked(trainer: Trainer, look: Callable[[Trainer, SideBySide, int], Plane]) -> dict[str, Any]:
+def _looked(trainer: Trainer, look: Callable[[Trainer, JoinedSubject, int], Plane]) -> dict[str, Any]:
     """Values on a plane, of the networks of each seed on directions of that seed."""
     found: dict[str, Any] = {"networks": [], "seeds": [], "values": []}
     for seed in trainer.seeds:
@@ -290,12 +272,12 @@ def _looked(trainer: Trainer, look: Callable[[Trainer, SideBySide, int], Plane])
     return found
 
 
-def _landscape(trainer: Trainer, subject: SideBySide, seed: int) -> Plane:
+def _landscape(trainer: Trainer, subject: JoinedSubject, seed: int) -> Plane:
     study = trainer.study
     return landscape(subject, *trainer.some(study.images), span=study.span, across=study.across, seed=seed)
 
 
-def _variance(trainer: Trainer, subject: SideBySide, seed: int) -> Plane:
+def _variance(trainer: Trainer, subject: JoinedSubject, seed: int) -> Plane:
     study = trainer.study
     x, y = trainer.some(study.noise_images)
     across, parts = study.noise_across, study.noise_parts
