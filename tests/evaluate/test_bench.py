@@ -267,7 +267,9 @@ def test_isomorphic_networks_share_a_score(tmp_path: Path) -> None:
     with Store.open(store) as opened:
         stored = [row.proxy for row in opened.all_scores()]
         (run,) = opened.runs()
-    assert (stored.count("l2_norm"), stored.count("params")) == (8, 9), "what was not scored is not in the store"
+    assert (stored.count(parse("l2_norm").key), stored.count("params")) == (8, 9), (
+        "what was not scored is not in the store"
+    )
     assert run.manifest["settings"]["shared"] == {"networks": 9, "classes": 8}  # type: ignore[index, call-overload]
     assert "scores are shared between isomorphic networks" in epochzero(*bench, "--share").out
     counted = epochzero(*bench[:5], "--proxy", "params", *FEW, "--share", "--json").json

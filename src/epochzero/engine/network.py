@@ -153,7 +153,9 @@ class PlanNetwork:
 
     @property
     def trainable(self) -> tuple[str, ...]:
-        return tuple(name for name, param in self.plan.weights.items() if param.trainable)
+        weights = self.plan.weights
+        named = (name for node in self.plan.nodes for name in node.params if weights[name].trainable)
+        return tuple(dict.fromkeys(named))
 
     @property
     def params(self) -> int:

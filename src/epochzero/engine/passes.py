@@ -16,8 +16,8 @@ kind of gradient is computed once.
     weights             of conv and linear layers, in the network's order
     gradients           of the loss, for those weights (zeros where the loss does not depend on one; where all are zero,
                         neither these nor `layer_gradients` nor `hessian_gradients` can be had)
-    parameters          everything trainable, biases and norms too, and the loss gradients of that
-    parameter_gradients
+    parameters          everything trainable, biases and norms too, in the network's order, and the loss gradients of
+    parameter_gradients that
     kernel_loss         [B, B] inner products of the samples' gradients over everything trainable: of each sample's
     kernel_label        loss; of the logit of its label, or of its single logit; of the sum of its logits
     kernel_sum

@@ -318,8 +318,7 @@ class Plan:
     @cached_property
     def layer_weights(self) -> tuple[str, ...]:
         """The weights of convolutions and linear layers, each once, in the order of the network."""
-        named = (node.params[0] for node in self.trunk.nodes if node.op.kind in ("conv", "linear"))
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(name for node in self.trunk.nodes for name in node.op.layer_weights(node.params)))
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:

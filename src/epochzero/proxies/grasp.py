@@ -18,6 +18,7 @@ from epochzero.engine import Pass, Trace, each_layer, need, proxy
 from epochzero.proxies.plain import inner
 
 
-@proxy(needs=[need(Pass(), "weights", "hessian_gradients")], higher_is_better=True)
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=[need(Pass(), "weights", "hessian_gradients")], higher_is_better=True, recipe=2)
 def grasp(trace: Trace) -> Tensor:
     return -each_layer(inner, [trace], "weights", "hessian_gradients").sum()  # [L] -> []

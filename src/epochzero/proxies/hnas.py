@@ -117,7 +117,8 @@ def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> S
     return [measured] if form == "realizable" else [measured, kernel]
 
 
-@proxy(needs=needs, higher_is_better=False, recipe=2)
+# recipe 3: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=needs, higher_is_better=False, recipe=3)
 def hnas(
     *traces: Trace,
     metric: str = "trace",

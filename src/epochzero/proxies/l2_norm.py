@@ -16,6 +16,7 @@ from epochzero.engine import Pass, Trace, each_layer, need, proxy
 from epochzero.proxies.grad_norm import norm
 
 
-@proxy(needs=[need(Pass(), "weights")], higher_is_better=True)
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=[need(Pass(), "weights")], higher_is_better=True, recipe=2)
 def l2_norm(trace: Trace) -> Tensor:
     return each_layer(norm, [trace], "weights").sum()  # [L] -> []

@@ -20,7 +20,8 @@ from torch import Tensor
 from epochzero.engine import Pass, Trace, each_layer, need, proxy
 
 
-@proxy(needs=[need(Pass(), "weights", "gradients")], higher_is_better=False)
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=[need(Pass(), "weights", "gradients")], higher_is_better=False, recipe=2)
 def plain(trace: Trace) -> Tensor:
     return each_layer(inner, [trace], "weights", "gradients").sum()  # [L] -> []
 

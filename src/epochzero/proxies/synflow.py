@@ -27,7 +27,8 @@ from epochzero.proxies.snip import felt
 POSITIVE = Pass(inputs="ones", weights="absolute", norm="off", dtype="float64")
 
 
-@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True)
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True, recipe=2)
 def synflow(trace: Trace) -> Tensor:
     flow: Tensor = of_network(torch.sum, trace, "logits")  # []
     if not torch.isfinite(flow):

@@ -34,7 +34,13 @@ def attends(before: Shape | None, shape: Shape, after: Shape | None) -> bool:
     return wide == width or projects or (wide % 3 == 0 and after == (width, wide // 3))
 
 
-@proxy(needs=[need(POSITIVE, "weights", "log_gradients", "logits")], higher_is_better=True, valid="attention, linear")
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(
+    needs=[need(POSITIVE, "weights", "log_gradients", "logits")],
+    higher_is_better=True,
+    valid="attention, linear",
+    recipe=2,
+)
 def tf_tas(trace: Trace) -> Tensor:
     attention, rest = [], []
     shapes = [None, *(tuple(w.shape) for w in trace.weights), None]

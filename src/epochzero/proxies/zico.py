@@ -32,7 +32,8 @@ def on_each_batch(batches: int) -> Sequence[Need]:
     return [need(Pass(part=i), "gradients") for i in range(batches)]
 
 
-@proxy(needs=on_each_batch, higher_is_better=True)
+# recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+@proxy(needs=on_each_batch, higher_is_better=True, recipe=2)
 def zico(*traces: Trace, batches: int = 2) -> Tensor:
     ratios = inverse_variation(traces)  # [L]
     return torch.where(ratios == 0, 0, ratios.log()).sum()

@@ -26,12 +26,13 @@ from epochzero.engine.single.watch import Item
 from epochzero.errors import MachineError
 from epochzero.plan import Builder, Plan, execute
 from epochzero.plan.init import draw
-from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.activation import GELU, ReLU
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
-from epochzero.plan.ops.pool import GlobalAvgPool
-from epochzero.plan.ops.wiring import Zero
+from epochzero.plan.ops.pool import GlobalAvgPool, TokenMean
+from epochzero.plan.ops.token import ClassToken, ToTokens
+from epochzero.plan.ops.wiring import Add, Zero
 from epochzero.plan.plan import Inlined
 from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
@@ -212,6 +213,48 @@ def test_last_maps_and_layers_are_added_up_beside_each_other() -> None:
     for p, network in enumerate(networks):
         for item, expected in run_pass(run, items, network, batch, 0).items():
             torch.testing.assert_close(crowd.read(item, p)[0], expected[0])
+
+
+OF_WEIGHTS = {
+    Pass(dtype="float64"): ("weights", "gradients", "hessian_gradients", "parameters", "parameter_gradients"),
+    Pass(inputs="ones", weights="absolute", norm="off", dtype="float64"): ("weights", "log_gradients"),
+}
+
+
+def token_mixer(*widths: int) -> Plan:
+    """Residual pairs of linear layers, each of which works on every token."""
+    net = Builder()
+    x = net.add(Conv(6, 4, stride=4), net.input(SHAPE), name="patches")
+    x = net.add(ClassToken(), net.add(ToTokens(), x, name="tokens"), name="first")
+    for i, width in enumerate(widths):
+        inner = net.add(GELU(), net.add(Linear(width), x, name=f"widen{i}"), name=f"bend{i}")
+        x = net.add(Add(), x, net.add(Linear(6), inner, name=f"narrow{i}"), name=f"sum{i}")
+    net.add(Linear(3), net.add(TokenMean(), x, name="mean"), name="head")
+    return net.plan()
+
+
+@pytest.mark.parametrize(
+    "space", ["tokens", "nb201", "nats_sss", "mlp", "transnas_macro", "nb101", "darts_search", "autoformer_tiny"]
+)
+def test_each_network_gets_every_one_of_its_weights_and_their_gradients(space: str) -> None:
+    """In its order. Layers that work on tokens cannot run as one layer of several networks: they run one by one."""
+    shape = {"autoformer_tiny": (3, 32, 32), "mlp": (1, 28, 28), "transnas_macro": (3, 16, 16)}.get(space, SHAPE)
+    if space == "tokens":
+        plans = [token_mixer(*widths) for widths in ((8,), (8, 5, 8), (5, 8), ())]
+    else:
+        plans = some_plans(space, 2, shape)
+    batch = data.load("pink", input_shape=shape, num_classes=3, size=2)
+    networks = [PlanNetwork(plan) for plan in plans]
+    for run, reads in OF_WEIGHTS.items():
+        items: list[Item] = [(read, None) for read in reads]
+        crowd = run_together(run, items, Population(networks), batch, 0)
+        for p, network in enumerate(networks):
+            for item, expected in run_pass(run, items, network, batch, 0).items():
+                found = crowd.read(item, p)
+                assert [one.shape for one in found] == [one.shape for one in expected], item
+                scale = max(float(one.abs().max()) for one in expected)
+                for one, other in zip(found, expected, strict=True):
+                    torch.testing.assert_close(one, other, rtol=0, atol=1e-9 * scale)
 
 
 def test_what_needs_no_run_is_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:

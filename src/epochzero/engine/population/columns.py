@@ -101,6 +101,10 @@ class Rows:
     def stacked(self) -> bool:
         return all(isinstance(group, Tensor) for group in self.groups)
 
+    def fits(self, other: Rows) -> bool:
+        """Whether the values of each layer are in the same group and row as the other's."""
+        return np.array_equal(self.rows, other.rows) and list(map(len, self.groups)) == list(map(len, other.groups))
+
     @cached_property
     def totals(self) -> Tensor:
         """The sum over each network's layers, which all have one shape."""
@@ -199,7 +203,7 @@ class Crowd:
 def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
     """Of each network, on the CPU."""
     rows = [crowd.rows[item] for crowd, item in sources]
-    if not all(one.stacked and np.array_equal(one.rows, rows[0].rows) for one in rows) or not rows[0].groups:
+    if not all(one.stacked and one.fits(rows[0]) for one in rows) or not rows[0].groups:
         return None
     flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
     return rows[0].cut(flat.cpu())

@@ -164,6 +164,10 @@ class Apart(Op):
         value, velocity, acceleration = (torch.cat(streams, 1) for streams in zip(*jets, strict=True))
         return value, velocity, acceleration
 
+    def layer_weights(self, params: Sequence[str]) -> list[str]:
+        each = len(params) // self.count
+        return [name for i in range(self.count) for name in self.op.layer_weights(params[i * each : (i + 1) * each])]
+
     def _shares(self, w: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
         each = len(w) // self.count
         return [w[i * each : (i + 1) * each] for i in range(self.count)]

@@ -27,11 +27,13 @@ from epochzero.engine.population.watch import Places, WatcherOfMany
 from epochzero.engine.single.watch import Item
 from epochzero.plan import execute
 from epochzero.plan.init import Drawing, check, constants
-from epochzero.plan.plan import Inlined, Plan
+from epochzero.plan.plan import Inlined, Node, Plan
 from epochzero.types import Origin
 
 MOST_PARAMS = 16
 """no op has as many parameters"""
+Owners = tuple[Numbers, Numbers, Numbers]
+"""for each row of a pack of parameters: its network, what sorts it among those of that network, and the row"""
 
 
 class Population:
@@ -162,25 +164,49 @@ class Population:
         return Rows(self.size, pieces)
 
     @cached_property
-    def _owners(self) -> dict[str, dict[str, tuple[Numbers, Numbers, Numbers]]]:
+    def _owners(self) -> dict[str, dict[str, Owners]]:
         """For each pack of layers' weights and of parameters, whose they are and in which order they come."""
+        merged = self.merged
         layers, trainable = {}, {}
-        for node in self.merged.plan.nodes:
-            for k, pack in enumerate(node.params):
-                parts = self.merged.packs[pack]
-                members = self.merged.members.get(node.name)
-                if members is None or len(members.networks) != len(parts):
-                    order = self._place_in_plan
-                    networks = np.array([p for p, _ in parts])
-                    orders = np.array([order[p][own] for p, own in parts])
-                else:
-                    networks, orders = members.networks, members.orders * MOST_PARAMS + k
-                owners = networks, orders, np.arange(len(parts))
-                if k == 0 and node.op.kind in ("conv", "linear"):
-                    layers[pack] = owners
-                if self.merged.plan.weights[pack].trainable:
-                    trainable[pack] = owners
+        for node in merged.plan.nodes:
+            for pack in node.op.layer_weights(node.params):
+                layers[pack] = self._layers_of(node, pack)
+        named = [
+            (node, k, pack)
+            for node in merged.plan.nodes
+            for k, pack in enumerate(node.params)
+            if merged.plan.weights[pack].trainable
+        ]
+        in_step = all(self._is_of_every_layer(node, pack) for node, _, pack in named)
+        for node, k, pack in named:
+            trainable[pack] = self._numbered(node, k) if in_step else self._in_plan(pack)
         return {"layers": layers, "trainable": trainable}
+
+    def _is_of_every_layer(self, node: Node, pack: str) -> bool:
+        """Whether the node is one layer of each of its networks, and the pack holds a parameter of each of these."""
+        members = self.merged.members.get(node.name)
+        return members is not None and len(members.networks) == len(self.merged.packs[pack])
+
+    def _layers_of(self, node: Node, pack: str) -> Owners:
+        """The layers whose weights a pack holds: all of a node that runs them at once, else one of them."""
+        if self._is_of_every_layer(node, pack):
+            return self._numbered(node, 0)
+        members, (network,) = self.merged.members[node.name], self.merged.packs[pack].networks
+        weights = list(node.op.layer_weights(node.params))
+        own = np.flatnonzero(members.slots == weights.index(pack))
+        assert members.networks[own].tolist() == [network]
+        return members.networks[own], members.orders[own] * MOST_PARAMS, np.zeros_like(own)
+
+    def _numbered(self, node: Node, k: int) -> Owners:
+        """Of a node's k-th parameter, which the layers have in the order of their maps."""
+        members = self.merged.members[node.name]
+        return members.networks, members.orders * MOST_PARAMS + k, members.slots
+
+    def _in_plan(self, pack: str) -> Owners:
+        """The same from the names; all of a population's parameters are in this order, or none."""
+        parts = list(self.merged.packs[pack])
+        orders = [self._place_in_plan[p][own] for p, own in parts]
+        return np.array([p for p, _ in parts]), np.array(orders), np.arange(len(parts))
 
     @cached_property
     def _constant(self) -> dict[str, Tensor]:
@@ -189,7 +215,7 @@ class Population:
 
     @cached_property
     def _place_in_plan(self) -> list[dict[str, int]]:
-        return [{name: i for i, name in enumerate(network.plan.weights)} for network in self.networks]
+        return [{name: i for i, name in enumerate(network.trainable)} for network in self.networks]
 
     def by_network(self, joint: Tensor) -> Tensor:
         """[B, P*C, ...] as [P, B, C, ...]: a view."""

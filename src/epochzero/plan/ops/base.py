@@ -113,6 +113,13 @@ class Op:
         """The output for the inputs `x` and the parameters `w`."""
         raise NotImplementedError
 
+    def layer_weights(self, params: Sequence[str]) -> Sequence[str]:
+        """Of its parameters' names, in the op's order, the weights of the convolutions and linear layers that it runs.
+
+        One for each layer: an op that runs the layers of several networks names several.
+        """
+        return params[:1] if self.kind in ("conv", "linear") else ()
+
     def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
         """The output and its way back, where the op has one that is quicker than autograd's."""
         return None
