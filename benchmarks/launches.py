@@ -32,7 +32,7 @@ from epochzero.engine.gpu import fused, routine_run
 from epochzero.engine.gpu.arena import Moments, Place, Window
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.population import grouped_kernels, grouping, population, reductions
-from epochzero.evaluate.speed.bundles import groups
+from epochzero.objectives.bundles import groups
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
 from epochzero.study.networks import network_of

@@ -6,6 +6,11 @@ ends with exit code 2. Anything else that goes wrong is a failure of the machine
 
 from __future__ import annotations
 
+from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EROFS
+
+PATH_ERRORS = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
+"""what the system refuses because of the path that the user gave"""
+
 
 class UserError(ValueError):
     """Something the user gave cannot be used. The message says what, where and what to do now."""
@@ -29,3 +34,15 @@ class MachineError(RuntimeError):
 
 class DegenerateError(Exception):
     """A proxy has no value for this network. The message becomes `Score.why`."""
+
+
+def explained(error: BaseException) -> tuple[str, int]:
+    """The sentence to print for an error, on one line, and the exit code; raises an error that is a bug."""
+    if isinstance(error, (UserError, MachineError)):
+        sentence, code = str(error), 2 if isinstance(error, UserError) else 1
+    elif isinstance(error, OSError):
+        sentence = f"{error.strerror or error}: '{error.filename or 'standard output'}'."
+        code = 2 if error.filename and error.errno in PATH_ERRORS else 1
+    else:
+        raise error
+    return " ".join(sentence.splitlines()), code

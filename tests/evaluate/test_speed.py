@@ -15,7 +15,7 @@ from epochzero import data
 from epochzero.engine import PlanNetwork, parse_list, score_population
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed import measure as speed
-from epochzero.evaluate.speed.bundles import bundles, groups
+from epochzero.objectives.bundles import bundles, groups
 from epochzero.evaluate.speed.measure import Row, Settings, run_speed
 from epochzero.evaluate.speed.report import begun, left_out
 from epochzero.evaluate.speed.roofline import Ceilings, Passes, ceilings, floor, passes

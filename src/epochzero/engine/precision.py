@@ -43,6 +43,15 @@ def tf32_allowed() -> bool:
     return _State.tf32
 
 
+def set_precision(tf32: bool) -> None:
+    """Whether convolutions and matrix products on a GPU may round their factors to TF32.
+
+    Holds in this process and in workers that start later, for scores and for everything else.
+    """
+    allow_tf32(tf32)
+    set_flags(tf32)
+
+
 @contextmanager
 def asked_precision() -> Iterator[None]:
     """In here torch computes as precisely as was asked for, and as before afterwards."""

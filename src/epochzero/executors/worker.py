@@ -6,6 +6,7 @@ not EpochZero's own or an installed plug-in is registered by the recipe's `prepa
 
 from __future__ import annotations
 
+import gc
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,6 @@ from epochzero.errors import MachineError, UnknownNameError, UserError
 from epochzero.executors.base import Prepare, Scored
 from epochzero.executors.compile_ahead import compile_share
 from epochzero.registry import proxies, spaces
-from epochzero.run.bare import spare_the_collector
 from epochzero.study.task import Task
 from epochzero.types import Origin
 
@@ -39,6 +39,12 @@ class Share(NamedTuple):
     """of all that it has"""
     folder: str | None = None
     """where workers tell each other which kernels they compile"""
+
+
+def freeze_garbage() -> None:
+    """Keeps the garbage collector from searching the imported modules again and again: they stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,7 @@ class Recipe:
         """What a worker has to do, which is ready for it then: threads, precision, its share of a GPU, plug-ins."""
         torch.set_num_threads(self.threads)
         allow_tf32(self.tf32)
-        spare_the_collector()
+        freeze_garbage()
         if self.prepare is not None:
             self.prepare()
         try:

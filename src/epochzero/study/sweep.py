@@ -1,7 +1,7 @@
 """Score many networks of a space into one table.
 
-    python -m epochzero.study.sweep --all --share --proxies "all but kernels" --data cifar10.npz --out scores.csv
-    python -m epochzero.study.sweep --networks 1000 --proxies "dextr,zico(batches=4)" --workers 8 --out scores.csv
+    python -m epochzero.bare sweep --all --share --proxies "all but kernels" --data cifar10.npz --out scores.csv
+    python -m epochzero.bare sweep --networks 1000 --proxies "dextr,zico(batches=4)" --workers 8 --out scores.csv
 
 Needs torch and numpy alone. Networks are all those of the space, or drawn uniformly by seed, or read from a text file,
 one architecture a line. The table has a row for each: the architecture, with --share the one that it was scored as, a
@@ -12,7 +12,6 @@ was stopped: what the table has is not scored again.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -28,12 +27,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from epochzero.engine.device import machine
+from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
-from epochzero.evaluate.speed.bundles import groups
+from epochzero.files import write
+from epochzero.objectives.bundles import groups
 from epochzero.executors.base import Scored
 from epochzero.executors.processes import Processes
+from epochzero.progress import Lines
+from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
@@ -50,6 +53,34 @@ EVERY = 5.0
 """seconds between two lines of progress"""
 Row = dict[str, str]
 """column to text"""
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """Which networks of which space are scored by which proxies, and how."""
+
+    out: Path
+    """the table, a CSV file"""
+    space: str = "nb201"
+    networks: int = 100
+    """how many are drawn by the seed, unless `archs` names a file or `all` is set"""
+    archs: Path | None = None
+    all: bool = False
+    share: bool = False
+    """whether cells that compute the same function are scored once"""
+    proxies: str = "dextr"
+    """names, or bundles of them"""
+    data: str = "pink"
+    data_seed: int = 0
+    input_shape: str | None = None
+    batch_size: int = 64
+    init: str = "default"
+    seed: int = 0
+    device: str = "cpu"
+    tf32: bool = False
+    workers: int = 1
+    population: int | None = None
+    """networks per chunk; by default what suits the device"""
 Scorer = Callable[[Sequence[Any]], Scored]
 
 
@@ -81,10 +112,7 @@ class Table:
     def sort(self, archs: Sequence[str]) -> None:
         """Rewrite the file with these first and in this order."""
         order = dict.fromkeys([*archs, *self.rows])
-        written = self.path.with_name(f"{self.path.name}.part")
-        text = _csv([self.columns, *(self._cells(self.rows[arch]) for arch in order)])
-        written.write_text(text, encoding="utf-8", newline="")
-        written.replace(self.path)
+        write(self.path, _csv([self.columns, *(self._cells(self.rows[arch]) for arch in order)]))
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:
@@ -131,12 +159,16 @@ class Sweep:
 
         add({arch: known[arch] for arch in missing if arch in known})
         todo = [arch for arch in missing if arch not in known]
-        say = Progress(len(todo), sum(len(missing[arch]) for arch in todo))
+        rows = sum(len(missing[arch]) for arch in todo)
+        print(f"{len(todo)} networks to score, for {rows} rows", file=sys.stderr, flush=True)
+        show, done, begun = Lines("networks", EVERY), 0, time.perf_counter()
         parse = self.task.space.parse
         chunks = evened(todo, workers, most)
         for chunk, scored in _in_parallel(lambda texts: score([parse(text) for text in texts]), chunks, workers):
             add({arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)})
-            say.more(len(chunk))
+            done += len(chunk)
+            left = (time.perf_counter() - begun) / done * (len(todo) - done)
+            show(done, len(todo), f"{left:.0f} s left")
         table.sort(self.archs)
 
     def _counts(self, archs: Sequence[str]) -> dict[str, Row]:
@@ -177,26 +209,7 @@ def _in_parallel(
             threads.shutdown(cancel_futures=True)
 
 
-class Progress:
-    """Lines on standard error: how many, how long, how much longer."""
-
-    def __init__(self, total: int, rows: int) -> None:
-        self.total, self.done = total, 0
-        self.begun = self.said = time.perf_counter()
-        print(f"{total} networks to score, for {rows} rows", file=sys.stderr, flush=True)
-
-    def more(self, count: int) -> None:
-        self.done += count
-        now = time.perf_counter()
-        if now - self.said < EVERY and self.done < self.total:
-            return
-        self.said = now
-        took = now - self.begun
-        left = took / self.done * (self.total - self.done)
-        print(f"{self.done}/{self.total} in {took:.0f} s, {left:.0f} s left", file=sys.stderr, flush=True)
-
-
-def chosen(asked: argparse.Namespace, space: Any) -> list[str]:
+def chosen(asked: SweepSettings, space: Any) -> list[str]:
     """The architectures asked for, as text, each once."""
     if asked.archs is not None:
         if not asked.archs.is_file():
@@ -223,39 +236,7 @@ def representatives(space: Any, archs: Sequence[str], share: bool) -> dict[str, 
     return {arch: first.setdefault(space.key(space.parse(arch)), arch) for arch in archs}
 
 
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m epochzero.study.sweep",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--space", default="nb201")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--networks", type=int, default=100, help="so many, drawn by seed; default: 100")
-    which.add_argument("--archs", type=Path, help="a text file with one architecture a line")
-    which.add_argument("--all", action="store_true", help="every architecture of the space")
-    parser.add_argument("--share", action="store_true", help="cells that are the same by symmetry are scored once")
-    parser.add_argument("--proxies", default="dextr", help="names, or bundles such as 'all but kernels'")
-    parser.add_argument("--data", default="pink")
-    parser.add_argument("--data-seed", type=int, default=0)
-    parser.add_argument("--input-shape", help="of one sample of noise: 3,32,32")
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--init", default="default")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
-    parser.add_argument(
-        "--population",
-        type=int,
-        help="networks that a worker gets at a time at most, of which as many run side by side as memory allows; "
-        f"default: {CHUNKS['cuda']} on a GPU, of several workers {EACH}",
-    )
-    parser.add_argument("--out", type=Path, required=True, help="the table, a CSV file; settings go beside it")
-    return parser
-
-
-def sweep(asked: argparse.Namespace, begun: float) -> None:
+def sweep(asked: SweepSettings, begun: float) -> None:
     """Fill the table, and write beside it how it was made and how long it took since `begun`.
 
     Workers are started first: they load torch while this process reads the data and lists what is to be scored, and
@@ -324,22 +305,3 @@ def _facts(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _write(out: Path, facts: Mapping[str, Any]) -> None:
     out.with_suffix(".json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def process_age() -> float:
-    """Seconds since this process was started, loading torch included; 0 where the system does not tell."""
-    try:
-        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError, ValueError, IndexError):
-        return 0.0
-
-
-def main() -> None:
-    """Sweep as the command line says."""
-    begun = time.perf_counter() - process_age()
-    sweep(options().parse_args(), begun)
-
-
-if __name__ == "__main__":
-    command(main)

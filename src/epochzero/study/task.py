@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from epochzero.data import Batch
 from epochzero.engine import Proxy, score_population
+from epochzero.engine.device import usable
 from epochzero.engine.population.grouping import Room
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor, Scored
@@ -140,12 +140,3 @@ class Task:
         if run is not None:
             run.record(setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
         return [{name: scores[name][0] for name in names} for scores in found], seconds
-
-
-def usable(device: str) -> None:
-    """UserError for a device that this machine does not have."""
-    try:
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0].split(". ")[0]
-        raise UserError(f"The device '{device}' cannot be used here ({reason}): try cpu.") from None

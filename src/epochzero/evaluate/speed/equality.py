@@ -35,7 +35,7 @@ from epochzero.engine.population.grouping import Lockstep, population_size
 from epochzero.engine.population.population import Population
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
-from epochzero.evaluate.speed.bundles import bundles, groups
+from epochzero.objectives.bundles import bundles, groups
 from epochzero.registry import spaces
 from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.study.networks import batch_for, network_of

@@ -37,7 +37,7 @@ from epochzero.engine import PlanNetwork, Proxy
 from epochzero.engine.population.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
-from epochzero.evaluate.speed.bundles import bundles, groups
+from epochzero.objectives.bundles import bundles, groups
 from epochzero.evaluate.speed.equality import agreement
 from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, left_out, markdown
 from epochzero.evaluate.speed.roofline import Ceilings, Floor, ceilings, floor

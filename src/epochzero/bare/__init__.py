@@ -1,0 +1,24 @@
+"""`python -m epochzero.bare`: searches, sweeps and measurements on a machine with torch and numpy alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from epochzero.errors import explained
+from epochzero.executors.worker import freeze_garbage
+
+
+def command(work: Callable[[], object]) -> None:
+    """Runs a program with the error messages and exit codes of the `epochzero` command."""
+    freeze_garbage()
+    try:
+        work()
+    except KeyboardInterrupt:
+        sentence, code = "Stopped.", 130
+    except Exception as error:
+        sentence, code = explained(error)
+    else:
+        return
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(code)

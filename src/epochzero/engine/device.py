@@ -1,0 +1,40 @@
+"""Devices: whether one can be used, which one is the default, and what to write down about it."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from typing import Any
+
+import torch
+
+from epochzero import __version__
+from epochzero.errors import UserError
+
+
+def usable(device: str) -> None:
+    """UserError for a device that this machine does not have."""
+    try:
+        torch.ones(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0].split(". ")[0]
+        raise UserError(f"The device '{device}' cannot be used here ({reason}): try cpu.") from None
+
+
+def default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Facts about the machine and its software, recorded with a measurement."""
+    cuda = torch.device(device).type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if cuda else platform.processor() or platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "epochzero": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
