@@ -14,7 +14,7 @@ from tests.fresh import Fresh
 
 ROOT = Path(epochzero.__file__).parent
 LAYERS = [
-    {"types", "errors", "registry", "moved"},
+    {"types", "errors", "registry", "quantities", "files", "progress", "moved"},
     {"plan"},
     {"data"},
     {"spaces"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"tables"},
     {"stats"},
     {"supernet"},
-    {"executors", "study", "hardware", "evaluate", "run"},
+    {"executors", "study", "hardware", "evaluate", "run", "bare"},
     {"train"},
     {"ensemble"},
     {"export"},

@@ -13,6 +13,7 @@ from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.engine import Network, PlanNetwork, Proxy, score_network
+from epochzero.engine.device import usable
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
@@ -29,7 +30,7 @@ from epochzero.study.inside import run_inside
 from epochzero.study.loop import Outcome, Progress, run_search
 from epochzero.study.networks import batch_for
 from epochzero.study.sources import Feedback, Source, TableSource
-from epochzero.study.task import Task, usable
+from epochzero.study.task import Task
 from epochzero.supernet import methods
 from epochzero.types import Origin, Score
 

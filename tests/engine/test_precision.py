@@ -13,9 +13,8 @@ from torch import nn
 import epochzero as ez
 from epochzero import data
 from epochzero.engine import Pass, PlanNetwork, Proxy, Trace, need, precision, score_population
-from epochzero.engine.precision import asked_precision
+from epochzero.engine.precision import asked_precision, set_precision
 from epochzero.registry import spaces
-from epochzero.run.bare import set_precision
 from epochzero.supernet import nasi
 from epochzero.supernet.base import make
 

@@ -15,11 +15,11 @@ from epochzero import data
 from epochzero.engine import PlanNetwork, parse_list, score_population
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed import measure as speed
-from epochzero.objectives.bundles import bundles, groups
 from epochzero.evaluate.speed.measure import Row, Settings, run_speed
 from epochzero.evaluate.speed.report import begun, left_out
 from epochzero.evaluate.speed.roofline import Ceilings, Passes, ceilings, floor, passes
 from epochzero.evaluate.speed.timing import Job, Timed, measure, measured
+from epochzero.objectives.bundles import bundles, groups
 from epochzero.registry import proxies, spaces
 from epochzero.types import Score
 from tests.command import epochzero, refusal
@@ -266,7 +266,7 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> Non
         "import sys\n"
         "from epochzero.run import speed, timing\n"
         "speed.measured = timing.measure\n"
-        "from epochzero.run.bare import command\n"
+        "from epochzero.bare import command\n"
         "given = sys.argv[1:]\n"
         "sys.argv = ['speed', '--only', 'naswt']\n"
         "try:\n"

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from epochzero import data
+from epochzero.bare.__main__ import parser_of
 from epochzero.engine import PlanNetwork, parse, parse_list
 from epochzero.engine import score_population as really_score
 from epochzero.errors import MachineError, UserError
@@ -21,7 +22,7 @@ from epochzero.executors.processes import Processes
 from epochzero.registry import spaces
 from epochzero.study import sweep as module
 from epochzero.study import task
-from epochzero.study.sweep import LEAST, evened, options, sweep
+from epochzero.study.sweep import LEAST, SweepSettings, evened, sweep
 from epochzero.types import Score
 from tests.command import CUT
 
@@ -37,7 +38,8 @@ SAME = (
 
 
 def swept(out: Path, *more: str) -> list[dict[str, str]]:
-    sweep(options().parse_args([*TINY, *more, "--out", str(out)]), time.perf_counter())
+    asked = parser_of("sweep").parse_args([*TINY, *more, "--out", str(out)])
+    sweep(SweepSettings(**vars(asked)), time.perf_counter())
     with out.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 

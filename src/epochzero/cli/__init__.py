@@ -7,7 +7,6 @@ user can mend, 1 for a failure of the machine, 130 when stopped by Ctrl-C.
 from __future__ import annotations
 
 import sys
-from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EROFS
 from io import TextIOWrapper
 from typing import Annotated
 
@@ -17,10 +16,7 @@ from rich.text import Text
 from epochzero import __version__
 from epochzero.cli.console import err
 from epochzero.cli.loading import Verbs
-from epochzero.errors import MachineError, UserError
-
-MENDABLE = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
-"""what the system refuses because of the path that the user gave"""
+from epochzero.errors import MachineError, UserError, explained
 
 app = typer.Typer(
     cls=Verbs,
@@ -57,13 +53,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no × is no reason to fail
     try:
         app()
-    except UserError as error:
-        _stop(str(error), 2)
-    except MachineError as error:
-        _stop(str(error), 1)
-    except OSError as error:
-        where = error.filename or "standard output"
-        _stop(f"{error.strerror or error}: '{where}'.", 2 if error.errno in MENDABLE else 1)
+    except (UserError, MachineError, OSError) as error:
+        _stop(*explained(error))
     except (RuntimeError, MemoryError) as error:
         from epochzero.engine.failure import out_of_memory
 
@@ -77,5 +68,5 @@ def main() -> None:
 
 
 def _stop(sentence: str, code: int) -> None:
-    err.print(Text.assemble(("error:", "red"), " ", " ".join(sentence.splitlines())), soft_wrap=True)
+    err.print(Text.assemble(("error:", "red"), " ", sentence), soft_wrap=True)
     sys.exit(code)

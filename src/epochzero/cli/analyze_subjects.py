@@ -26,18 +26,18 @@ from epochzero.cli.options import (
     Plugins,
     Seed,
     made_folder,
-    shape,
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
+from epochzero.engine.device import usable
 from epochzero.engine.failure import REASONS
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import save
+from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans
 from epochzero.study.networks import batch_for, network_of
-from epochzero.study.task import usable
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.types import Origin
 

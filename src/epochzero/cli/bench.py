@@ -29,7 +29,6 @@ from epochzero.cli.options import (
     Threads,
     Workers,
     made_folder,
-    shape,
 )
 from epochzero.cli.options import (
     executor as executor_,
@@ -40,6 +39,7 @@ from epochzero.errors import UserError
 from epochzero.evaluate.bench import BenchOutcome, Case, run_bench
 from epochzero.evaluate.figures import Rules
 from epochzero.objectives.objective import Objective, members, parse_objectives
+from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.study.networks import batch_for

@@ -25,6 +25,7 @@ from epochzero.cli.image_training import (
 )
 from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder
 from epochzero.cli.plugin import load_plugins
+from epochzero.engine.device import usable
 from epochzero.ensemble.attacks import NAMES, Robustness, attack_of, robustness
 from epochzero.ensemble.members import train_members
 from epochzero.ensemble.metrics import ensemble_error, measure
@@ -34,7 +35,6 @@ from epochzero.ensemble.record import record_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings, choose
 from epochzero.errors import UserError
 from epochzero.store import JSON
-from epochzero.study.task import usable
 from epochzero.train.image_data import SIDE, Images
 from epochzero.train.recipes import Recipe, recipe_of
 

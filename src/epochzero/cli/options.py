@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial, wraps
@@ -85,19 +84,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     options = [*(option.replace(kind=keyword) for option in own), *shared]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     return run
-
-
-def shape(text: str | None) -> tuple[int, ...] | None:
-    """`3,224,224` as a shape."""
-    if text is None:
-        return None
-    try:
-        sizes = tuple(int(size) for size in re.split(r"[,x]", text.strip()))
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) < 1 or max(sizes) > 100_000:
-        raise UserError(f"--input-shape takes whole numbers such as 3,224,224, not {text!r}.")
-    return sizes
 
 
 def options(pairs: list[str]) -> dict[str, int | float | str]:

@@ -10,9 +10,9 @@ import typer
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import AsJson, BadLines, Device
 from epochzero.cli.recommender import mode_of
+from epochzero.engine.device import usable
 from epochzero.recommend.recommender import Recommender
 from epochzero.recommend.training.predict import predict as predict_
-from epochzero.study.task import usable
 
 
 def predict(

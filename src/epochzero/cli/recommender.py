@@ -13,6 +13,7 @@ from rich.table import Table
 from epochzero.cli.console import as_json, err, millions, out, print_json, progress_bar
 from epochzero.cli.options import made_folder, options
 from epochzero.errors import UnknownNameError, UserError
+from epochzero.quantities import count
 from epochzero.recommend.data.ingest import BadLines, encode, open_table
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
@@ -29,7 +30,6 @@ from epochzero.recommend.sub_one_shot import (
     objective_of,
 )
 from epochzero.registry import near_miss, spaces
-from epochzero.run.bare import count
 
 RESULT, CHOICE, ENCODING, TABLE = "result.json", "choice.json", "encoding.json", "table"
 SKIPPED = "skipped.tsv"

@@ -31,7 +31,6 @@ from epochzero.cli.options import (
     Workers,
     made_folder,
     options,
-    shape,
 )
 from epochzero.cli.options import (
     executor as executor_,
@@ -45,8 +44,8 @@ from epochzero.errors import MachineError, UnknownNameError, UserError
 from epochzero.hardware.latency import timed
 from epochzero.objectives.goals import Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
+from epochzero.quantities import count, shape
 from epochzero.registry import near_miss, searches, spaces
-from epochzero.run.bare import count
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.study.front import Front

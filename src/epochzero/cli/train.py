@@ -23,8 +23,8 @@ from epochzero.cli.image_training import (
 from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName, made_folder
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.train_recommender import Given, is_search, train_recommender
+from epochzero.engine.device import usable
 from epochzero.errors import UserError
-from epochzero.study.task import usable
 from epochzero.train.image_data import SIDE
 from epochzero.train.images import METRICS, plan_for
 from epochzero.train.images import train as train_

@@ -12,6 +12,7 @@ from epochzero.cli.console import as_json, err, millions, out, print_json, progr
 from epochzero.cli.options import made_folder
 from epochzero.cli.recommender import CHOICE, ENCODING, MEASURED, RESULT, TABLE, table_of
 from epochzero.data.sealed import read_own, write
+from epochzero.engine.device import usable
 from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import open_table
@@ -21,7 +22,6 @@ from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.recommend.training.source import TrainingSource
 from epochzero.recommend.training.trainer import Settings, evaluate, rows_in, train
 from epochzero.registry import near_miss, spaces
-from epochzero.study.task import usable
 
 EMBEDDINGS = ("max_embedding_rows", "max_embedding_bytes")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import pickle
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epochzero import files
 from epochzero.errors import DataError, MachineError
 
 DIGEST = "sha256"
@@ -34,15 +34,9 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
 
 def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") -> None:
     """Put a file in place, all of it or nothing; MachineError that names it, and what is not lost, where it fails."""
-    part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        files.write(path, content)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise MachineError(
             f"The {what} '{path}' could not be written ({error.strerror}){consoled}. Make room, then give the same "
             "command again to go on."

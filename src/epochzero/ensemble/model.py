@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.errors import DataError, MachineError, UserError
+from epochzero.files import write
 from epochzero.plan.init import generator
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
@@ -132,7 +133,7 @@ class Ensemble(nn.Module):
                 content = as_bytes(self.member(place).weights())
                 sha = hashlib.sha256(content).hexdigest()
                 name = f"member-{place + 1}-{sha[:12]}.safetensors"
-                _replace(folder / name, content)
+                write(folder / name, content)
                 members.append({"arch": text, "weights": name, "sha256": sha})
             about = {
                 "format": FORMAT,
@@ -143,7 +144,7 @@ class Ensemble(nn.Module):
                 "members": members,
                 "facts": self.facts,
             }
-            _replace(folder / MANIFEST, json.dumps(about, indent=1).encode())
+            write(folder / MANIFEST, json.dumps(about, indent=1).encode())
         except OSError as error:
             raise MachineError(
                 f"The ensemble '{folder}' could not be written ({error.strerror}): make room."
@@ -197,16 +198,6 @@ def drop_path_probabilities(
         module.plan = plan
         module.train(training)
     return torch.stack(several)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

@@ -29,13 +29,14 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.data.batch import shape_text
+from epochzero.engine.device import usable
 from epochzero.engine.failure import out_of_memory
 from epochzero.errors import UserError
 from epochzero.executors.local import torch_threads
 from epochzero.registry import near_miss
 from epochzero.store import manifest
 from epochzero.study.sources import REASONS, TableSource
-from epochzero.study.task import Task, usable
+from epochzero.study.task import Task
 
 RUNS, WARM_UP = 31, 5
 TAIL = 0.025

@@ -18,13 +18,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from epochzero.bare import command
+from epochzero.engine.device import default_device, machine
+from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor
 from epochzero.executors.local import LOCAL
 from epochzero.executors.processes import Processes
 from epochzero.objectives.objective import parse_objective
+from epochzero.quantities import count, shape
 from epochzero.registry import spaces
-from epochzero.run.bare import command, count, default_device, machine, set_precision, shape
 from epochzero.run.inside import pair
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store

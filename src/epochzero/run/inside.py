@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from epochzero import data
+from epochzero.bare import command
+from epochzero.engine.device import default_device, machine, usable
+from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
+from epochzero.files import write
+from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, set_precision, shape
-from epochzero.study.task import usable
 from epochzero.supernet import State, make
 
 EVERY = 5.0
@@ -109,9 +112,7 @@ class Saved:
 
     def write(self, content: dict[str, Any]) -> None:
         """All at once: a reader never sees half of it."""
-        part = self.path.with_name(f"{self.path.name}.part")
-        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        part.replace(self.path)
+        write(self.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 class Progress:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import errno
-import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
 from itertools import islice
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from epochzero.errors import MachineError, UserError
+from epochzero.files import replacing
 from epochzero.store.sqlite import ScoreRow, Store
 
 ROW_GROUP = 50_000  # rows in memory at a time while Parquet is written
@@ -76,13 +76,9 @@ _WRITERS = {".csv": _write_csv, ".csv.gz": _write_csv_gz, ".parquet": _write_par
 
 @contextmanager
 def whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
+        with replacing(path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
     except OSError as error:
         reason = error.strerror or error
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
@@ -90,6 +86,3 @@ def whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
                 f"'{path}' was not written ({reason}): make room on the disk, then try again."
             ) from error
         raise UserError(f"'{path}' cannot be written ({reason}): check its folder, or choose another file.") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()

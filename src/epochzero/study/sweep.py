@@ -30,10 +30,10 @@ from typing import Any
 from epochzero.engine.device import machine
 from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
-from epochzero.files import write
-from epochzero.objectives.bundles import groups
 from epochzero.executors.base import Scored
 from epochzero.executors.processes import Processes
+from epochzero.files import write
+from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
 from epochzero.quantities import shape
 from epochzero.registry import spaces
@@ -81,6 +81,8 @@ class SweepSettings:
     workers: int = 1
     population: int | None = None
     """networks per chunk; by default what suits the device"""
+
+
 Scorer = Callable[[Sequence[Any]], Scored]
 
 

@@ -167,7 +167,7 @@ def test_mistakes_are_sentences(changed: dict[str, Any], sentence: str) -> None:
 
 
 def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
-    program = "from epochzero.run import equality\nfrom epochzero.run.bare import command\ncommand(equality.main)\n"
+    program = "from epochzero.run import equality\nfrom epochzero.bare import command\ncommand(equality.main)\n"
     tiny = ["--networks", 2, "--populations", "2", "--proxies", "snip", "--batch-size", 4, "--input-shape", "3,8,8"]
     out = tmp_path / "equality.json"
     done = fresh.bare(program, *tiny, "--device", "cpu", "--out", out)

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.evaluate.bench import kept_figure
 from epochzero.stats import Correlation
 from epochzero.store import JSON, Run, Store, add, manifest
-from epochzero.study.task import usable
 from epochzero_papers.harness.files import FOLDER, File
 
 Progress = Callable[[int, int], None]

@@ -25,12 +25,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from epochzero.bare import command
+from epochzero.engine.device import default_device, usable
+from epochzero.engine.precision import set_precision
 from epochzero.errors import DataError, UserError
+from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, set_precision, shape
 from epochzero.run.inside import Progress, Saved, pair
 from epochzero.study.networks import batch_for
-from epochzero.study.task import usable
 from epochzero.supernet import State, make, relax
 from epochzero.supernet.base import resumed
 from epochzero.supernet.nasi import SAMPLED, Nasi, alpha, bar, fresh, most_probable, number, paper, stepped

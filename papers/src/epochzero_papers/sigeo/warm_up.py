@@ -31,18 +31,19 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from epochzero import data as data_
+from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.data.batch import Part
 from epochzero.engine import PlanNetwork, Proxy, Scored, score_population
+from epochzero.engine.device import default_device, usable
 from epochzero.engine.failure import out_of_memory
 from epochzero.engine.population.grouping import population_size
 from epochzero.engine.population.population import Population
+from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, set_precision
 from epochzero.store import Evaluated, Run, Store, manifest
-from epochzero.study.task import usable
 from epochzero.tables import AccuracyTable
 from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin, Score, Setting

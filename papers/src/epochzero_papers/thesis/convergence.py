@@ -34,14 +34,15 @@ from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
 from epochzero.analysis.subjects import JoinedSubject
 from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
+from epochzero.bare import command
 from epochzero.engine import PlanNetwork
+from epochzero.engine.device import default_device, machine, usable
+from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, set_precision
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import parse
-from epochzero.study.task import usable
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images

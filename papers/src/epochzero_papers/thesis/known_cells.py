@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from epochzero.analysis.topology import CELLS, topologies
+from epochzero.bare import command
 from epochzero.data import Batch, load
 from epochzero.engine import PlanNetwork, parse
+from epochzero.engine.device import default_device, machine
 from epochzero.errors import DegenerateError
 from epochzero.proxies.ntk import condition_number
-from epochzero.run.bare import command, default_device, machine
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin

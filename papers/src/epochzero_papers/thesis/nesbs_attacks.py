@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
+from epochzero.bare import command
 from epochzero.ensemble.attacks import robustness
 from epochzero.ensemble.model import Ensemble, Pixels
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run.bare import command
 from epochzero.train.image_data import Images
 from epochzero_papers.harness.processes import Member, OutOfTimeError, Setting, network_of, stopping, weights_file
 from epochzero_papers.thesis.nesbs_chain import OUT_OF_TIME, Stages, setting_of

@@ -37,6 +37,7 @@ from typing import Any, Literal
 import torch
 
 from epochzero.api import score
+from epochzero.bare import command
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.metrics import measure
 from epochzero.ensemble.model import drop_path_probabilities
@@ -45,7 +46,6 @@ from epochzero.ensemble.posterior import Posterior, best_response, fit_posterior
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
-from epochzero.run.bare import command
 from epochzero.supernet import SharedWeights
 from epochzero.supernet.single_path import Picks
 from epochzero.train.recipes import Recipe

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from epochzero.bare import command
 from epochzero.ensemble.picture import draw_predictions
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import new_panels, save
-from epochzero.run.bare import command
 from epochzero_papers.harness.processes import Member, SideBySide, is_trained
 from epochzero_papers.thesis.nesbs_attacks import ENSEMBLES, STAGE
 from epochzero_papers.thesis.nesbs_chain import setting_of

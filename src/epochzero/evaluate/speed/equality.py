@@ -29,17 +29,19 @@ from typing import Any
 
 import numpy as np
 
+from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.engine import Network, Proxy, score_population
+from epochzero.engine.device import default_device, machine, usable
 from epochzero.engine.population.grouping import Lockstep, population_size
 from epochzero.engine.population.population import Population
+from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
 from epochzero.objectives.bundles import bundles, groups
+from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.run.bare import command, default_device, machine, set_precision, shape
 from epochzero.study.networks import batch_for, network_of
-from epochzero.study.task import usable
 from epochzero.types import Origin, Score
 
 Report = dict[str, Any]

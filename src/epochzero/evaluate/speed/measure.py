@@ -32,22 +32,23 @@ from random import Random
 
 import torch
 
+from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy
+from epochzero.engine.device import default_device, machine, usable
 from epochzero.engine.population.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
-from epochzero.objectives.bundles import bundles, groups
 from epochzero.evaluate.speed.equality import agreement
 from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, left_out, markdown
 from epochzero.evaluate.speed.roofline import Ceilings, Floor, ceilings, floor
 from epochzero.evaluate.speed.timing import Job, Scores, Timed, Way, measured
 from epochzero.executors.base import LARGEST
 from epochzero.executors.processes import cores
+from epochzero.objectives.bundles import bundles, groups
+from epochzero.quantities import shape
 from epochzero.registry import near_miss, spaces
-from epochzero.run.bare import command, default_device, machine, shape
 from epochzero.study.networks import batch_for, network_of
-from epochzero.study.task import usable
 
 WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
 GPU_WORKERS = 8
