@@ -19,7 +19,6 @@ from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.plan import Plan, execute, execute_jet
 from epochzero.plan.init import draw
 from epochzero.plan.ops.base import Jet
-from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.plan import Node
 from epochzero.types import Origin
 
@@ -145,7 +144,7 @@ class PlanNetwork:
         return "" if isinstance(self._given, Origin) else not_finite(self.weights)
 
     def mixes_samples(self, norm: Norm) -> bool:
-        return norm == "train" and any(isinstance(node.op, BatchNorm) for node in self.plan.nodes)
+        return norm == "train" and any(node.op.mixes_samples for node in self.plan.nodes)
 
     @property
     def layer_weights(self) -> tuple[str, ...]:
@@ -181,7 +180,7 @@ class PlanNetwork:
             if node.op.kind:
                 weight = node.params[0] if node.op.kind in ("conv", "linear") else None
                 shape = plan.weights[weight].shape if weight else ()
-                watch(Layer(node.op.kind, type(node.op).__name__.lower(), node.name, inputs, output, weight, shape))
+                watch(Layer(node.op.kind, node.op.name, node.name, inputs, output, weight, shape))
             for block in ends.get(node.name, ()):
                 watch(Layer("block", "block", block, inputs, output))
 

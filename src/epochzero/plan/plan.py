@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from epochzero.plan.ops.base import Op, Param
 from epochzero.plan.ops.norm import BatchNorm, Statistics
-from epochzero.plan.ops.wiring import Identity, Input
+from epochzero.plan.ops.wiring import Identity
 from epochzero.types import Origin, Shape
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Skeleton:
 
     @cached_property
     def ends(self) -> Ends:
-        given = (piece for piece in self.pieces if isinstance(piece, Node) and isinstance(piece.op, Input))
+        given = (piece for piece in self.pieces if isinstance(piece, Node) and piece.op.wiring == "input")
         return tuple([piece.shape for piece in given]), self.pieces[-1].shape
 
     @cached_property
@@ -296,7 +296,7 @@ class Plan:
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:
-        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, Input))
+        return tuple(i for i, node in enumerate(self.nodes) if node.op.wiring == "input")
 
     @property
     def outputs(self) -> tuple[int, ...]:

@@ -36,12 +36,7 @@ from epochzero.engine.gpu.routine_steps import (
 )
 from epochzero.engine.population.grouped_ops import GatherSum
 from epochzero.engine.population.merged import Merged
-from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.ops.pool import AvgPool
-from epochzero.plan.ops.wiring import Add, Identity, Input, Zero
 from epochzero.plan.plan import Node, Place, Plan, Skeleton
 from epochzero.types import Shape
 
@@ -66,13 +61,13 @@ class _Writer:
         self.block, self.norm, self.watched = block, norm, watched
         self.nodes = block.plan.nodes
         self.maps = [block.maps[node.name] for node in self.nodes]
-        known = (_known(node.op, count) for node, count in zip(self.nodes, self.maps, strict=True))
-        if len(block.plan.inputs) != 1 or not all(known):
+        self.kinds = [node.op.routine_step(count) for node, count in zip(self.nodes, self.maps, strict=True)]
+        if len(block.plan.inputs) != 1 or not all(self.kinds):
             raise NoRoutineError
         self.shape_numbers: dict[Shape, int] = {}
         self.shapes: list[int] = []
         self.shape = [self._shape(i) for i in range(len(self.nodes))]
-        self.norms = {node.inputs[0]: i for i, node in enumerate(self.nodes) if self._is_norm(node.op)}
+        self.norms = {node.inputs[0]: i for i, node in enumerate(self.nodes) if self._is_norm(i)}
         self.slots = [0] * len(self.shapes)
         self.rows = [0] * len(self.shapes)
         self.steps: list[Step] = []
@@ -89,8 +84,8 @@ class _Writer:
             self.shapes.append(i)
         return self.shape_numbers[shape]
 
-    def _is_norm(self, op: Op) -> bool:
-        return self.norm and isinstance(op, BatchNorm)
+    def _is_norm(self, i: int) -> bool:
+        return self.norm and self.kinds[i] == "norm"
 
     def routine(self) -> Routine:
         self._find_needed()
@@ -126,18 +121,18 @@ class _Writer:
             node, alive, read = self.nodes[i], self.alive[i], self.read[i]
             if isinstance(node.op, GatherSum):
                 self._trace_back(i, node.op)
-            elif isinstance(node.op, (Conv, AvgPool)):
+            elif self.kinds[i] in ("convolution", "pooling"):
                 self.alive[node.inputs[0]] |= alive
                 self.read[node.inputs[0]] |= alive
-            elif node.inputs and not isinstance(node.op, Zero):
+            elif node.inputs and node.op.kind != "zero":
                 source = node.inputs[0]
-                if isinstance(node.op, ReLU) and "relus" in self.watched:
+                if self.kinds[i] == "relu" and "relus" in self.watched:
                     seen = self._seen(i)
                     alive, read = alive | seen, read | seen
-                if self._is_norm(node.op) and "norms" in self.watched:
+                if self._is_norm(i) and "norms" in self.watched:
                     alive = alive | self._seen(i)
                 self.alive[source] |= alive
-                self.read[source] |= read & (not self._is_norm(node.op))
+                self.read[source] |= read & (not self._is_norm(i))
 
     def _seen(self, i: int) -> Mask:
         """The maps of a node that are a layer of some network."""
@@ -159,26 +154,16 @@ class _Writer:
     def _value(self, i: int) -> Value:
         node = self.nodes[i]
         given = [self.values[source] for source in node.inputs]
-        match node.op:
-            case Input():
-                found = single(-1 - np.arange(self.maps[i]))
-            case Zero():
-                found = nothing(self.maps[i])
-            case GatherSum():
-                found = self._gathered(i, node.op, given)
-            case ReLU():
-                found = self._rectified(i, given[0])
-            case Conv() | AvgPool() | BatchNorm() if not self.alive[i].any():
-                found = nothing(self.maps[i])
-            case Conv():
-                found = self._convolved(i, given[0])
-            case AvgPool():
-                found = self._pooled(i, given[0])
-            case BatchNorm() if self.norm:
-                found = self._normed(i)
-            case _:
-                found = given[0]
-        return found
+        op, kind = node.op, self.kinds[i]
+        if op.wiring == "input":
+            return single(-1 - np.arange(self.maps[i]))
+        if isinstance(op, GatherSum):
+            return self._gathered(i, op, given)
+        if op.kind == "zero" or (kind not in ("wiring", "relu") and not self.alive[i].any()):
+            return nothing(self.maps[i])
+        writers = {"relu": self._rectified, "convolution": self._convolved, "pooling": self._pooled}
+        writers |= {"norm": self._normed} if self.norm else {}
+        return writers[kind](i, given[0]) if kind in writers else given[0]
 
     def _rectified(self, i: int, given: Value) -> Value:
         seen = np.flatnonzero(self._seen(i)) if "relus" in self.watched else np.arange(0)
@@ -236,7 +221,7 @@ class _Writer:
         self.steps.append(Convolution(i, norm, self.shape[source], shape, first, row, sources, which, given.rectified))
         return self._found(i, which, first)
 
-    def _normed(self, i: int) -> Value:
+    def _normed(self, i: int, given: Value) -> Value:
         """Norms follow on convolutions alone, which nothing else reads."""
         source = self.nodes[i].inputs[0]
         step = next((s for s in self.steps if isinstance(s, Convolution) and s.node == source), None)
@@ -273,7 +258,7 @@ def _one_by_one(skeleton: Skeleton) -> bool:
 @lru_cache(maxsize=8192)
 def _has_routine(block: Plan) -> bool:
     """A routine hands on sums of maps, which a ReLU's output is not."""
-    return _all_known(block) and not isinstance(_last(block), ReLU)
+    return _all_known(block) and _last(block).routine_step() != "relu"
 
 
 def _last(block: Plan) -> Op:
@@ -289,17 +274,7 @@ def _all_known(block: Plan) -> bool:
 @lru_cache(maxsize=8192)
 def _nodes_known(skeleton: Skeleton) -> bool:
     nodes = (piece for piece in skeleton.pieces if isinstance(piece, Node))
-    return all(_known(node.op) or isinstance(node.op, Add) for node in nodes)
-
-
-def _known(op: Op, networks: int = 1) -> bool:
-    """Whether routines have it, of so many networks side by side: their convolutions have no groups of their own."""
-    if isinstance(op, Conv):
-        square = isinstance(op.kernel, int) and isinstance(op.stride, int) and isinstance(op.padding, int)
-        return square and not op.bias and op.groups == networks
-    if isinstance(op, AvgPool):
-        return not op.count_padding
-    return isinstance(op, (Input, ReLU, Identity, Zero, GatherSum, BatchNorm))
+    return all(node.op.routine_step() or node.op.wiring == "sum" for node in nodes)
 
 
 def _allocated(slots: list[int], shape: int, count: int) -> int:

@@ -19,6 +19,10 @@ from epochzero.plan.ops.pool import AvgPool
 class GroupedConv(Conv):
     """A convolution with one group of channels, or several, for each network."""
 
+    @property
+    def name(self) -> str:
+        return "conv"
+
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         if self._fused(x[0], w):
             return fused.grouped_conv(x[0], w[0], self.stride, self.padding, self.dilation, self.groups)  # type: ignore[arg-type]
@@ -43,6 +47,10 @@ class GroupedConv(Conv):
 @dataclass(frozen=True, slots=True)
 class GroupedAvgPool(AvgPool):
     """The mean over a sliding window of the maps of many networks."""
+
+    @property
+    def name(self) -> str:
+        return "avgpool"
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         if self._fused(x[0]):

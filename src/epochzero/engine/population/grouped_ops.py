@@ -87,6 +87,7 @@ class GatherSum(Op):
 
     table: GatherTable
 
+    wiring = "gather"
     linear = True
     unique = True
 
@@ -137,6 +138,14 @@ class Apart(Op):
     @property
     def kind(self) -> Kind:  # type: ignore[override]
         return self.op.kind
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def mixes_samples(self) -> bool:  # type: ignore[override]
+        return self.op.mixes_samples
 
     def _own(self, *inputs: Shape) -> list[Shape]:
         """The input shapes of one of them."""

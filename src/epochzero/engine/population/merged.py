@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochzero.engine.population.grouped_ops import GatherSum, grouped
+from epochzero.engine.population.grouped_ops import grouped
 from epochzero.plan.builder import Builder
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.wiring import Input, Zero
@@ -137,14 +137,13 @@ def _differ_in_sizes(skeleton: Skeleton, other: Skeleton, sizes: _Sizes) -> bool
 
 def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[Shape]) -> Op | None:
     """The op of a merged node in other sizes; None where it cannot be had."""
-    match node.op:
-        case Input():
-            channels, *rest = sizes.shapes[(node.shape[0] // count, *node.shape[1:])]
-            return Input((count * channels, *rest))
-        case GatherSum():
-            return node.op
-        case Zero():
-            return Zero(sizes.shapes[node.shape][0], node.op.stride)
+    if node.op.wiring == "input":
+        channels, *rest = sizes.shapes[(node.shape[0] // count, *node.shape[1:])]
+        return Input((count * channels, *rest))
+    if node.op.wiring == "gather":
+        return node.op
+    if isinstance(node.op, Zero):
+        return replace(node.op, channels=sizes.shapes[node.shape][0])
     if own is None:
         return None
     new = sizes.ops[own]

@@ -19,20 +19,17 @@ from epochzero.engine.population.merged import Members, Merged, Pack, Packs
 from epochzero.engine.population.node_arrays import Flat, Numbers, Row
 from epochzero.plan.builder import Builder
 from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.wiring import Add, Concat, Identity, Input, Narrow, Zero
+from epochzero.plan.ops.wiring import Identity, Input, Zero
 from epochzero.plan.plan import Plan
 from epochzero.types import Shape
 
 TURNS = 4
+TURN_OF_KIND = {"zero": 0, "identity": 0, "activation": 0, "conv": 2, "linear": 2}
 
 
 def _turn(op: Op) -> int:
     """What costs nothing first; sums when nothing else is ready, so that few of them bring most maps together."""
-    if isinstance(op, (Zero, Identity)) or op.kind == "activation":
-        return 0
-    if isinstance(op, (Add, Concat, Narrow)):
-        return 3
-    return 2 if op.kind in ("conv", "linear") else 1
+    return 3 if op.wiring in ("sum", "join") else TURN_OF_KIND.get(op.kind, 1)
 
 
 @lru_cache(maxsize=16)
@@ -96,7 +93,7 @@ class _Merging:
         return {f"n{index}": Members(*own) for index, *own in zip(self.members, *columns, strict=False)}
 
     def _place_inputs(self) -> None:
-        are_inputs = np.array([isinstance(row.op, Input) for row in self.flat.table])
+        are_inputs = np.array([row.op.wiring == "input" for row in self.flat.table])
         inputs = np.flatnonzero(are_inputs[self.flat.rows]).reshape(self.size, -1)
         for group in inputs.T:
             shape = self._row(group).shape
@@ -139,9 +136,9 @@ class _Merging:
     def _place(self, group: Numbers) -> None:
         op, shapes, shape, *_ = self._row(group)
         first = self.flat.inputs[group, 0]
-        if isinstance(op, Zero):
+        if op.kind == "zero":
             source = int(self.node[first[0]])
-            index = self._once(("zero", shape), Zero(shape[0], op.stride), source, 1, shape)
+            index = self._once(("zero", shape), Zero(shape[0], getattr(op, "stride", 1)), source, 1, shape)
             self._found(group, index, np.zeros_like(group))
             self.blank[group] = True
         elif op.kind in ("activation", "identity"):
@@ -149,11 +146,11 @@ class _Merging:
                 index = self._once((op, source), op, source, *self.maps[source])
                 own = self.node[first] == source
                 self._found(group[own], index, self.slot[first[own]])
-            if isinstance(op, Identity):
+            if op.kind == "identity":
                 self.blank[group] = self.blank[first]
-        elif isinstance(op, Add):
+        elif op.wiring == "sum":
             self._place_sums(group, len(shapes), shape)
-        elif isinstance(op, (Concat, Narrow)) and getattr(op, "axis", 0) == 0:
+        elif op.wiring == "join":
             self._found(group, self._gather(self.flat.inputs[group, : len(shapes)], shape), np.arange(len(group)))
         else:
             self._place_joint(op, shapes, group, shape)

@@ -17,9 +17,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from epochzero.engine.population.grouped_ops import GatherSum, back_sum
 from epochzero.plan.execute import Watch
-from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.base import Back
-from epochzero.plan.ops.wiring import Identity
 from epochzero.plan.plan import Node, Plan
 
 Seen = Callable[[Node, Tensor], None]
@@ -52,7 +50,12 @@ class _Sent(NamedTuple):
 def _read_once(plan: Plan) -> set[int]:
     """ReLUs whose output one node alone reads."""
     readers = Counter(j for node in plan.nodes for j in node.inputs)
-    return {j for j, count in readers.items() if count == 1 and isinstance(plan.nodes[j].op, ReLU)}
+    return {j for j, count in readers.items() if count == 1 and plan.nodes[j].op.rectifies}
+
+
+def _skips(node: Node) -> bool:
+    """Passes its input on unchanged."""
+    return node.op.kind == "identity"
 
 
 class Tape:
@@ -99,9 +102,9 @@ class Tape:
         followed = [self._followed[j] for j in node.inputs]
         named = [name in self._follow for name in node.params]
         self._followed[i] = any(followed) or any(named)
-        if not self._followed[i] or isinstance(node.op, (GatherSum, Identity, ReLU)):
+        if not self._followed[i] or node.op.rectifies or isinstance(node.op, GatherSum) or _skips(node):
             output = node.op.run(x, w)
-            if self._followed[i] and isinstance(node.op, ReLU):
+            if self._followed[i] and node.op.rectifies:
                 self._rectified[i] = output
             return output
         recorded = node.op.recorded(x, w)
@@ -131,7 +134,7 @@ class Tape:
             if not sent[i] or not self._followed[i]:
                 continue
             node = self.plan.nodes[i]
-            if isinstance(node.op, Identity):  # what is sent to a skip goes on to its source, unsummed
+            if _skips(node):  # what is sent to a skip goes on to its source, unsummed
                 sent[node.inputs[0]] += sent[i]
                 sent[i] = []
                 continue
@@ -145,7 +148,7 @@ class Tape:
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
-            elif isinstance(node.op, ReLU):
+            elif node.op.rectifies:
                 sent[node.inputs[0]].append(_Sent(gradient, None, 0))
             elif i in self._backs:
                 self._back(i, node, gradient, wanted, found, sent)

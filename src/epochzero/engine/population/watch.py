@@ -16,16 +16,12 @@ from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spr
 from epochzero.engine.population.columns import NONE, Numbers, Piece, Rows
 from epochzero.engine.population.grouped_ops import Apart
 from epochzero.engine.population.merged import Members, Merged
-from epochzero.engine.single.watch import Item, has_positions, random_signs, sent_back
-from epochzero.plan.ops.activation import ReLU
-from epochzero.plan.ops.base import Op
-from epochzero.plan.ops.norm import BatchNorm
+from epochzero.engine.single.watch import OF_INPUTS, Item, has_positions, random_signs, sent_back
 from epochzero.plan.plan import Node, Plan
 from epochzero.plan.upload import upload
 
 Places = dict[tuple[str, str], Tensor]
 """for nodes of a merged plan, which networks and maps of it are meant, on the device"""
-OF_INPUTS: dict[str, type[Op]] = {"relus": ReLU, "norms": BatchNorm}
 
 
 class WatcherOfMany:
@@ -66,7 +62,6 @@ class WatcherOfMany:
 
     def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         members = self.merged.members.get(node.name)
-        op = node.op.op if isinstance(node.op, Apart) else node.op
         if node.name in self.ends and output.dim() > 2 and self._asked("block_gradients"):
             self._send_back(node, output)
         for item in self.items:
@@ -77,11 +72,11 @@ class WatcherOfMany:
                 continue
             elif stream == "layers":
                 self._feed(item, members, node, [output])
-            elif stream in OF_INPUTS and isinstance(op, OF_INPUTS[stream]):
+            elif node.op.name in OF_INPUTS.get(stream, ()):
                 self._feed(item, members, node, [inputs[0]])
             elif stream == "features" and node.name in self._ends_of_maps:
                 self._feed(item, self._ends_of_maps[node.name], node, [output])
-            elif stream == "layer_gradients" and op.kind in ("conv", "linear"):
+            elif stream == "layer_gradients" and node.op.kind in ("conv", "linear"):
                 self._waiting[node.name] = (inputs[0], output)
 
     def _everyone(self, order: int) -> Members:
@@ -196,16 +191,14 @@ class WatcherOfMany:
         assert function is not None
         if stream != "layer_gradients":
             return function
-        op = node.op.op if isinstance(node.op, Apart) else node.op
-        kind = op.kind
+        kind = node.op.kind
         assert kind
         weight = self.merged.plan.weights[node.params[0]].shape
         count = 1 if isinstance(node.op, Apart) else self.merged.maps[node.name]
         shape = (weight[0] // count, *weight[1:])
 
         def of_layer(given: Any, output: Any, gradient: Any) -> Any:
-            name = type(op).__name__.lower().removeprefix("grouped")
-            return function(Layer(kind, name, node.name, (given,), output, node.params[0], shape), gradient)
+            return function(Layer(kind, node.op.name, node.name, (given,), output, node.params[0], shape), gradient)
 
         return of_layer
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Jet, Joined, Op, joined
+from epochzero.plan.ops.base import Jet, Joined, Op, RoutineStep, joined
 from epochzero.types import Shape
 
 
@@ -35,6 +35,11 @@ class Activation(Op):
 @dataclass(frozen=True, slots=True)
 class ReLU(Activation):
     """max(x, 0)."""
+
+    rectifies = True
+
+    def routine_step(self, networks: int = 1) -> RoutineStep:
+        return "relu"
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return torch.relu(x[0])

@@ -24,6 +24,12 @@ Role = Literal["weight", "bias", "one", "zero", "table"]
 Kind = Literal["conv", "linear", "norm", "activation", "pool", "attention", "identity", "zero", ""]
 """What counts as a layer. Sums, concatenations and inputs are no layers: their kind is empty."""
 
+Wiring = Literal["input", "sum", "join", "gather", ""]
+"""How an op that is no layer connects others. In a population, sums and joins are replaced by gathers of maps."""
+
+RoutineStep = Literal["wiring", "relu", "norm", "convolution", "pooling", ""]
+"""What an op becomes in a routine on a GPU (`epochzero.engine.gpu.routine`); empty where routines cannot run it."""
+
 Jet = tuple[Tensor, Tensor, Tensor]
 """A value with its first and second derivative along a curve: f(t), f'(t), f''(t)."""
 
@@ -79,7 +85,10 @@ class Param:
 
 
 class Op:
-    """One operation of a plan. Subclasses are frozen dataclasses whose fields are the attributes."""
+    """One operation of a plan. Subclasses are frozen dataclasses whose fields are the attributes.
+
+    An op has to define `run`; everything else has a default. Class attributes are facts that the engine looks up.
+    """
 
     kind: ClassVar[Kind] = ""
     linear: ClassVar[bool] = False
@@ -87,6 +96,11 @@ class Op:
     channelwise: ClassVar[bool] = False
     """along the first axis, each output depends on that input alone, and each parameter holds one number for it:
     several networks side by side are one op"""
+    wiring: ClassVar[Wiring] = ""
+    rectifies: ClassVar[bool] = False
+    """max(x, 0): a gradient goes back through it where its output is positive"""
+    mixes_samples: ClassVar[bool] = False
+    """in training, the output for a sample depends on the others of the batch"""
     unique: ClassVar[bool] = False
     """made for one place in one plan: what is found out about it is not worth remembering"""
     prints: ClassVar[tuple[Callable[..., Any], ...]] = ()
@@ -104,6 +118,15 @@ class Op:
     def macs(self, *inputs: Shape) -> int:
         """Multiply-accumulates for one sample."""
         return 0
+
+    @property
+    def name(self) -> str:
+        """The operation in small letters, e.g. `relu`: by this name proxies know it."""
+        return type(self).__name__.lower()
+
+    def routine_step(self, networks: int = 1) -> RoutineStep:
+        """What this op, of so many networks, becomes in a routine."""
+        return "wiring" if self.wiring in ("input", "gather") or self.kind in ("identity", "zero") else ""
 
     def side_by_side(self, count: int, *inputs: Shape) -> Op | None:
         """The op that does this for so many networks, each with inputs of these shapes; None where there is none."""
@@ -140,7 +163,7 @@ class Op:
 
     def label(self) -> str:
         """A few characters for a drawing."""
-        return type(self).__name__.lower()
+        return self.name
 
     def code(self, *inputs: Shape) -> str:
         """The constructor call of the module that does what this op does, for printed stand-alone code.

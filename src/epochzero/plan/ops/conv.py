@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op, Pair, Param, pair, sides, spatial, windowed
+from epochzero.plan.ops.base import Op, Pair, Param, RoutineStep, pair, sides, spatial, windowed
 from epochzero.types import Shape
 
 
@@ -49,6 +49,11 @@ class Conv(Op):
 
     def side_by_side(self, count: int, *inputs: Shape) -> Op:
         return replace(self, out_channels=count * self.out_channels, groups=count * self.groups)
+
+    def routine_step(self, networks: int = 1) -> RoutineStep:
+        """A square window, no bias, and one group for each network."""
+        square = isinstance(self.kernel, int) and isinstance(self.stride, int) and isinstance(self.padding, int)
+        return "convolution" if square and not self.bias and self.groups == networks else ""
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None

@@ -61,6 +61,10 @@ class GroupedLinear(Op):
     kind = "linear"
     linear = True
 
+    @property
+    def name(self) -> str:
+        return "linear"
+
     def shape(self, *inputs: Shape) -> Shape:
         return (self.count * self.out_features,)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Back, Jet, Joined, Op, Param, joined
+from epochzero.plan.ops.base import Back, Jet, Joined, Op, Param, RoutineStep, joined
 from epochzero.plan.ops.batch_statistics import batch_norm, recorded_batch_norm
 from epochzero.types import Shape
 
@@ -29,6 +29,10 @@ class BatchNorm(Op):
 
     kind = "norm"
     channelwise = True
+    mixes_samples = True
+
+    def routine_step(self, networks: int = 1) -> RoutineStep:
+        return "norm"
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         c = inputs[0][:1]

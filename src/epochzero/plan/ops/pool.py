@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops.base import Back, Gradients, Jet, Op, sides, spatial, tokens, windowed
+from epochzero.plan.ops.base import Back, Gradients, Jet, Op, RoutineStep, sides, spatial, tokens, windowed
 from epochzero.types import Shape
 
 
@@ -66,6 +66,9 @@ class AvgPool(Window):
     count_padding: bool = False
 
     linear = True
+
+    def routine_step(self, networks: int = 1) -> RoutineStep:
+        return "" if self.count_padding else "pooling"
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         if self._centred and x[0].requires_grad:

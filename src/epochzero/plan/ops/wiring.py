@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Jet, Op, product, spatial
+from epochzero.plan.ops.base import Jet, Op, Wiring, product, spatial
 from epochzero.types import Shape
 
 
@@ -19,6 +19,8 @@ class Input(Op):
 
     size: Shape
 
+    wiring = "input"
+
     def shape(self, *inputs: Shape) -> Shape:
         return self.size
 
@@ -27,6 +29,7 @@ class Input(Op):
 class Add(Op):
     """The sum of its inputs."""
 
+    wiring = "sum"
     linear = True
     channelwise = True
 
@@ -81,6 +84,10 @@ class Concat(Op):
 
     linear = True
 
+    @property
+    def wiring(self) -> Wiring:  # type: ignore[override]
+        return "join" if self.axis == 0 else ""
+
     def shape(self, *inputs: Shape) -> Shape:
         first = inputs[0]
         if not -len(first) <= self.axis < len(first):
@@ -107,6 +114,7 @@ class Narrow(Op):
 
     size: int
 
+    wiring = "join"
     linear = True
 
     def shape(self, *inputs: Shape) -> Shape:
