@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from epochzero.registry import proxies, searches, spaces
+from epochzero.tables.formats import formats
 
 
 @contextmanager
 def plugins_forgotten() -> Iterator[None]:
     """What plug-ins register is gone afterwards, and they can be loaded again."""
-    before = [(registry, set(registry)) for registry in (proxies, searches, spaces)]
+    before = [(registry, set(registry)) for registry in (proxies, searches, spaces, formats)]
     modules = set(sys.modules)
     try:
         yield

@@ -66,7 +66,7 @@ def test_units_are_converted_when_asked() -> None:
     [
         (
             {"a_test": [0.5, 0.9], "b_val": [50, 90]},
-            r"in percent \('b_val'\) and as fractions \('a_test'\): say with --unit",
+            r"in percent \('b_val'\) and as fractions \('a_test'\). Choose one with --unit",
         ),
         ({"a_test": [0.5, 0.9, 91, 92]}, "seems to mix fractions and percents: 2 of its 4 values are at most 1"),
         ({"a_test": [50, 101]}, "is named as an accuracy but holds values from 50 to 101"),

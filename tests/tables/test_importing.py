@@ -9,6 +9,7 @@ import pytest
 
 from epochzero.tables import AccuracyTable, TabularBenchmark
 from tests.command import epochzero, refusal, usage
+from tests.forgetting import plugins_forgotten
 from tests.tables.official import CELLS
 
 DATA = Path(__file__).parents[2] / "../shared/data"
@@ -86,7 +87,7 @@ def test_columns_units_and_joins(tmp_path: Path) -> None:
         (SMALL + "2,|what~0|,90,90,\n", (), "Row 3 of {path} does not fit nb201: "),
         (SMALL + f"2,{CELLS[2]},many,90,\n", (), "Column 'cifar10_test' of {path} holds 'many' in row 3"),
         (SMALL + f"2,{CELLS[2]},.9,90,\n", (), "'cifar10_test' of {path} seems to mix fractions and percents"),
-        (f"arch,a_test,b_test\n{CELLS[0]},.9,90\n", (), "say with --unit percent or --unit fraction"),
+        (f"arch,a_test,b_test\n{CELLS[0]},.9,90\n", (), "Choose one with --unit percent or --unit fraction"),
         (f"arch,a_test\n{CELLS[0]},900\n", (), "is named as an accuracy but holds values from 900 to 900"),
         (SMALL, ("--unit", "promille"), "percent or fraction, not 'promille'"),
         (SMALL, ("--join", "absent.csv"), "There is no file or folder absent.csv"),
@@ -106,13 +107,13 @@ def test_sources_and_targets_that_cannot_be(tmp_path: Path) -> None:
     assert "let its name end in .ezb" in refusal(*asked, tmp_path / "a.db")
     assert "cannot be written" in refusal(*asked, tmp_path / "none" / "a.ezb")
     (tmp_path / "empty").mkdir()
-    for source, message in (("empty", "holds nothing of NATS-Bench"), ("absent.csv", "There is no file or folder")):
+    for source, message in (("empty", "has an unknown format"), ("absent.csv", "There is no file or folder")):
         said = refusal("data", "import", tmp_path / source, "--space", "nb201", "--out", tmp_path / "a.ezb")
         assert message in said
     odd = written(tmp_path, "", "odd.txt")
-    assert "is of no known kind" in refusal("data", "import", odd, "--space", "nb201", "--out", tmp_path / "a.ezb")
+    assert "has an unknown format" in refusal("data", "import", odd, "--space", "nb201", "--out", tmp_path / "a.ezb")
     sampled = refusal(*asked, tmp_path / "a.ezb", "--sample", 10)
-    assert "--sample is for a surrogate (NAS-Bench-301)" in sampled and "leave it out" in sampled
+    assert "--sample is for a surrogate (NAS-Bench-301)" in sampled and "Leave it out" in sampled
     assert "Missing option '--space'" in usage("data", "import", path, "--out", tmp_path / "a.ezb")
 
 
@@ -154,3 +155,29 @@ def test_all_of_nas_bench_201_with_its_latencies(tmp_path: Path) -> None:
         assert benchmark.accuracy(arch, "cifar10") == source.lookup(arch, "cifar10_test")
         latency = benchmark.cost(arch)["cifar10_pixel3_latency"]
         assert latency == hardware.lookup(arch, "cifar10_pixel3_latency")
+
+
+FORMAT = '''
+"""Accuracies as lines of `architecture = percent`."""
+import numpy as np
+from epochzero.tables.columns import Column
+from epochzero.tables.formats import Format, Source, formats
+from epochzero.tables.rows import Rows
+
+def read(source: Source) -> Rows:
+    lines = [line.split(" = ") for line in source.path.read_text().splitlines()]
+    accuracy = Column("cifar10_test", "accuracy", "cifar10", "test", epochs=200, unit="percent")
+    return Rows([arch for arch, _ in lines], {accuracy: np.array([float(x) for _, x in lines])}, str(source.path))
+
+formats.register("lines", Format("a .lines file", lambda source: source.ends(".lines"), read))
+'''
+
+
+def test_one_more_format_is_one_file(tmp_path: Path) -> None:
+    plugin = written(tmp_path, FORMAT, "lines_format.py")
+    table = written(tmp_path, f"{CELLS[0]} = 93.5\n{CELLS[1]} = 91.25\n", "a.lines")
+    with plugins_forgotten():
+        asked = ("data", "import", table, "--plugin", plugin, "--space", "nb201", "--out", tmp_path / "a.ezb")
+        assert epochzero(*asked).code == 0
+        assert "Give a .lines file" in refusal(*asked[:2], plugin, *asked[3:]).replace("an imported .ezb, ", "")
+    assert TabularBenchmark.open(tmp_path / "a.ezb").accuracy(CELLS[1], "cifar10") == 91.25

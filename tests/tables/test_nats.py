@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from epochzero.errors import DataError
-from epochzero.tables import nats
 from epochzero.tables.columns import Column
+from epochzero.tables.formats import Source, nats
 from epochzero.tables.rows import Rows
 from tests.command import epochzero, refusal
 from tests.tables.official import CELLS, nats_cell, nats_folder, pickled, runs, trial
@@ -42,7 +42,7 @@ def check(rows: Rows) -> None:
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    rows = nats.read(nats_folder(tmp_path / "NATS-tss-v1_0-3ffb9-simple"))
+    rows = nats.read(Source(nats_folder(tmp_path / "NATS-tss-v1_0-3ffb9-simple")))
     check(rows)
     assert rows.notes == []
 
@@ -52,18 +52,18 @@ def test_a_tar_whatever_the_order_of_its_members(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         for file in sorted(folder.iterdir(), reverse=True):
             archive.add(file, f"NATS-tss-v1_0-3ffb9-simple/{file.name}")
-    check(nats.read(tmp_path / "a.tar"))
+    check(nats.read(Source(tmp_path / "a.tar")))
 
 
 def test_all_architectures_in_one_file(tmp_path: Path) -> None:
     cells = {i: nats_cell(i, cell) for i, cell in reversed(list(enumerate(CELLS)))}
     everything = {"meta_archs": list(CELLS), "arch2infos": cells, "evaluated_indexes": {0, 1, 2}}
     (tmp_path / "a.pickle.pbz2").write_bytes(bz2.compress(pickled(everything)))
-    check(nats.read(tmp_path / "a.pickle.pbz2"))
+    check(nats.read(Source(tmp_path / "a.pickle.pbz2")))
 
 
 def test_a_folder_that_is_not_whole_says_so(tmp_path: Path) -> None:
-    rows = nats.read(nats_folder(tmp_path / "some", listed=5))
+    rows = nats.read(Source(nats_folder(tmp_path / "some", listed=5)))
     assert rows.notes == [f"{tmp_path / 'some'} holds 3 of the 5 architectures that it lists."]
 
 
@@ -74,7 +74,7 @@ def test_runs_that_are_missing_or_disagree(tmp_path: Path) -> None:
     (tmp_path / "000000.pickle.pbz2").write_bytes(bz2.compress(pickled({"200": result})))
     other = runs(CELLS[1], 20, 70.0, (777,))
     (tmp_path / "000001.pickle.pbz2").write_bytes(bz2.compress(pickled({"200": other})))
-    rows = nats.read(tmp_path)
+    rows = nats.read(Source(tmp_path))
     assert column(rows, "cifar10_params_M") == [0.5, 0.5]
     np.testing.assert_array_equal(column(rows, "cifar10_test_seed888"), [60, np.nan])
     np.testing.assert_array_equal(column(rows, "cifar10_test_seed999"), [60, np.nan])
@@ -103,7 +103,7 @@ def test_the_size_space(tmp_path: Path) -> None:
 def test_what_is_laid_out_otherwise(tmp_path: Path, value: Any, message: str) -> None:
     (tmp_path / "000000.pickle.pbz2").write_bytes(bz2.compress(pickled(value)))
     with pytest.raises(DataError, match=message):
-        nats.read(tmp_path)
+        nats.read(Source(tmp_path))
 
 
 def test_files_that_were_cut_short(tmp_path: Path) -> None:
@@ -113,12 +113,12 @@ def test_files_that_were_cut_short(tmp_path: Path) -> None:
     content = (tmp_path / "a.tar").read_bytes()
     (tmp_path / "a.tar").write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="is damaged or cut short"):
-        nats.read(tmp_path / "a.tar")
+        nats.read(Source(tmp_path / "a.tar"))
     one = folder / "000001.pickle.pbz2"
     one.write_bytes(one.read_bytes()[:-20])
     with pytest.raises(DataError, match=r"000001.*is damaged or cut short"):
-        nats.read(folder)
+        nats.read(Source(folder))
     for file in folder.iterdir():
         file.unlink()
     with pytest.raises(DataError, match="holds no architectures"):
-        nats.read(folder)
+        nats.read(Source(folder))

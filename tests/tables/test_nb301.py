@@ -9,7 +9,7 @@ import pytest
 
 from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
-from epochzero.tables.nb301 import NB301
+from epochzero.tables.formats.nb301 import NB301
 from tests.command import epochzero, refusal
 
 
@@ -39,7 +39,7 @@ def test_predictions_by_query(folder: Path) -> None:
     assert benchmark.accuracy("DARTS_V2", "cifar10", "val", 100) == 80 + convolutions
     assert benchmark.cost("DARTS_V2") == {}
     for asked in ({"split": "test"}, {"dataset": "cifar100"}, {"epochs": 200}, {"seed": 1}):
-        with pytest.raises(DataError, match="predicts the mean accuracy on val of cifar10 after 100 epochs alone"):
+        with pytest.raises(DataError, match="predicts only the mean accuracy on val of cifar10 after 100 epochs"):
             benchmark.accuracy("DARTS_V2", **asked)
 
 
@@ -54,8 +54,8 @@ def test_a_table_of_random_networks(folder: Path, tmp_path: Path) -> None:
 
 def test_what_a_surrogate_needs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("data", "import", folder, "--space", "darts", "--out", tmp_path / "a.ezb")
-    assert "is a surrogate and has no rows: say with --sample" in refusal(*asked)
-    assert "can run any code: say that you trust them with --trust" in refusal(*asked, "--sample", 5)
+    assert "is a surrogate and has no rows. Give --sample" in refusal(*asked)
+    assert "can run any code. If you trust them, give --trust" in refusal(*asked, "--sample", 5)
     monkeypatch.setitem(sys.modules, "nasbench301", None)
     assert "needs its own package: pip install nasbench301" in refusal(*asked, "--sample", 5, "--trust")
     with pytest.raises(UserError, match="trust"):

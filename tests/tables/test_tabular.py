@@ -74,9 +74,9 @@ def test_lookups_say_whether_the_row_is_the_same_architecture(words: TabularBenc
     assert words.find(" TEA") == Match(0, "tea", exact=True)
     assert words.find("eat") == Match(1, "eat", exact=True)
     assert words.find("god") == Match(2, "dog", exact=False)
-    with pytest.raises(DataError, match=r"'ate' itself, and 2 rows that are isomorphic to it: .* 'tea', 'eat'"):
+    with pytest.raises(DataError, match=r"'ate' itself, and 2 rows that are isomorphic to it. .* 'tea', 'eat'"):
         words.find("ate")
-    with pytest.raises(DataError, match="no row for architecture 'cat', nor for one isomorphic"):
+    with pytest.raises(DataError, match="no row for architecture 'cat' or an isomorphic one"):
         words.find("cat")
     with pytest.raises(UserError, match="is no word"):
         words.find("c4t")
@@ -88,9 +88,9 @@ def test_accuracies_by_what_they_are(words: TabularBenchmark) -> None:
     assert words.accuracy("dog", "a", epochs=5) == 30
     assert words.accuracy("tea", split="val") == 11
     assert words.accuracy("eat", "a") == 60, "the mean is over the runs that there are"
-    with pytest.raises(DataError, match="does not know a_test_seed2 of 'eat'"):
+    with pytest.raises(DataError, match="has no a_test_seed2 for 'eat'"):
         words.accuracy("eat", "a", seed=2)
-    with pytest.raises(DataError, match="does not know b_val of 'eat'"):
+    with pytest.raises(DataError, match="has no b_val for 'eat'"):
         words.accuracy("eat", "b", "val")
     with pytest.raises(
         DataError, match=r"no accuracy for dataset c, split test, seed 0\. Its accuracies: a_test_seed1, "
@@ -101,7 +101,7 @@ def test_accuracies_by_what_they_are(words: TabularBenchmark) -> None:
 def test_the_dataset_has_to_be_named_where_there_are_several() -> None:
     columns = {described(name): np.array([50.0]) for name in ("x_test", "y_test")}
     benchmark = TabularBenchmark.of(Rows(["a"], columns, "t.csv"), Letters())
-    with pytest.raises(UserError, match="has accuracies on x, y: name one of them"):
+    with pytest.raises(UserError, match="has accuracies on x, y. Name one"):
         benchmark.accuracy("a")
 
 
@@ -157,7 +157,7 @@ def test_rows_that_are_repeated_or_of_another_space(archs: tuple[str, ...], mess
 
 def test_keys_of_the_source_are_used_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made(keys=["aet", "aet", "dgo"]).find("god").row == 2
-    with pytest.raises(DataError, match=r"Row 2 of words\.csv has the hash 'ate', which is not that of its cell"):
+    with pytest.raises(DataError, match=r"Row 2 of words\.csv has the hash 'ate', which does not match its cell"):
         made(keys=["aet", "ate", "dgo"])
 
 
@@ -202,7 +202,7 @@ def test_the_view_as_a_table(tmp_path: Path) -> None:
     assert table.archs == ["tea", "eat", "dog"]
     assert table.column("a_test").tolist() == [51, 60, 70.5]
     assert table.lookup("dog", "params_M") == 2.5
-    assert table.keyed_by(str.upper).lookup("DOG", "a_test_5ep") == 30
+    assert table.lookup("dog", "a_test_5ep") == 30
     assert sorted(table.sample(3, seed=0)) == [0, 1, 2]
     with pytest.raises(UserError, match=r"Column 'a_test_seed2' .* holds 'nan' in row 2, where a finite number"):
         table.column("a_test_seed2")
@@ -236,9 +236,9 @@ def test_latencies_of_another_dataset_are_not_given() -> None:
 def test_tables_that_do_not_join() -> None:
     with pytest.raises(DataError, match=r"hw\.csv has no architecture of words.csv"):
         made().join(latencies(["cat"], pixel_latency=[1]))
-    with pytest.raises(DataError, match="both have a column 'params_M', with other values"):
+    with pytest.raises(DataError, match="have different values in column 'params_M'"):
         made().join(latencies(["tea"], params_M=[9]))
-    with pytest.raises(DataError, match=r"are not in the unit of those of hw\.csv"):
+    with pytest.raises(DataError, match=r"and hw\.csv have different units"):
         made().join(latencies(["tea"], c_test=[0.9]))
 
 
@@ -247,9 +247,9 @@ def test_a_file_of_other_arrays(tmp_path: Path) -> None:
     for gone in ("texts", "blocks", "digests", "places", "numbers0"):
         sections = {name: array for name, array in benchmark._sections.items() if name != gone}
         file.write(tmp_path / "a.ezb", benchmark._about() | module._listed(benchmark.columns), sections)
-        with pytest.raises(DataError, match="no benchmark that can be used"):
+        with pytest.raises(DataError, match="is not a usable benchmark"):
             TabularBenchmark.open(tmp_path / "a.ezb")
     short = benchmark._sections | {"numbers1": benchmark._sections["numbers1"][:2]}  # type: ignore[operator]
     file.write(tmp_path / "a.ezb", benchmark._about() | module._listed(benchmark.columns), short)
-    with pytest.raises(DataError, match="column 'a_test_seed2' does not have as many rows as it says"):
+    with pytest.raises(DataError, match="column 'a_test_seed2' has another number of rows"):
         TabularBenchmark.open(tmp_path / "a.ezb")

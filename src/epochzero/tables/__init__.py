@@ -1,4 +1,4 @@
-"""Known accuracies of known networks: the truth that proxies are measured against. No torch here."""
+"""Accuracies of trained networks, against which proxies are measured. Loads without torch."""
 
 from epochzero.tables.benchmark import Benchmark
 from epochzero.tables.table import AccuracyTable

@@ -1,10 +1,10 @@
-"""A benchmark: what is known, or predicted, of trained networks.
+"""A benchmark: measured or predicted accuracies and costs of trained networks.
 
     benchmark.accuracy("|nor_conv_3x3~0|+...", dataset="cifar10", split="test", epochs=200, seed=777)
     benchmark.cost("|nor_conv_3x3~0|+...")      # {"params": ..., "flops": ..., "latency": ...}
 
 A tabular benchmark knows the networks of a table (`epochzero.tables.tabular`), a surrogate predicts any network of
-its space (`epochzero.tables.nb301`).
+its space (`epochzero.tables.formats.nb301`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from abc import ABC, abstractmethod
 
 
 class Benchmark(ABC):
-    """Architecture, as text, to accuracy and cost. What is not known is a `DataError` that says what is."""
+    """Accuracies and costs of architectures given as text. An unknown value raises a `DataError`."""
 
     source: str
-    """where the numbers come from, for messages"""
+    """file or folder of the numbers, for messages"""
 
     @abstractmethod
     def accuracy(
@@ -27,16 +27,16 @@ class Benchmark(ABC):
         epochs: int | None = None,
         seed: int | None = None,
     ) -> float:
-        """The accuracy of a network, in the benchmark's unit.
+        """Returns the accuracy of a network, in the benchmark's unit.
 
-        `dataset` may be left out where there is one; `epochs` is the longest training by default; without a `seed`
-        it is the mean over the runs that there are.
+        `dataset` may be left out if there is only one; `epochs` defaults to the longest training; without a `seed` the
+        result is the mean over all runs.
         """
 
     @abstractmethod
     def cost(self, arch: str, dataset: str | None = None) -> dict[str, float]:
-        """What a network costs: params, flops, train_seconds, latencies and energies, as far as they are known.
+        """Returns the known costs of a network: params, flops, train_seconds, latencies and energies.
 
-        Where there are several of a kind, such as latencies, each has the name of its column. Times, latencies and
+        If there are several of a kind, such as latencies, each has the name of its column. Times, latencies and
         energies are in the source's unit.
         """

@@ -1,12 +1,12 @@
-"""What a column of a benchmark is: an accuracy (of which data, after how long, which run) or a cost.
+"""The meaning of a column: an accuracy (of which data, after how many epochs, which run) or a cost.
 
-Importers say it outright. For tables of other people it is read off the column's name:
+Formats state it. In a table of unknown origin the column's name implies it:
 
     cifar10_test            accuracy on the test set of cifar10
     val_acc_12ep_seed1      validation accuracy after 12 epochs, run 1
     params_M                parameters in millions
     cifar10_pixel3_latency  latency
-    anything else           a number that nothing more is known of
+    anything else           a number of unknown meaning
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ NAMED: dict[str, Quantity] = {
     "energy": "energy",
 }
 UNITS = {"fraction": 1.0, "percent": 100.0}
-"""of an accuracy, and what a perfect one is"""
+"""unit of an accuracy, and the value of a perfect one"""
 CHANCE = 0.1
-"""Share of values up to 1 that a column of percents may have: 2.2 % of NAS-Bench-201 are at chance, 0.83 to 1 %."""
+"""largest share of values up to 1 in a column of percents: 2.2 % of NAS-Bench-201 are at chance, 0.83 to 1 %"""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the numbers of a column are."""
+    """The meaning of the numbers in a column."""
 
     name: str
-    """without the seed"""
+    """name without the seed"""
     quantity: Quantity = "other"
     dataset: str = ""
     split: str = ""
-    """val, test or train; empty for what is no accuracy"""
+    """val, test or train; empty unless it is an accuracy"""
     epochs: int | None = None
-    """of training; None where the source does not say"""
+    """epochs of training; None if the source does not say"""
     seed: int | None = None
-    """which run; None for a mean over runs, or where there was one"""
+    """number of the run; None for a mean over runs or a single run"""
     unit: str = ""
-    """of an accuracy: percent or fraction; M for millions"""
+    """percent or fraction for an accuracy; M for millions"""
 
     @property
     def full_name(self) -> str:
@@ -74,7 +74,7 @@ class Column:
 
 
 def described(name: str) -> Column:
-    """What a column of a table is, by its name."""
+    """Returns the meaning of a column that its name implies."""
     seed = re.search(r"_seed(0|[1-9]\d*)$", name)
     base = name[: seed.start()] if seed else name
     words = [word for word in re.split(r"[_\-. ]+", base.lower()) if word]
@@ -95,33 +95,29 @@ def described(name: str) -> Column:
 
 
 def settled(columns: Mapping[Column, Numbers], source: str, wanted: str | None = None) -> dict[Column, Numbers]:
-    """The same columns with the unit of every accuracy, converted only where a unit is asked for.
+    """Returns the columns with the unit of every accuracy, converted if a unit is wanted.
 
-    A column whose values are all in [0, 1] holds fractions, one with values up to 100 percents. Columns of both
-    kinds in one table are refused unless a unit is asked for, and so is, always, a column that mixes them.
+    A column whose values are all in [0, 1] holds fractions, one with values up to 100 holds percents. A table with both
+    kinds of columns is refused unless a unit is wanted; a column that mixes them is always refused.
     """
     if wanted is not None and wanted not in UNITS:
         raise UserError(f"The unit of accuracies is percent or fraction, not {wanted!r}.")
-    found = {column: _unit(column, numbers, source) for column, numbers in columns.items() if _is_accuracy(column)}
-    by_unit = {unit: column.full_name for column, unit in reversed(found.items())}
+    units = {col: _unit(col, numbers, source) for col, numbers in columns.items() if col.quantity == "accuracy"}
+    by_unit = {unit: column.full_name for column, unit in reversed(units.items())}
     if len(by_unit) > 1 and wanted is None:
         raise DataError(
             f"{source} has accuracies in percent ('{by_unit['percent']}') and as fractions "
-            f"('{by_unit['fraction']}'): say with --unit percent or --unit fraction what they should become."
+            f"('{by_unit['fraction']}'). Choose one with --unit percent or --unit fraction."
         )
-    made: dict[Column, Numbers] = {}
+    converted: dict[Column, Numbers] = {}
     for column, numbers in columns.items():
-        if column not in found:
-            made[column] = numbers
+        if column not in units:
+            converted[column] = numbers
             continue
-        before, after = found[column], wanted or found[column]
-        converted = numbers if before == after else numbers / UNITS[before] * UNITS[after]
-        made[replace(column, unit=after)] = converted
-    return made
-
-
-def _is_accuracy(column: Column) -> bool:
-    return column.quantity == "accuracy"
+        before, after = units[column], wanted or units[column]
+        same = before == after
+        converted[replace(column, unit=after)] = numbers if same else numbers / UNITS[before] * UNITS[after]
+    return converted
 
 
 def _unit(column: Column, numbers: Numbers, source: str) -> str:
@@ -129,8 +125,8 @@ def _unit(column: Column, numbers: Numbers, source: str) -> str:
     where = f"Column '{column.full_name}' of {source}"
     if len(known) and not (known.min() >= 0 and known.max() <= UNITS[column.unit or "percent"]):
         raise DataError(
-            f"{where} is named as an accuracy but holds values from {known.min():g} to {known.max():g}: "
-            f"rename it, or mend the values; an accuracy is 0 to 1 or 0 to 100."
+            f"{where} is named as an accuracy but holds values from {known.min():g} to {known.max():g}. "
+            f"An accuracy is 0 to 1 or 0 to 100: rename the column or fix the values."
         )
     if column.unit:
         return column.unit
@@ -140,6 +136,6 @@ def _unit(column: Column, numbers: Numbers, source: str) -> str:
     if small.mean() > CHANCE:
         raise DataError(
             f"{where} seems to mix fractions and percents: {int(small.sum())} of its {len(known)} values are at "
-            f"most 1, the largest is {known.max():g}. Write all of them in one unit."
+            f"most 1, and the largest is {known.max():g}. Write all values in one unit."
         )
     return "percent"

@@ -1,13 +1,13 @@
-r"""A file of named arrays that is mapped into memory, not read: for benchmarks that are opened in a moment.
+r"""A file of named arrays that is mapped into memory rather than read, so that benchmarks open quickly.
 
     8 bytes    EZBENCH and the number of the format, 1
-    8 bytes    how long the header is
+    8 bytes    length of the header
     32 bytes   SHA-256 of the header
-    header     JSON: what the file is about; name, type, place, size and SHA-256 of each section; then blanks
+    header     JSON: facts about the content; name, type, place, size and SHA-256 of each section; then blanks
     sections   little-endian arrays, each filled up to a multiple of 64 bytes
 
-Every checksum is tested on opening: a file that was cut short or changed is refused. Nothing in it can run. The file
-appears under its name only when it is whole.
+Opening checks every checksum and refuses a file that was cut short or changed. The file holds no code. It appears under
+its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Sections = Mapping[str, NDArray[Any]]
 
 
 def write(path: Path, about: Mapping[str, Any], sections: Sections) -> None:
-    """Write the arrays, all of them or nothing."""
+    """Write the arrays, all or none."""
     listed, place = [], 0
     arrays = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in sections.items()}
     for name, array in arrays.items():
@@ -52,16 +52,16 @@ def write(path: Path, about: Mapping[str, Any], sections: Sections) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]], str]:
-    """What the file is about, its arrays (mapped, read-only), and the SHA-256 that names its whole content."""
+    """Returns the facts about the content, the arrays (mapped, read-only) and the SHA-256 of the whole content."""
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
     with path.open("rb") as file:
         size = path.stat().st_size
         start = file.read(START)
         if start[:7] != MAGIC or len(start) < START:
-            raise DataError(f"{path} is no benchmark file: make one with epochzero data import.")
+            raise DataError(f"{path} is not a benchmark file. Make one with epochzero data import.")
         if start[7] != VERSION:
-            raise DataError(f"{path} has format {start[7]} and this version reads {VERSION}: import the source again.")
+            raise DataError(f"{path} has format {start[7]} and this version reads {VERSION}. Import the source again.")
         length = int.from_bytes(start[8:16], "little")
         header = file.read(min(length, size))
         if hashlib.sha256(header).digest() != start[16:]:
@@ -72,9 +72,9 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]], str]:
             places = [_place(section, START + length) for section in listed]
             end = max((at + _aligned(count) for _, _, at, count in places), default=START + length)
         except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, f"its header makes no sense ({error})") from error
+            raise _damaged(path, f"its header is invalid ({error})") from error
         if size != end:
-            raise _damaged(path, f"it has {size:,} bytes where {end:,} are needed")
+            raise _damaged(path, f"it has {size:,} bytes instead of {end:,}")
         for (name, _, at, count), section in zip(places, listed, strict=True):
             if _digest(file, at, _aligned(count)) != section["sha256"]:
                 raise _damaged(path, f"its section '{name}' does not match its checksum")
@@ -86,7 +86,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]], str]:
 def _place(section: Mapping[str, Any], begin: int) -> tuple[str, str, int, int]:
     name, kind, at, count = section["name"], section["type"], section["at"], section["bytes"]
     if kind not in TYPES or at < 0 or at % ALIGNED or count < 0 or count % np.dtype(kind).itemsize:
-        raise ValueError(f"section {name!r} cannot be")
+        raise ValueError(f"section {name!r} is impossible")
     return name, kind, begin + at, count
 
 
@@ -109,4 +109,4 @@ def _aligned(place: int) -> int:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is damaged or was changed: {why}. Import the source again, or copy the file anew.")
+    return DataError(f"{path} is damaged or was changed: {why}. Import the source again, or copy the file again.")

@@ -1,4 +1,4 @@
-"""By what the rows of a table are found: the text of an architecture, and a key that isomorphic ones share."""
+"""Lookup of rows in a table: by the text of an architecture, and by a key that isomorphic ones share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epochzero.errors import DataError, UserError
 from epochzero.tables.rows import Rows
 
 CHECKED = 64
-"""keys of a source that are compared with the space's own"""
+"""number of keys in a source that are compared with the space's own"""
 
 
 class TextSpace(Protocol):
-    """What of a space is needed here; `key`, where it has one, is shared by isomorphic architectures."""
+    """The methods of a space that tables need; isomorphic architectures share the optional `key`."""
 
     name: str
 
@@ -27,7 +27,7 @@ class TextSpace(Protocol):
 
 
 def normalised(rows: Rows, space: TextSpace, key: Callable[[Any], str] | None = None) -> dict[str, str]:
-    """Each architecture as its space writes it, once, and its key where one is asked for."""
+    """Returns each architecture as its space writes it, with its key if `key` is given."""
     first: dict[str, int] = {}
     keys: dict[str, str] = {}
     for row, arch in enumerate(rows.archs):
@@ -37,7 +37,9 @@ def normalised(rows: Rows, space: TextSpace, key: Callable[[Any], str] | None = 
         except UserError as error:
             raise DataError(f"Row {row + 1} of {rows.source} does not fit {space.name}: {error}") from error
         if "\n" in text:
-            raise DataError(f"Row {row + 1} of {rows.source} is written by {space.name} on several lines.")
+            raise DataError(
+                f"Row {row + 1} of {rows.source} has a text of several lines in {space.name}: not supported."
+            )
         if first.setdefault(text, row) != row:
             raise DataError(
                 f"Architecture '{text}' is listed twice in {rows.source} (rows {first[text] + 1} and {row + 1}); "
@@ -48,15 +50,15 @@ def normalised(rows: Rows, space: TextSpace, key: Callable[[Any], str] | None = 
 
 
 def keyed(rows: Rows, space: TextSpace) -> dict[str, str]:
-    """Each architecture with its key: the source's own where it has them, of which some are checked."""
+    """Returns each architecture with its key: the source's own if it has keys, of which a sample is checked."""
     if rows.keys is None:
         return normalised(rows, space, partial(key_of, space))
     archs = list(normalised(rows, space))
     for row in np.linspace(0, len(archs) - 1, min(CHECKED, len(archs)), dtype=int):
         if key_of(space, space.parse(archs[row])) != rows.keys[row]:
             raise DataError(
-                f"Row {row + 1} of {rows.source} has the hash '{rows.keys[row]}', which is not that of its cell: the "
-                f"file is damaged, or not of {space.name}."
+                f"Row {row + 1} of {rows.source} has the hash '{rows.keys[row]}', which does not match its cell. The "
+                f"file is damaged, or belongs to a space other than {space.name}."
             )
     return dict(zip(archs, rows.keys, strict=True))
 

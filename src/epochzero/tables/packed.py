@@ -1,7 +1,7 @@
 """Columns of numbers in the fewest bytes that keep every digit.
 
-A column with few different values, such as an accuracy on 10,000 images, is kept as the list of them (`values`) and a
-number of one or two bytes for each row (`codes`); others as float32 where that is exact, else as float64 (`numbers`).
+A column with few different values, such as an accuracy on 10,000 images, is stored as the list of values (`values`) and
+an index of one or two bytes per row (`codes`); others as float32 if that is exact, else as float64 (`numbers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Sections = Mapping[str, NDArray[Any]]
 
 
 def encoded(columns: Mapping[Column, Numbers]) -> dict[str, NDArray[Any]]:
-    """The sections of the columns, numbered in their order."""
+    """Returns the sections of the columns, numbered in order."""
     made: dict[str, NDArray[Any]] = {}
     for i, values in enumerate(columns.values()):
         ways: list[Sections] = [{f"numbers{i}": values}]
@@ -40,8 +40,8 @@ def _size(sections: Sections) -> int:
 
 
 def decoded(sections: Sections, number: int, rows: slice = slice(None)) -> Numbers:
-    """The numbers of a column, or of some of its rows."""
+    """Returns the numbers of a column, or of some of its rows."""
     if f"codes{number}" in sections:
-        found: Numbers = sections[f"values{number}"][sections[f"codes{number}"][rows]]
-        return found
+        values: Numbers = sections[f"values{number}"][sections[f"codes{number}"][rows]]
+        return values
     return sections[f"numbers{number}"][rows].astype(np.float64)

@@ -1,11 +1,10 @@
-"""Official files that are pickles, read without running anything in them.
+"""A reader of pickles that runs no code in them, for official benchmark files.
 
-A pickle can name any function and call it. The reader here knows the few names that tables of accuracies need, puts
-inert stand-ins of its own in their place, and refuses every other name. Tensors are not read at all: what is looked for
-are accuracies, and weights beside them are passed over.
+A pickle can name any function and call it. This reader knows the few names that tables of accuracies need, replaces
+them by inert stand-ins, and refuses every other name. It skips tensors: tables hold accuracies, not weights.
 
-Two containers: a bare pickle, and the `.pth` of `torch.save`, which is a zip archive with the pickle in `data.pkl` or,
-before PyTorch 1.6, four pickles in a row (magic number, protocol, machine, object) and the tensors' bytes.
+There are two containers: a bare pickle, and the `.pth` of `torch.save`, which is a zip archive with the pickle in
+`data.pkl` or, before PyTorch 1.6, four pickles in a row (magic number, protocol, machine, object) and tensor data.
 """
 
 from __future__ import annotations
@@ -46,22 +45,22 @@ DAMAGE = (
     lzma.LZMAError,
     struct.error,
 )
-"""what a reader raises on bytes that are no whole file of its kind"""
+"""exceptions of readers on bytes that are damaged or in another format"""
 
 
 class HostilePickleError(DataError):
-    """A pickle that asks for what no table of accuracies needs."""
+    """A pickle that names a function or class that a table of accuracies does not need."""
 
 
 class _NotRead:
-    """Stands in for a tensor."""
+    """Stand-in for a tensor."""
 
     def __repr__(self) -> str:
         return "a tensor"
 
 
 class _Type:
-    """Stands in for numpy.dtype."""
+    """Stand-in for numpy.dtype."""
 
     def __init__(self, code: object = None, *_: object) -> None:
         if code not in SCALARS:
@@ -73,7 +72,7 @@ class _Type:
 
 
 def _scalar(kind: object, content: object) -> Any:
-    """Stands in for numpy's scalar: a plain number."""
+    """Stand-in for numpy's scalar: returns a plain number."""
     if not isinstance(kind, _Type) or not isinstance(content, bytes):
         raise TypeError("a number is not written as bytes of a type")
     (number,) = np.frombuffer(content, f"{kind.order}{kind.code}")
@@ -81,7 +80,7 @@ def _scalar(kind: object, content: object) -> Any:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """Stands in for _codecs.encode, with which old pickles write bytes."""
+    """Stand-in for _codecs.encode, with which old pickles write bytes."""
     if encoding != "latin1":
         raise ValueError(f"bytes are written as {encoding!r}")
     return text.encode("latin1")
@@ -110,25 +109,25 @@ class _Reader(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """The stand-in of a known name."""
+        """Returns the stand-in of a known name."""
         if (module, name) not in self.known:
             raise HostilePickleError(f"its pickle asks for {module}.{name}")
         return self.known[module, name]
 
     def persistent_load(self, _: object) -> _NotRead:
-        """What torch keeps outside of the pickle: tensors."""
+        """Returns the stand-in of a tensor, whose data torch stores outside the pickle."""
         return _NotRead()
 
 
 @contextmanager
 def refusing(source: str, kind: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into one sentence."""
+    """Turn any failure while a file is read into one sentence."""
     try:
         yield
     except HostilePickleError as error:
         raise HostilePickleError(
             f"{source} is refused, and nothing in it was run: {error}, which no table of accuracies needs and which "
-            f"could run any code. Get the file from its makers."
+            f"could run any code. Get the file from its authors."
         ) from error
     except DataError:
         raise
@@ -139,12 +138,12 @@ def refusing(source: str, kind: str) -> Iterator[None]:
 
 
 def load(file: IO[bytes]) -> Any:
-    """The plain values of one pickle. Raises `HostilePickleError` and those of `DAMAGE`; see `refusing`."""
+    """Returns the plain values of one pickle. Raises `HostilePickleError` and those of `DAMAGE`; see `refusing`."""
     return _Reader(file, encoding="utf-8").load()
 
 
 def load_pth(path: Path) -> Any:
-    """The plain values that `torch.save` wrote, without torch."""
+    """Returns the plain values that `torch.save` wrote, without torch."""
     with refusing(str(path), "a file of torch.save"), path.open("rb") as file:
         if file.peek(4)[:4] == b"PK\x03\x04":
             with zipfile.ZipFile(file) as archive:

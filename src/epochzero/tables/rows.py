@@ -1,4 +1,4 @@
-"""What every importer returns: architectures as the source writes them, and columns of numbers."""
+"""Rows: the result of reading a table, with architectures as the source writes them and columns of numbers."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from epochzero.tables.columns import Column, Numbers
 
 @dataclass(frozen=True)
 class Rows:
-    """A table in memory: one row for each architecture, nan where a value is not known."""
+    """A table in memory: one row per architecture, nan for an unknown value."""
 
     archs: Sequence[str]
     columns: Mapping[Column, Numbers]
     source: str
     keys: Sequence[str] | None = None
-    """the space's `key` of each architecture, where the source holds it"""
+    """the space's `key` of each architecture, if the source holds it"""
     notes: list[str] = field(default_factory=list)
-    """what was left out, in sentences"""
+    """sentences about what was left out"""
 
     def keeping(self, patterns: Iterable[str]) -> Rows:
-        """Only the columns whose name matches one of the patterns: `cifar10_*`, `test_acc_108ep`."""
+        """Returns only the columns whose names match one of the patterns, such as `cifar10_*`."""
         kept: dict[Column, Numbers] = {}
         for pattern in patterns:
             names = {column: (column.name, column.full_name) for column in self.columns}
@@ -43,7 +43,7 @@ class Rows:
         return replace(self, columns={column: self.columns[column] for column in self.columns if column in kept})
 
     def mean_over_seeds(self) -> Rows:
-        """One column for the runs of each, with the mean over those that there are."""
+        """Returns one column instead of several runs, with the mean over the known runs."""
         made: dict[Column, Numbers] = {}
         for column, group in groupby(sorted(self.columns, key=_by_run), lambda c: replace(c, seed=None)):
             made[column] = mean([self.columns[run] for run in group])
@@ -52,7 +52,7 @@ class Rows:
 
 
 def mean(runs: Sequence[Numbers]) -> Numbers:
-    """The mean over the runs that are known, nan where there is none."""
+    """Returns the mean over the known runs, nan if there is none."""
     stacked = np.stack(runs)  # [runs, rows]
     known = ~np.isnan(stacked)
     total = np.where(known, stacked, 0).sum(0)
@@ -64,14 +64,14 @@ def _by_run(column: Column) -> tuple[str, ...]:
 
 
 class Gatherer:
-    """Collects numbers one by one, in any order, into rows."""
+    """Collects single numbers, in any order, into rows."""
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
         self._columns: dict[Column, array[float]] = {}
 
     def row(self, arch: str) -> int:
-        """The row of an architecture, which is added where it is new."""
+        """Returns the row of an architecture, adding it if it is new."""
         return self._rows.setdefault(arch, len(self._rows))
 
     def put(self, row: int, column: Column, value: float) -> None:

@@ -3,13 +3,13 @@
     table = AccuracyTable.read("nb201.csv.gz")
     table.column("cifar10_test")[table.sample(1000, seed=0)]
 
-Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). The architecture stands in a column
-`arch_str` (or `arch`), or in two that are read as one text, `adjacency` and `ops` (NAS-Bench-101). Cells are kept as
-they are read; a column is checked and made into numbers when it is asked for, so that a text or half-empty column does
-no harm to the others. Messages count rows from 1, the header not included.
+Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). The architecture is in a column `arch_str`
+(or `arch`), or in two that are joined to one text, `adjacency` and `ops` (NAS-Bench-101). A column is checked and
+converted to numbers when it is first used, so that a column of text does no harm to the others. Messages count rows
+from 1, without the header.
 
-A file with columns `arch`, `proxy` and `value`, a row for each score, as `epochzero store export` writes it, is read as
-one with a column for each proxy.
+A file with columns `arch`, `proxy` and `value`, one row per score, as `epochzero store export` writes it, becomes a
+table with one column per proxy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import json
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     from epochzero.tables.tabular import TabularBenchmark
 
 ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
-"""where the architecture stands; the cells of several columns make one text, with spaces between them"""
+"""columns of the architecture; several columns are joined by spaces to one text"""
 
 LONG = {"arch", "proxy", "value"}
-"""columns of a table that has a row for each score"""
+"""columns of a table with one row per score"""
 TABLES = (".csv", ".csv.gz", ".parquet")
 ENDING = ".ezb"
-"""of a benchmark that was imported"""
+"""ending of an imported benchmark"""
 
 Cells = Mapping[str, Sequence[object] | NDArray[np.float64]]
-"""column name to the cells of that column: text from CSV, values or None from Parquet, numbers of an import"""
+"""column name to cells: text from CSV, values or None from Parquet, numbers from an import"""
 
 
 class AccuracyTable:
-    """Architectures, each once, and what is known of them."""
+    """Architectures, each once, with columns of data about them."""
 
     def __init__(self, archs: Sequence[str], cells: Cells, source: str = "the table") -> None:
         self.archs = list(archs)
@@ -65,7 +65,7 @@ class AccuracyTable:
 
     @classmethod
     def read(cls, path: str | Path) -> AccuracyTable:
-        """The table in a .csv, .csv.gz, .parquet or .ezb file."""
+        """Returns the table in a .csv, .csv.gz, .parquet or .ezb file."""
         path = Path(path)
         source = str(path)
         if path.name.lower().endswith(ENDING):
@@ -78,8 +78,8 @@ class AccuracyTable:
         names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
         if names is None:
             raise DataError(
-                f"{source} has no column 'arch_str' or 'arch' that holds the architectures, nor both 'adjacency' and "
-                f"'ops'. Its columns: {', '.join(cells)}."
+                f"{source} has no column 'arch_str' or 'arch' with the architectures, nor both 'adjacency' and 'ops'. "
+                f"Its columns: {', '.join(cells)}."
             )
         archs: list[str] = []
         for row, parts in enumerate(zip(*(cells[name] for name in names), strict=True)):
@@ -96,17 +96,17 @@ class AccuracyTable:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns but the architectures', whether or not they hold numbers."""
+        """The names of all columns except the architectures', including columns of text."""
         return list(self._cells)
 
     def column(self, name: str) -> NDArray[np.float64]:
-        """The numbers of a column, in the order of `archs` (read-only)."""
+        """Returns the numbers of a column, in the order of `archs` (read-only)."""
         if name not in self._numbers:
             self._numbers[name] = self._parse(name)
         return self._numbers[name]
 
     def cells(self, name: str) -> Sequence[object] | NDArray[np.float64]:
-        """A column as it was read."""
+        """Returns a column as it was read."""
         if name not in self._cells:
             raise DataError(
                 f"{self.source} has no column '{name}'.{near_miss(name, self.columns)} "
@@ -122,42 +122,28 @@ class AccuracyTable:
             more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
             raise DataError(
                 f"Column '{name}' of {self.source} holds {_shown(cells[bad[0]])} in row "
-                f"{bad[0] + 1}{more}, where a finite number is needed; mend or remove such rows."
+                f"{bad[0] + 1}{more}, where a finite number is needed. Fix or remove such rows."
             )
         numbers.setflags(write=False)
         return numbers
 
     def lookup(self, arch: str, column: str) -> float:
-        """What the table knows of one architecture."""
+        """Returns the value of one architecture in a column."""
         numbers = self.column(column)
         if arch not in self._row:
             raise DataError(f"{self.source} has no row for architecture '{arch}'.")
         return float(numbers[self._row[arch]])
 
-    def keyed_by(self, normalise: Callable[[str], str]) -> AccuracyTable:
-        """The same table with `archs` rewritten, e.g. into a space's own text.
-
-        Where `normalise` refuses a row with a `UserError`, as a space's `parse` does with the text of another
-        space, the error names the row.
-        """
-        archs = []
-        for row, arch in enumerate(self.archs):
-            try:
-                archs.append(normalise(arch))
-            except UserError as error:
-                raise DataError(f"Row {row + 1} of {self.source} does not fit: {error}") from error
-        return AccuracyTable(archs, self._cells, self.source)
-
     def sample(self, n: int, seed: int) -> list[int]:
-        """Indices of n distinct rows, drawn uniformly; with one seed, a small sample begins a larger one."""
+        """Returns n distinct rows, drawn uniformly; with the same seed, a larger sample starts with a smaller one."""
         if not 1 <= n <= len(self):
-            raise UserError(f"A sample of {self.source} has 1 to {len(self)} architectures; asked for {n}.")
+            raise UserError(f"A sample of {self.source} has 1 to {len(self)} architectures, not {n}.")
         rows: list[int] = np.random.default_rng(seed).permutation(len(self))[:n].tolist()
         return rows
 
 
 class _Stored(Mapping[str, NDArray[np.float64]]):
-    """The columns of an imported benchmark, each read when it is asked for; means over runs have columns too."""
+    """The columns of an imported benchmark and the means over runs, each read when it is used."""
 
     def __init__(self, benchmark: TabularBenchmark) -> None:
         self._benchmark = benchmark
@@ -176,7 +162,7 @@ class _Stored(Mapping[str, NDArray[np.float64]]):
 
 
 def _number(cell: object) -> float:
-    """The cell as a number, nan where it is none."""
+    """Returns the cell as a number, nan if it is not a number."""
     try:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -190,7 +176,7 @@ def _shown(cell: object) -> str:
 def _read_cells(path: Path) -> Cells:
     ending = next((ending for ending in TABLES if path.name.lower().endswith(ending)), None)
     if ending is None:
-        raise DataError(f"{path} is not a table that can be read: its name must end in {', '.join((*TABLES, ENDING))}.")
+        raise DataError(f"{path} is not a readable table: its name must end in {', '.join((*TABLES, ENDING))}.")
     reader = _read_parquet if ending == ".parquet" else _read_csv
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
@@ -205,24 +191,24 @@ def _read_cells(path: Path) -> Cells:
 
 
 def _by_proxy(cells: Cells, source: str) -> Cells:
-    """A row for each architecture, a column for each proxy; `reasons` has status and why of what has no value."""
-    found: dict[str, dict[str, object]] = {}
+    """Returns one row per architecture and one column per proxy; `reasons` explains the missing values."""
+    by_arch: dict[str, dict[str, object]] = {}
     reasons: dict[str, dict[str, list[str]]] = {}
     nothing = [""] * len(cells["arch"])
     rows = zip(*(cells.get(name, nothing) for name in ("arch", "proxy", "value", "status", "why")), strict=True)
     for row, (arch, proxy, value, status, why) in enumerate(rows):
-        scores = found.setdefault(str(arch), {})
+        scores = by_arch.setdefault(str(arch), {})
         if str(proxy) in scores:
             raise DataError(
-                f"Row {row + 1} of {source} gives a second value of {proxy} for '{arch}': keep one of them."
+                f"Row {row + 1} of {source} gives a second value of {proxy} for '{arch}'. Keep one of them."
             )
         scores[str(proxy)] = value
         if math.isnan(_number(value)):
             reasons.setdefault(str(arch), {})[str(proxy)] = [str(status), str(why)]
-    names = dict.fromkeys(name for scores in found.values() for name in scores)
-    columns: dict[str, Sequence[object]] = {"arch": list(found)}
-    columns |= {name: [scores.get(name) for scores in found.values()] for name in names}
-    return columns | {"reasons": [json.dumps(reasons[arch]) if arch in reasons else "" for arch in found]}
+    names = dict.fromkeys(name for scores in by_arch.values() for name in scores)
+    columns: dict[str, Sequence[object]] = {"arch": list(by_arch)}
+    columns |= {name: [scores.get(name) for scores in by_arch.values()] for name in names}
+    return columns | {"reasons": [json.dumps(reasons[arch]) if arch in reasons else "" for arch in by_arch]}
 
 
 def _read_csv(path: Path) -> tuple[list[str], list[Sequence[object]]]:

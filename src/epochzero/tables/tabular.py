@@ -1,11 +1,11 @@
-"""A table of trained networks in one small file that is checked and mapped on opening.
+"""A table of trained networks in one small file, which is checked and mapped into memory when it is opened.
 
     benchmark = TabularBenchmark.open("nb201.ezb")
     benchmark.accuracy("|nor_conv_3x3~0|+...", "cifar10", "test")
     benchmark.column("cifar10_test")                      # all rows, in the order of the source
 
-Architectures are kept as their space writes them, in compressed blocks, in the source's order. A sorted index of the
-space's `key` finds a network and those that are isomorphic to it. No digit of a column is lost.
+Architectures are stored as their space writes them, in compressed blocks, in the source's order. A sorted index of the
+space's `key` finds a network and those that are isomorphic to it. Columns keep every digit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from epochzero.tables.packed import decoded, encoded
 from epochzero.tables.rows import Rows, mean
 
 BLOCK = 1024
-"""architectures that are compressed together"""
+"""number of architectures that are compressed together"""
 MILLIONS = 1e6
 
 
@@ -39,22 +39,22 @@ class Match(NamedTuple):
     row: int
     text: str
     exact: bool
-    """False where the row is another architecture that is isomorphic to the one asked for"""
+    """False if the row is another architecture, isomorphic to the wanted one"""
 
 
 class TabularBenchmark(Benchmark):
-    """Architectures, each once, and columns of what is known of them."""
+    """Architectures, each once, with columns of data about them."""
 
     def __init__(self, about: Mapping[str, Any], sections: file.Sections, source: str, space: Any = None) -> None:
         self.source = source
         self.space_name: str = about["space"]
         self.origin: str = about["source"]
-        """the name of the file that was imported"""
+        """name of the file that was imported"""
         self.columns = [Column.from_json(fields) for fields in about["columns"]]
         self.notes: list[str] = list(about["notes"])
-        """what was left out, or is odd, in sentences"""
+        """sentences about what was left out or is unusual"""
         self.id = ""
-        """SHA-256 of the file's header, which names all of its content; empty for one that is in memory"""
+        """SHA-256 of the file's header, which covers all of its content; empty for a benchmark in memory"""
         self._rows: int = about["rows"]
         self._sections = sections
         self._space = space
@@ -64,15 +64,15 @@ class TabularBenchmark(Benchmark):
         parts = self._sections
         blocks = -(-self._rows // BLOCK) + 1 if len(parts["texts"]) else 0
         if not len(parts["digests"]) == len(parts["places"]) == self._rows or len(parts["blocks"]) != blocks:
-            raise ValueError("its index does not have as many rows as it says")
+            raise ValueError("its index has another number of rows than its header")
         for i, column in enumerate(self.columns):
             numbers = parts.get(f"codes{i}", parts.get(f"numbers{i}"))
             if numbers is None or len(numbers) != self._rows:
-                raise ValueError(f"column '{column.full_name}' does not have as many rows as it says")
+                raise ValueError(f"column '{column.full_name}' has another number of rows than the header")
 
     @classmethod
     def of(cls, rows: Rows, space: TextSpace, unit: str | None = None) -> TabularBenchmark:
-        """A benchmark in memory. UserError for a row of another space, a repeated one, or accuracies in mixed units."""
+        """Returns a benchmark in memory. Raises UserError for foreign or repeated rows and for mixed units."""
         keys = keyed(rows, space)
         archs = list(keys)
         columns = settled(rows.columns, rows.source, unit)
@@ -91,17 +91,17 @@ class TabularBenchmark(Benchmark):
 
     @classmethod
     def open(cls, path: str | Path, space: TextSpace | None = None) -> TabularBenchmark:
-        """The benchmark in a file; its space is looked up by name where none is given."""
+        """Returns the benchmark in a file; its space is looked up by name unless given."""
         about, sections, digest = file.read(Path(path))
         try:
             made = cls(about, sections, str(path), space)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path} is no benchmark that can be used: {error}. Import the source again.") from error
+            raise DataError(f"{path} is not a usable benchmark: {error}. Import the source again.") from error
         made.id = digest
         return made
 
     def write(self, path: str | Path) -> None:
-        """Write the benchmark to a file, whole or not at all."""
+        """Write the benchmark to a file, completely or not at all."""
         file.write(Path(path), self._about() | _listed(self.columns), self._sections)
 
     def _about(self) -> dict[str, Any]:
@@ -118,12 +118,12 @@ class TabularBenchmark(Benchmark):
 
     @property
     def names(self) -> list[str]:
-        """Every name that `column` takes: means over runs first, then single runs."""
+        """Every name that `column` accepts: means over runs first, then single runs."""
         means = [column.name for column in self.columns]
         return list(dict.fromkeys([*means, *(column.full_name for column in self.columns)]))
 
     def column(self, name: str) -> Numbers:
-        """The numbers of a column, nan where one is not known; without its seed, the mean over the runs."""
+        """Returns the numbers of a column, nan for unknown ones; a name without a seed gives the mean over the runs."""
         exact = [i for i, column in enumerate(self.columns) if column.full_name == name]
         runs = exact or [i for i, column in enumerate(self.columns) if column.name == name]
         if not runs:
@@ -135,7 +135,7 @@ class TabularBenchmark(Benchmark):
 
     @property
     def unknown(self) -> dict[str, int]:
-        """By name, how many architectures a column knows nothing of in any run; those that know all are left out."""
+        """The number of architectures without a value in any run, by column; complete columns are left out."""
         gaps = {name: int(np.isnan(self.column(name)).sum()) for name in dict.fromkeys(c.name for c in self.columns)}
         return {name: count for name, count in gaps.items() if count}
 
@@ -147,7 +147,7 @@ class TabularBenchmark(Benchmark):
 
     @cached_property
     def archs(self) -> list[str]:
-        """Every architecture, as its space writes it."""
+        """All architectures, as their space writes them."""
         return [text for block in range(len(self._sections["blocks"]) - 1) for text in self._block(block)]
 
     def _block(self, number: int) -> list[str]:
@@ -155,7 +155,7 @@ class TabularBenchmark(Benchmark):
         return zlib.decompress(self._sections["texts"][begin:end].tobytes()).decode().split("\n")
 
     def find(self, arch: str) -> Match:
-        """The row of an architecture or, where it has none, the one row of an isomorphic architecture."""
+        """Returns the row of an architecture or, if it has none, the only row of an isomorphic one."""
         space = self.space
         value = space.parse(arch)
         text, key = space.text(value), key_of(space, value)
@@ -165,21 +165,21 @@ class TabularBenchmark(Benchmark):
         span = slice(*(int(np.searchsorted(digests, digest, side)) for side in ("left", "right")))
         places = sorted(int(place) for place in self._sections["places"][span])
         texts = {place: self._block(place // BLOCK)[place % BLOCK] for place in places}
-        for place, found in texts.items():
-            if found == text:
-                return Match(place, found, exact=True)
+        for place, stored in texts.items():
+            if stored == text:
+                return Match(place, stored, exact=True)
         twins = [place for place in places if key_of(space, space.parse(texts[place])) == key]
         if not twins:
-            raise DataError(f"{self.source} has no row for architecture '{text}', nor for one isomorphic to it.")
+            raise DataError(f"{self.source} has no row for architecture '{text}' or an isomorphic one.")
         if len(twins) > 1:
             some = ", ".join(f"'{texts[place]}'" for place in twins[:3])
             raise DataError(
                 f"{self.source} has no row for architecture '{text}' itself, and {len(twins)} rows that are "
-                f"isomorphic to it: name one of them, such as {some}."
+                f"isomorphic to it. Choose one of them, such as {some}."
             )
         return Match(twins[0], texts[twins[0]], exact=False)
 
-    # What a benchmark answers
+    # Lookups
 
     def accuracy(
         self,
@@ -194,11 +194,11 @@ class TabularBenchmark(Benchmark):
         value = float(self._mean(runs, slice(row, row + 1))[0])
         if np.isnan(value):
             name = self.columns[runs[0]].name if len(runs) > 1 else self.columns[runs[0]].full_name
-            raise DataError(f"{self.source} does not know {name} of '{arch}'.")
+            raise DataError(f"{self.source} has no {name} for '{arch}'.")
         return value
 
     def _accuracies(self, dataset: str | None, split: str, epochs: int | None, seed: int | None) -> list[int]:
-        """The columns of the runs that are asked for."""
+        """Returns the columns of the wanted runs."""
         known = {i: column for i, column in enumerate(self.columns) if column.quantity == "accuracy"}
         chosen = {
             i: column
@@ -215,15 +215,15 @@ class TabularBenchmark(Benchmark):
             raise DataError(f"{self.source} has no accuracy for {asked}. Its accuracies: {', '.join(named) or 'none'}.")
         datasets = sorted({column.dataset for column in chosen.values()})
         if len(datasets) > 1:
-            raise UserError(f"{self.source} has accuracies on {', '.join(datasets)}: name one of them as the dataset.")
+            raise UserError(f"{self.source} has accuracies on {', '.join(datasets)}. Name one as the dataset.")
         unsaid = [i for i, column in chosen.items() if column.epochs is None]
         longest = max((column.epochs for column in chosen.values() if column.epochs is not None), default=None)
-        # a table that names no epochs means the full training
+        # a table that names no epochs has the full training
         return unsaid or [i for i, column in chosen.items() if column.epochs == longest]
 
     def cost(self, arch: str, dataset: str | None = None) -> dict[str, float]:
         row = self.find(arch).row
-        found: dict[str, float] = {}
+        costs: dict[str, float] = {}
         for quantity in COSTS:
             runs: dict[str, list[int]] = {}
             for i, column in enumerate(self.columns):
@@ -233,32 +233,34 @@ class TabularBenchmark(Benchmark):
                 value = float(self._mean(columns, slice(row, row + 1))[0])
                 scale = MILLIONS if self.columns[columns[0]].unit == "M" else 1
                 if not np.isnan(value):
-                    found[quantity if len(runs) == 1 else name.removesuffix("_M")] = value * scale
-        return found
+                    costs[quantity if len(runs) == 1 else name.removesuffix("_M")] = value * scale
+        return costs
 
     def _of(self, column: Column) -> str:
-        """The dataset of a cost; where nothing says so, that of an accuracy whose dataset begins the column's name."""
+        """Returns the dataset of a cost; if unnamed, that of an accuracy whose dataset begins the column's name."""
         known = {other.dataset for other in self.columns if other.dataset}
         return column.dataset or next((name for name in known if column.name.startswith(f"{name}_")), "")
 
-    # Another table beside this one
+    # Joining another table
 
     def rows(self) -> Rows:
-        """The whole table in memory."""
+        """Returns the whole table in memory."""
         columns = {column: decoded(self._sections, i) for i, column in enumerate(self.columns)}
         return Rows(self.archs, columns, self.source, notes=self.notes)
 
     def join(self, other: Rows, unit: str | None = None) -> TabularBenchmark:
-        """The same table with the columns of another one, such as latencies, for the same architectures.
+        """Returns the table with the columns of another one, such as latencies, for the same architectures.
 
-        Rows meet by their text alone: what is isomorphic need not be equally fast. What the other table does not know
-        is nan. A column that both have must agree, and is kept once.
+        Rows are matched by text only, since isomorphic networks need not be equally fast. Values that the other table
+        lacks are nan. A column in both tables must agree, and is kept once.
         """
         places = {arch: row for row, arch in enumerate(normalised(other, self.space))}
         rows = np.array([places.get(arch, -1) for arch in self.archs])
         met = rows >= 0
         if not met.any():
-            raise DataError(f"{other.source} has no architecture of {self.source}: are they of the same space?")
+            raise DataError(
+                f"{other.source} has no architecture of {self.source}. Check that both belong to the same space."
+            )
         joined = dict(self.rows().columns)
         names = {column.full_name: column for column in joined}
         for column, numbers in settled(other.columns, other.source, unit).items():
@@ -267,13 +269,13 @@ class TabularBenchmark(Benchmark):
                 joined[column] = moved
             elif not np.array_equal(joined[names[column.full_name]][met], moved[met], equal_nan=True):
                 raise DataError(
-                    f"{self.source} and {other.source} both have a column '{column.full_name}', with other values: "
-                    f"rename or drop one of them."
+                    f"{self.source} and {other.source} have different values in column '{column.full_name}'. "
+                    f"Rename or drop one of them."
                 )
         if len({column.unit for column in joined if column.quantity == "accuracy"}) > 1:
             raise DataError(
-                f"The accuracies of {self.source} are not in the unit of those of {other.source}: say with --unit "
-                f"percent or --unit fraction what they should become."
+                f"The accuracies of {self.source} and {other.source} have different units. Choose one with --unit "
+                f"percent or --unit fraction."
             )
         name = Path(other.source).name
         about = self._about() | {"source": f"{self.origin} + {name}", "notes": [*self.notes, *other.notes]}

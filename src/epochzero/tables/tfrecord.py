@@ -1,11 +1,11 @@
-r"""TensorFlow's record files, without TensorFlow.
+r"""A reader of TensorFlow's record files that needs no TensorFlow.
 
     8 bytes   length n         4 bytes   masked CRC-32C of the 8 bytes
     n bytes   data             4 bytes   masked CRC-32C of the data
 
     masked(crc) = rotate_right(crc, 15) + 0xa282ead8      mod 2^32
 
-Both checksums of every record are tested: the CRC of many records at once, a byte of each at a time.
+The reader checks both checksums of every record, for many records at once, one byte of each per step.
 
 Format: tensorflow.org/tutorials/load_data/tfrecord. CRC-32C (Castagnoli): RFC 3720, appendix B.4.
 """
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from epochzero.errors import DataError
 
 BATCH = 4096
-"""records that are read and tested together"""
+"""number of records that are read and checked together"""
 POLYNOMIAL = 0x82F63B78
 LARGEST = 1 << 30
-"""bytes of one record; a length beyond it is damage"""
+"""most bytes of one record; a larger length is damage"""
 
 
 def _table() -> NDArray[np.uint32]:
@@ -38,7 +38,7 @@ TABLE = _table()
 
 
 def crc32c(messages: Sequence[bytes]) -> NDArray[np.uint32]:
-    """The CRC-32C of each message."""
+    """Returns the CRC-32C of each message."""
     lengths = np.array([len(message) for message in messages])
     order = np.argsort(-lengths, kind="stable")
     starts = np.concatenate([[0], np.cumsum(lengths[order])])[:-1]
@@ -47,18 +47,18 @@ def crc32c(messages: Sequence[bytes]) -> NDArray[np.uint32]:
     crc = np.full(len(messages), 0xFFFFFFFF, np.uint32)
     for place, many in enumerate(longer):
         crc[:many] = TABLE[(crc[:many] ^ content[starts[:many] + place]) & 0xFF] ^ (crc[:many] >> 8)
-    found = np.empty_like(crc)
-    found[order] = ~crc
-    return found
+    in_order = np.empty_like(crc)
+    in_order[order] = ~crc
+    return in_order
 
 
 def masked(crc: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The CRC as record files keep it."""
+    """Returns the CRC as record files store it."""
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype(np.uint32)
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The data of each record. DataError where a checksum does not fit or the file ends too soon."""
+    """Yields the data of each record. Raises DataError if a checksum is wrong or the file ends too soon."""
     with path.open("rb") as file:
         before, whole = 0, True
         while whole:
@@ -74,12 +74,14 @@ def records(path: Path) -> Iterator[bytes]:
             right = _checked(heads) & _checked(bodies)
             if not (right.all() and whole):
                 bad = int(right.argmin()) if not right.all() else len(bodies)
-                raise DataError(f"Record {before + bad + 1} of {path} is damaged or cut short: download the file anew.")
+                raise DataError(
+                    f"Record {before + bad + 1} of {path} is damaged or cut short. Download the file again."
+                )
             yield from (body[:-4] for body in bodies)
             before, whole = before + len(bodies), len(bodies) == BATCH
 
 
 def _checked(messages: Sequence[bytes]) -> NDArray[np.bool_]:
-    """Whether the last four bytes of each message are the checksum of those before."""
-    told = np.frombuffer(b"".join(message[-4:] for message in messages), "<u4")
-    return np.asarray(masked(crc32c([message[:-4] for message in messages])) == told)
+    """Returns True for each message whose last four bytes are the checksum of the bytes before."""
+    stored = np.frombuffer(b"".join(message[-4:] for message in messages), "<u4")
+    return np.asarray(masked(crc32c([message[:-4] for message in messages])) == stored)

@@ -6,9 +6,9 @@
 
 The accuracies are those after the last epoch, on the sets that papers report: CIFAR-10's validation half after training
 on the other half ("cifar10-valid"), its test set after training on both ("cifar10"), and the halves of the test sets of
-CIFAR-100 and ImageNet16-120. Columns are called as in the tables that people pass around: `cifar10_test` is the longest
-training, `cifar10_test_12ep` a shorter one. Times and latencies are means over runs. Where runs disagree on parameters
-or FLOPs, seed 888 is right, as the benchmark's own code has it.
+CIFAR-100 and ImageNet16-120. Columns have the names that published tables use: `cifar10_test` is the longest training,
+`cifar10_test_12ep` a shorter one. Times and latencies are means over runs. Where runs disagree on parameters or FLOPs,
+seed 888 is right, as in the benchmark's own code.
 
 Dong, Yang. NAS-Bench-201: extending the scope of reproducible neural architecture search. ICLR 2020. arXiv:2001.00326
 Layout: `ArchResults` and `ResultsCount` in nats_bench/api_utils.py of github.com/D-X-Y/NATS-Bench, and in
@@ -37,8 +37,14 @@ COUNTS: dict[str, tuple[Quantity, str]] = {"params": ("params", "params_M"), "fl
 RIGHT_SEED = 888
 
 
+def gather_all(into: Gatherer, content: Mapping[str, Any]) -> None:
+    """Put the runs of all architectures of a one-file benchmark into their rows."""
+    for index, results in sorted(content["arch2infos"].items()):
+        gather(into, str(content["meta_archs"][index]), results.values())
+
+
 def gather(into: Gatherer, arch: str, results: Iterable[Mapping[str, Any]]) -> None:
-    """Put the runs of one architecture, one mapping for each length of training, into its row."""
+    """Put the runs of one architecture into its row; `results` has one mapping for each length of training."""
     row = into.row(arch)
     runs = {
         (int(run["epochs"]), TRAINED_ON.index(dataset), int(seed)): run
@@ -64,8 +70,8 @@ def gather(into: Gatherer, arch: str, results: Iterable[Mapping[str, Any]]) -> N
         if run["latency"] and epochs == full:
             column = Column(f"{dataset}_latency_s", "latency", dataset)
             costs.setdefault(column, []).append(float(sum(run["latency"]) / len(run["latency"])))
-    for column, found in costs.items():
-        into.put(row, column, sum(found) / len(found))
+    for column, values in costs.items():
+        into.put(row, column, sum(values) / len(values))
     for trained_on, dataset in DATASETS.items():
         for field, (quantity, name) in COUNTS.items():
             counts = {seed: run[field] for (_, on, seed), run in sorted(runs.items()) if TRAINED_ON[on] == trained_on}

@@ -5,10 +5,9 @@
                                                  "metrics": {metric: [one for each epoch]},
                                                  "model_info": {info: number}}}}}}
 
-One file holds both spaces; `transnas_micro` and `transnas_macro` say which to take. Of each task the metrics on
-validation and test data after the last epoch are kept, as `class_object_test_top1`, and what is known of the model, as
-`class_object_model_params`, in the file's own units. Losses that are to be small, training metrics and times are left
-out.
+One file holds both spaces; `transnas_micro` or `transnas_macro` selects one. For each task the import keeps the metrics
+on validation and test data after the last epoch, such as `class_object_test_top1`, and the facts of the model, such as
+`class_object_model_params`, in the file's own units. It leaves out losses (lower is better), training metrics, times.
 
 Duan et al. TransNAS-Bench-101: improving transferability and generalizability of cross-task neural architecture search.
 CVPR 2021. arXiv:2105.11871. Layout: api/api.py and README.md of github.com/yawen-d/TransNASBench.
@@ -17,12 +16,11 @@ CVPR 2021. arXiv:2105.11871. Layout: api/api.py and README.md of github.com/yawe
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.tables import pickles
 from epochzero.tables.columns import ACCURACY, Column, Quantity
+from epochzero.tables.formats import Format, Source, formats
 from epochzero.tables.rows import Gatherer, Rows
 
 SPACE = re.compile(r"transnas_(micro|macro)")
@@ -30,8 +28,9 @@ METRIC = re.compile(r"(valid|test)_(\w+)")
 COSTS: dict[str, Quantity] = {"model_params": "params", "model_FLOPs": "flops", "inference_time": "latency"}
 
 
-def read(path: Path, content: dict[str, Any], space: str) -> Rows:
-    """The rows of one of the two spaces of a file whose content is given."""
+def read(source: Source) -> Rows:
+    """Returns the rows of one of the two spaces of the file."""
+    path, content, space = source.path, source.pth, source.space.name
     wanted = SPACE.match(space)
     if wanted is None:
         raise UserError(f"{path} is TransNAS-Bench: give --space transnas_micro or transnas_macro, not {space}.")
@@ -52,9 +51,14 @@ def read(path: Path, content: dict[str, Any], space: str) -> Rows:
 
 
 def _metric(task: str, metric: str, epochs: int) -> Column | None:
-    found = METRIC.fullmatch(metric)
-    if found is None or (metric.endswith("loss") and not metric.endswith("neg_loss")):
+    match = METRIC.fullmatch(metric)
+    if match is None or (metric.endswith("loss") and not metric.endswith("neg_loss")):
         return None
-    split = "val" if found[1] == "valid" else "test"
-    quantity: Quantity = "accuracy" if found[2] in ACCURACY else "other"
-    return Column(f"{task}_{split}_{found[2]}", quantity, task, split, epochs)
+    split = "val" if match[1] == "valid" else "test"
+    quantity: Quantity = "accuracy" if match[2] in ACCURACY else "other"
+    return Column(f"{task}_{split}_{match[2]}", quantity, task, split, epochs)
+
+
+formats.register(
+    "transnas", Format("a .pth of TransNAS-Bench-101", lambda source: source.pth_has("metrics_dict"), read)
+)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from epochzero.errors import DataError
-from epochzero.tables import nb201_pth, pickles
+from epochzero.tables.formats import Source, nb201
 from tests.command import epochzero, refusal
 from tests.tables.official import CELLS, runs
 from tests.tables.test_nats import check
@@ -29,13 +29,13 @@ def saved(path: Path, zipped: bool = False) -> Path:
 @pytest.mark.parametrize("zipped", [False, True])
 def test_the_one_file(tmp_path: Path, zipped: bool) -> None:
     path = saved(tmp_path / "NAS-Bench-201-v1_1-096897.pth", zipped)
-    check(nb201_pth.read(path, pickles.load_pth(path)))
+    check(nb201.read(Source(path)))
 
 
 def test_the_folder_of_the_archive(tmp_path: Path) -> None:
     for index, cell in enumerate(CELLS):
         torch.save(results(index, cell), tmp_path / f"{index:06d}-FULL.pth")
-    check(nb201_pth.read_folder(tmp_path))
+    check(nb201.read(Source(tmp_path)))
     made = epochzero("data", "import", tmp_path, "--space", "nb201", "--out", tmp_path / "a.ezb", "--json").json
     assert made["architectures"] == 3
 
@@ -54,11 +54,12 @@ def test_the_command(tmp_path: Path) -> None:
     "content", [{"meta_archs": [], "arch2infos": {0: {}}}, {"meta_archs": ["x"], "arch2infos": {0: {"full": 3}}}]
 )
 def test_what_is_laid_out_otherwise(tmp_path: Path, content: dict[str, Any]) -> None:
+    torch.save(content, tmp_path / "a.pth")
     with pytest.raises(DataError, match="is not a file of NAS-Bench-201"):
-        nb201_pth.read(tmp_path / "a.pth", content)
+        nb201.read(Source(tmp_path / "a.pth"))
 
 
 def test_another_pth_is_refused(tmp_path: Path) -> None:
     torch.save({"state_dict": {"w": torch.ones(1)}}, tmp_path / "a.pth")
     said = refusal("data", "import", tmp_path / "a.pth", "--space", "nb201", "--out", tmp_path / "a.ezb")
-    assert "is neither NAS-Bench-201 nor TransNAS-Bench" in said
+    assert "has an unknown format" in said

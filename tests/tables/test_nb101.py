@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from epochzero.errors import DataError
-from epochzero.tables import AccuracyTable, TabularBenchmark, nb101_records
+from epochzero.tables import AccuracyTable, TabularBenchmark
 from epochzero.tables.columns import Column
+from epochzero.tables.formats import Source, nb101
 from tests.command import epochzero, refusal
 from tests.tables.official import HASHED, evaluation, record, run_101, varint
 
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_records_become_rows(path: Path) -> None:
-    rows = nb101_records.read(path)
+    rows = nb101.read(Source(path))
     assert rows.keys == [FIRST, SECOND]
     assert rows.archs[0].startswith("0100010;0010010;0001000;") and rows.archs[0].endswith(",conv1x1-bn-relu,output")
     values = {column.full_name: numbers for column, numbers in rows.columns.items()}
@@ -70,10 +71,10 @@ def test_a_hash_that_is_not_the_cells_is_found(tmp_path: Path) -> None:
     bad = record(json.dumps([SECOND, *fields[1:]]).encode())
     (tmp_path / "a.tfrecord").write_bytes(bad)
     said = refusal("data", "import", tmp_path / "a.tfrecord", "--space", "nb101", "--out", tmp_path / "a.ezb")
-    assert f"Row 1 of {tmp_path / 'a.tfrecord'} has the hash '{SECOND}', which is not that of its cell" in said
+    assert f"Row 1 of {tmp_path / 'a.tfrecord'} has the hash '{SECOND}', which does not match its cell" in said
     (tmp_path / "a.tfrecord").write_bytes(good + bad)
     with pytest.raises(DataError, match="two hashes for one cell"):
-        nb101_records.read(tmp_path / "a.tfrecord")
+        nb101.read(Source(tmp_path / "a.tfrecord"))
 
 
 def test_a_damaged_file_imports_nothing(path: Path, tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_damaged_file_imports_nothing(path: Path, tmp_path: Path) -> None:
     content[-30] ^= 1
     path.write_bytes(bytes(content))
     said = refusal("data", "import", path, "--space", "nb101", "--out", tmp_path / "a.ezb")
-    assert f"Record 6 of {path} is damaged or cut short: download the file anew." in said
+    assert f"Record 6 of {path} is damaged or cut short. Download the file again." in said
     assert [child.name for child in tmp_path.iterdir()] == [path.name]
 
 
@@ -114,10 +115,10 @@ def metrics(content: bytes) -> bytes:
 )
 def test_records_that_are_no_runs(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "a.tfrecord").write_bytes(run_101(FIRST, 108, 0.9, 0.9, 1.0) + record(body))
-    with pytest.raises(DataError, match=r"Record 2 of .* is no run of NAS-Bench-101"):
-        nb101_records.read(tmp_path / "a.tfrecord")
+    with pytest.raises(DataError, match=r"Record 2 of .* is not a run of NAS-Bench-101"):
+        nb101.read(Source(tmp_path / "a.tfrecord"))
 
 
 def test_fields_of_every_kind() -> None:
     content = varint(5 << 3 | 0) + varint(300) + b"\x15\x00\x00\x00\x00" + b"\x1a\x02hi" + b"\x21" + bytes(8)
-    assert list(nb101_records.fields(content)) == [(5, 300), (3, b"hi"), (4, 0.0)]
+    assert list(nb101.fields(content)) == [(5, 300), (3, b"hi"), (4, 0.0)]

@@ -3,8 +3,8 @@
     benchmark = NB301.load("nb_models_1.0/xgb_v1.0", trusted=True)
     benchmark.accuracy("Genotype(normal=...)", split="val")         # percent, after 100 epochs, without noise
 
-The package `nasbench301` unpickles the models that it loads, so that a folder can run any code: it is loaded only when
-it is said to be trusted. A surrogate has no rows; `sampled` asks it for random networks, which makes a table.
+The package `nasbench301` unpickles the models that it loads, so a folder can run any code: it is loaded only with
+`--trust`. A surrogate has no rows; `sampled` predicts random networks, which makes a table.
 
 Zela, Siems, Zimmer, Lukasik, Keuper, Hutter. Surrogate NAS benchmarks: going beyond the limited search spaces of
 tabular NAS benchmarks. ICLR 2022. arXiv:2008.09777. Calls: nasbench301/api.py of github.com/automl/nasbench301.
@@ -22,6 +22,7 @@ import numpy as np
 from epochzero.errors import DataError, UserError
 from epochzero.tables.benchmark import Benchmark
 from epochzero.tables.columns import Column
+from epochzero.tables.formats import Format, Source, formats
 from epochzero.tables.rows import Rows
 
 MODEL = "*surrogate_model.model"
@@ -43,14 +44,14 @@ class NB301(Benchmark):
         folder = Path(folder)
         if not trusted:
             raise UserError(
-                f"The package nasbench301 unpickles the models in {folder}, which can run any code: say that you trust "
-                f"them with --trust."
+                f"The package nasbench301 unpickles the models in {folder}, which can run any code. If you trust them, "
+                f"give --trust."
             )
         try:
             package = import_module("nasbench301")
         except ImportError as error:
             raise UserError(
-                "NAS-Bench-301 needs its own package: pip install nasbench301, and what it asks for."
+                "NAS-Bench-301 needs its own package: pip install nasbench301, and the packages it asks for."
             ) from error
         return cls(package.load_ensemble(str(folder)), space, str(folder))
 
@@ -65,7 +66,7 @@ class NB301(Benchmark):
         asked = (dataset or DATASET, split, epochs or EPOCHS, seed)
         if asked != (DATASET, SPLIT, EPOCHS, None):
             raise DataError(
-                f"{self.source} predicts the mean accuracy on {SPLIT} of {DATASET} after {EPOCHS} epochs alone."
+                f"{self.source} predicts only the mean accuracy on {SPLIT} of {DATASET} after {EPOCHS} epochs."
             )
         return self._predicted(self.space.parse(arch))
 
@@ -77,7 +78,7 @@ class NB301(Benchmark):
         return {}
 
     def sampled(self, count: int, seed: int) -> Rows:
-        """The predictions for so many different random networks."""
+        """Returns the predictions for `count` different random networks."""
         rng = Random(seed)
         chosen: dict[str, float] = {}
         while len(chosen) < count:
@@ -90,6 +91,17 @@ class NB301(Benchmark):
         return Rows(list(chosen), {ACCURACY: numbers}, self.source, notes=notes)
 
 
-def is_model(folder: Path) -> bool:
-    """Whether a folder holds a surrogate."""
-    return next(folder.rglob(MODEL), None) is not None
+def is_model(source: Source) -> bool:
+    """Returns True for a folder that holds a surrogate."""
+    return source.path.is_dir() and next(source.path.rglob(MODEL), None) is not None
+
+
+def read(source: Source) -> Rows:
+    """Returns the predictions for `--sample` random networks."""
+    if source.sample is None:
+        raise UserError(f"{source.path} is a surrogate and has no rows. Give --sample, the number of random networks.")
+    surrogate = NB301.load(source.path, source.space, trusted=source.trusted)
+    return surrogate.sampled(source.sample, source.seed)
+
+
+formats.register("nb301", Format("a folder of NAS-Bench-301", is_model, read, surrogate=True))

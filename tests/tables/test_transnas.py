@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from epochzero.errors import DataError, UserError
-from epochzero.tables import transnas_pth
+from epochzero.registry import spaces
+from epochzero.tables.formats import Source, transnas
 from tests.command import epochzero, refusal
 
 TASKS = {
@@ -39,8 +40,13 @@ def database() -> dict[str, Any]:
     }
 
 
+def saved(folder: Path, content: dict[str, Any], space: str) -> Source:
+    torch.save(content, folder / "t.pth")
+    return Source(folder / "t.pth", spaces[space])
+
+
 def test_the_space_says_which_networks(tmp_path: Path) -> None:
-    rows = transnas_pth.read(tmp_path / "t.pth", database(), "transnas_micro_scene")
+    rows = transnas.read(saved(tmp_path, database(), "transnas_micro_scene"))
     values = {column.full_name: numbers.tolist() for column, numbers in rows.columns.items()}
     assert list(rows.archs) == ["64-41414-1_02_333", "64-41414-0_00_333"]
     assert values["class_object_val_top1"] == [41, 21]
@@ -56,7 +62,7 @@ def test_the_space_says_which_networks(tmp_path: Path) -> None:
     assert kinds["class_object_val_top5"] == ("other", "class_object", "val", 25)
     assert kinds["autoencoder_test_ssim"][0] == "other"
     assert kinds["class_object_model_FLOPs"][0] == "flops"
-    macro = transnas_pth.read(tmp_path / "t.pth", database(), "transnas_macro")
+    macro = transnas.read(saved(tmp_path, database(), "transnas_macro"))
     assert list(macro.archs) == ["64-1234-basic"]
 
 
@@ -71,8 +77,8 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_what_is_laid_out_otherwise(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="give --space"):
-        transnas_pth.read(tmp_path / "t.pth", database(), "nb201")
+        transnas.read(saved(tmp_path, database(), "nb201"))
     broken = database()
     del broken["data"]["micro"]["64-41414-0_00_333"]["class_object"]["metrics"]["test_top1"]
     with pytest.raises(DataError, match=r"is not a file of TransNAS-Bench.*'test_top1'"):
-        transnas_pth.read(tmp_path / "t.pth", broken, "transnas_micro")
+        transnas.read(saved(tmp_path, broken, "transnas_micro"))

@@ -9,9 +9,9 @@ The metrics are base64 of a protocol buffer (proto2):
     ModelMetrics    1: EvaluationData, repeated (before, halfway and after training)    2: int32 trainable_parameters
     EvaluationData  2: double training_time    4: double validation_accuracy    5: double test_accuracy
 
-The evaluation after training is kept: `val_acc_108ep` and `test_acc_108ep` of each run, as fractions, runs numbered in
-the file's order; `train_seconds_108ep`, the mean over runs; `params`. Training accuracy and the halfway point are left
-out.
+The import keeps the evaluation after training: `val_acc_108ep` and `test_acc_108ep` of each run, as fractions, runs
+numbered in the file's order; `train_seconds_108ep`, the mean over runs; `params`. It leaves out the training accuracy
+and the halfway point.
 
 Ying, Klein, Real, Christiansen, Murphy, Hutter. NAS-Bench-101: towards reproducible neural architecture search.
 ICML 2019. arXiv:1902.09635. Layout: nasbench/api.py and nasbench/lib/model_metrics.proto of
@@ -26,12 +26,12 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from epochzero.errors import DataError
 from epochzero.tables import tfrecord
 from epochzero.tables.columns import Column
+from epochzero.tables.formats import Format, Source, formats
 from epochzero.tables.rows import Gatherer, Rows
 
 DATASET = "cifar10"
@@ -44,7 +44,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class Evaluation(NamedTuple):
-    """How a network does at one point of its training."""
+    """Time and accuracies of a network at one point of its training."""
 
     seconds: float
     val: float
@@ -61,16 +61,16 @@ class Run(NamedTuple):
     final: Evaluation
 
 
-def read(path: Path) -> Rows:
-    """The rows of a file of records."""
-    gatherer = Gatherer()
+def read(source: Source) -> Rows:
+    """Returns the rows of a file of records."""
+    gatherer, path = Gatherer(), source.path
     hashes: dict[str, str] = {}
     runs: Counter[tuple[int, int]] = Counter()
     for number, record in enumerate(tfrecord.records(path), start=1):
         try:
             run = parse(record)
         except (ValueError, TypeError, KeyError, IndexError, struct.error) as error:
-            raise DataError(f"Record {number} of {path} is no run of NAS-Bench-101: {error}.") from error
+            raise DataError(f"Record {number} of {path} is not a run of NAS-Bench-101: {error}.") from error
         arch = hashes.setdefault(run.hash, run.arch)
         row = gatherer.row(arch)
         seed = runs[row, run.epochs]
@@ -83,13 +83,13 @@ def read(path: Path) -> Rows:
         gatherer.put(row, seconds, (before * seed + run.final.seconds) / (seed + 1))
         gatherer.put(row, PARAMS, run.params)
     if len(set(hashes.values())) != len(hashes):
-        raise DataError(f"{path} has two hashes for one cell: download the file anew.")
+        raise DataError(f"{path} has two hashes for one cell. Download the file again.")
     some = f"{path} holds {len(hashes):,} of the {CELLS:,} cells of NAS-Bench-101."
     return gatherer.rows(str(path), list(hashes), [some] if len(hashes) != CELLS else [])
 
 
 def parse(record: bytes) -> Run:
-    """One run; ValueError and its like where the record is none."""
+    """Returns the run in a record. Raises ValueError or a similar error for any other content."""
     digest, epochs, bits, ops, metrics = json.loads(record)
     size = math.isqrt(len(bits))
     if size * size != len(bits):
@@ -108,12 +108,12 @@ def parse(record: bytes) -> Run:
 
 
 def _evaluation(content: bytes) -> Evaluation:
-    found = {field: value for field, value in fields(content) if isinstance(value, float)}
-    return Evaluation(found[2], found[4], found[5])
+    doubles = {field: value for field, value in fields(content) if isinstance(value, float)}
+    return Evaluation(doubles[2], doubles[4], doubles[5])
 
 
 def fields(content: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """The numbered values of a protocol buffer: whole numbers, doubles, bytes."""
+    """Yields the numbered values of a protocol buffer: whole numbers, doubles, bytes."""
     at = 0
     while at < len(content):
         tag, at = _varint(content, at)
@@ -147,3 +147,6 @@ def _varint(content: bytes, at: int) -> tuple[int, int]:
             return value, at
         if shift > 63:
             raise ValueError("a number of its metrics is too long")
+
+
+formats.register("nb101", Format("a .tfrecord of NAS-Bench-101", lambda source: source.ends(".tfrecord"), read))
