@@ -101,7 +101,7 @@ def test_accuracies_by_what_they_are(words: TabularBenchmark) -> None:
 def test_the_dataset_has_to_be_named_where_there_are_several() -> None:
     columns = {described(name): np.array([50.0]) for name in ("x_test", "y_test")}
     benchmark = TabularBenchmark.of(Rows(["a"], columns, "t.csv"), Letters())
-    with pytest.raises(UserError, match="has accuracies on x, y. Name one"):
+    with pytest.raises(UserError, match=r"has accuracies on x, y\. Name one"):
         benchmark.accuracy("a")
 
 
