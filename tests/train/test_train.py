@@ -180,7 +180,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(plan: Plan, file
 
 
 def test_a_loss_that_is_no_number_stops_with_a_sentence(plan: Plan, file: Path) -> None:
-    with pytest.raises(UserError, match="The loss is no longer a number in epoch 1: train with a lower learning_rate"):
+    with pytest.raises(UserError, match="The loss became NaN or infinite in epoch 1: lower the learning_rate"):
         train(plan, load_images(file), replace(PLAIN, learning_rate=1000.0, weight_decay=1.0, epochs=1))
 
 

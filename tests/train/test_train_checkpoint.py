@@ -139,5 +139,5 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 def test_nothing_whole_is_left(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path)
     (tmp_path / "epoch-000001.pt").write_bytes(b"")
-    with pytest.raises(UserError, match=r"Remove the folder .* to begin anew"):
+    with pytest.raises(UserError, match=r"Remove the folder .* to start again"):
         kept.last()

@@ -127,7 +127,7 @@ def test_what_teaches_nothing(file: Path, taught: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no trained network"):
         read_teacher(tmp_path)
     other = load_images(write(tmp_path / "large.npz", 8, 4, 16))
-    with pytest.raises(UserError, match=r"The teacher knows images of \[3, 8, 8\] in 4 classes"):
+    with pytest.raises(UserError, match=r"The teacher takes images of \[3, 8, 8\] in 4 classes"):
         Training(PLAN, other, QUICK, teacher=read_teacher(taught))
     torch.save({"weights": {}, "epoch": 1}, tmp_path / "epoch-000001.pt")
     with pytest.raises(DataError, match="checkpoints of another program"):
@@ -179,6 +179,6 @@ def test_jitter_keeps_bytes_and_can_do_nothing() -> None:
 def test_autoaugment_needs_bytes(file: Path) -> None:
     images = load_images(file)
     floats = replace(images, x=images.x.float())
-    with pytest.raises(UserError, match="AutoAugment changes bytes"):
+    with pytest.raises(UserError, match="AutoAugment needs images of bytes"):
         Training(PLAN, floats, replace(QUICK, auto_augment=True))
     Training(PLAN, images, replace(QUICK, auto_augment=True)).epoch(0, lambda done, total, note: None)

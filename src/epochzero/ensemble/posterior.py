@@ -276,7 +276,7 @@ def best_response(
         device=device,
         folder=folder,
         keep_every=keep_every,
-        companion=rival,
+        sampler=rival,
         progress=progress,
     )
     return shared, learner.posterior

@@ -1,4 +1,4 @@
-r"""Images changed at random, a whole batch at a time, on the device that they are on.
+r"""Images changed at random, one batch per call, on the images' device.
 
 Every function takes images x [B, C, H, W] and a generator on the CPU that all of its draws come from, so that what
 happens to an image does not depend on the device. Draws go to the device without waiting for it.
@@ -30,11 +30,11 @@ from torch import Generator, Tensor
 AREA = (0.02, 0.33)
 """of an erased rectangle, as a share of the image"""
 ASPECT = (0.3, 3.3)
-"""its height over its width"""
+"""height over width of an erased rectangle"""
 WINDOW = (3 / 4, 4 / 3)
 """height over width of a window that is zoomed into"""
 LUMA = (0.299, 0.587, 0.114)
-"""how bright red, green and blue are"""
+"""luminance of red, green and blue"""
 
 
 def crop(x: Tensor, pad: int, rng: Generator) -> Tensor:

@@ -1,12 +1,12 @@
-r"""AutoAugment's policy for CIFAR-10, on bytes, a whole batch at a time, on the device that they are on.
+r"""AutoAugment's policy for CIFAR-10, on bytes, one batch per call, on the images' device.
 
 Each image gets one of 25 pairs of operations; each of the two happens with its probability and its strength, turned
-around every other time where that means something. Strengths are in tenths of their range:
+around half of the time where the operation has a direction. Strengths are in tenths of their range:
 
     shear 0 to .3, translate 0 to 150/331 of the side, rotate 0 to 30 degrees, brightness, color, contrast and sharpness
     1 +- 0 to .9, posterize to 8 down to 4 bits, solarize from 256 down to 0
 
-Operations are Pillow's to the byte or nearly so; what comes in from outside an image is grey (128).
+Operations are Pillow's to the byte or nearly so; pixels from outside the image are grey (128).
 
 Cubuk, Zoph, Mane, Vasudevan, Le. AutoAugment: learning augmentation strategies from data. CVPR 2019. arXiv:1805.09501
 """

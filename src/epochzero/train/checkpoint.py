@@ -18,20 +18,20 @@ class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.refused: list[str] = []
-        """why newer ones were passed over"""
+        """why newer checkpoints were skipped"""
 
     def files(self) -> list[Path]:
         """The newest first."""
         return sorted(self.folder.glob("epoch-*.pt"), reverse=True)
 
     def write(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Keep the state after so many epochs, and of those before it only the last."""
+        """Writes the state after this epoch, and keeps only one older checkpoint."""
         write(self.folder / f"epoch-{epoch:06}.pt", state)
         for old in self.files()[KEPT:]:
             old.unlink()
 
     def last(self) -> State | None:
-        """The newest that is whole; None where there is none yet."""
+        """The newest whole checkpoint; None if there is none yet."""
         self.refused = []
         for file in self.files():
             try:
@@ -39,5 +39,5 @@ class Checkpoints:
             except DataError as error:
                 self.refused.append(str(error))
         if self.refused:
-            raise UserError(f"{' '.join(self.refused)} Remove the folder '{self.folder}' to begin anew.")
+            raise UserError(f"{' '.join(self.refused)} Remove the folder '{self.folder}' to start again.")
         return None

@@ -1,4 +1,4 @@
-r"""Scheduled drop path: a path into a sum is left out for some samples, so that no path can lean on the others.
+r"""Scheduled drop path: a path into a sum is left out for some samples, so that no path can rely on the others.
 
     y = sum_i m_i x_i / (1 - d)        m_i ~ Bernoulli(1 - d), drawn anew for each sample and path
 
@@ -43,13 +43,13 @@ class DroppingSum(Op):
 
 
 def with_drop_path(plan: Plan, often: float, rng: Generator) -> Plan:
-    """The same network, for training with this share of the paths dropped; draws come from `rng`."""
+    """The same network with this share of its paths dropped at random during training."""
     if not often:
         return plan
     readers = Counter(source for node in plan.nodes for source in node.inputs)
 
     def is_path(source: int) -> bool:
-        """Whether a value is made for the sum alone: what others read too is a skip, as is what is called one."""
+        """True if only the sum reads this value. A value that others read too is a skip connection, as is Identity."""
         return readers[source] == 1 and not isinstance(plan.nodes[source].op, Identity)
 
     nodes = [

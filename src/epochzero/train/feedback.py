@@ -1,11 +1,11 @@
-"""A short training as feedback of a search: the accuracy on images that were held out of the training ones.
+"""A short training as feedback of a search: the accuracy on held-out training images.
 
     feedback = ShortTraining.of("hnas(epochs=1,images=2000)", spaces["darts_search"], "cifar10.npz")
     ez.search("darts_search", Feedback(feedback, feedback.name), method="hnas", data="cifar10.npz")
 
 The training images are split in two by the seed: a network learns from one half by a recipe of `epochzero train` and is
-judged by the other; `images` of them are used, all by default. The file's test images are not looked at. As in HNAS'
-search of DARTS: 10 epochs there, on half of CIFAR-10's training images.
+judged by the other. It uses `images` of them, by default all, and never the file's test images. HNAS does the same in
+its search of DARTS, with 10 epochs on half of CIFAR-10's training images.
 
 Shu, Dai, Wu, Low. Unifying and boosting gradient-based training-free neural architecture search. NeurIPS 2022.
 arXiv:2201.09785
@@ -14,7 +14,7 @@ arXiv:2201.09785
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,10 @@ class ShortTraining:
 
     space: Space
     images: Images
-    """`test_x` and `test_y` are the half that judges"""
+    """with the held-out half as `test_x` and `test_y`"""
     recipe: Recipe
     name: str
-    """what the accuracy depends on, beside the network"""
+    """identifies everything but the network that the accuracy depends on"""
     seed: int = 0
     device: str = "cpu"
 
@@ -49,14 +49,14 @@ class ShortTraining:
         """From the name of a recipe, with changes and the number of images in parentheses."""
         match = WRITTEN.fullmatch(text)
         if match is None:
-            raise UserError(f"{text!r} is no short training: write a recipe such as hnas(epochs=1,images=2000).")
+            raise UserError(f"{text!r} is not a short training: write a recipe such as hnas(epochs=1,images=2000).")
         if not isinstance(space, Space):
             raise UserError(f"The space '{space.name}' gives modules and no plans: they cannot be trained here.")
         changes = dict(map(_change, filter(None, (part.strip() for part in (match[2] or "").split(",")))))
         count = changes.pop(IMAGES, None)
         recipe = recipe_of(match[1], changes)
         images = halved(load_images(data, seed=seed), count, seed)
-        plan_for(space, space.smallest(), images, recipe)  # images that the space does not take are refused now
+        plan_for(space, space.smallest(), images, recipe)  # rejects images that do not fit the space
         name = f"{text.replace(' ', '')} on {images.facts['file']} {images.facts['sha256'][:12]}, seed {seed}"
         return ShortTraining(space, images, recipe, name, seed, device)
 
@@ -67,28 +67,21 @@ class ShortTraining:
 
 
 def halved(images: Images, count: int | float | str | None, seed: int) -> Images:
-    """Half of the training images, or of `count` of them, to learn from, and the other half to judge by."""
-    held = len(images.x)
-    count = held if count is None else count
-    if not isinstance(count, int) or not 4 <= count <= held:
-        raise UserError(f"A short training takes 4 to {held:,} images of these data, not {count}.")
-    order = torch.randperm(held, generator=generator(seed, "short training"))[:count]
-    learnt, judged = order[: count // 2], order[count // 2 :]
-    facts = images.facts | {"train": len(learnt), "test": len(judged), "test_is": f"training images held out by {seed}"}
-    return replace(
-        images,
-        x=images.x[learnt],
-        y=images.y[learnt],
-        test_x=images.x[judged],
-        test_y=images.y[judged],
-        facts=facts,
-    )
+    """Splits the training images, or `count` of them, in halves: one to train on, the other as test images."""
+    total = len(images.x)
+    count = total if count is None else count
+    if not isinstance(count, int) or not 4 <= count <= total:
+        raise UserError(f"A short training takes 4 to {total:,} images of these data, not {count}.")
+    order = torch.randperm(total, generator=generator(seed, "short training"))[:count]
+    train, test = order[: count // 2], order[count // 2 :]
+    facts = images.facts | {"train": len(train), "test": len(test), "test_is": f"training images held out by {seed}"}
+    return images.split(train, test, facts)
 
 
 def _change(text: str) -> tuple[str, int | float | str]:
     key, equals, value = (piece.strip() for piece in text.partition("="))
     if not equals or not value:
-        raise UserError(f"{text!r} is no change of a recipe: write key=value.")
+        raise UserError(f"{text!r} does not change a recipe: write key=value.")
     for kind in (int, float):
         try:
             return key, kind(value)

@@ -1,8 +1,8 @@
-"""Images to train on and to test with, whole in memory: an `.npz` file, CIFAR as it is published, or image files.
+"""Images for training and testing, held in memory: an `.npz` file, CIFAR in its published form, or image files.
 
-An `.npz` file may hold `x_test` and `y_test` beside `x_train` and `y_train`. Where there is no test set, a share of the
-training images is held out, drawn by the seed. Images stay as they are in the file, bytes for instance, until they are
-needed; then they are standardised, per channel, by the training images.
+An `.npz` file may hold `x_test` and `y_test` as well as `x_train` and `y_train`. Without a test set, a share of the
+training images is held out, drawn by the seed. Images keep the type they have in the file, such as bytes, and are
+standardised per channel by the training images when they are used.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from epochzero.train.image_folder import FolderReader
 from epochzero.types import Shape
 
 HELD_OUT = 0.1
-"""share of the training images, where there is no test set"""
+"""share of the training images if there is no test set"""
 SIDE = 32
-"""pixels, of image files, unless another size is asked for"""
+"""default side in pixels of image files"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Images:
     std: Tensor
     num_classes: int
     facts: dict[str, Any]
-    """what the data are, in plain values; with `classes`, their names, where they are folders of image files"""
+    """description of the data in plain values; for folders of image files also the names of the `classes`"""
 
     @property
     def input_shape(self) -> Shape:
@@ -58,6 +58,11 @@ class Images:
         """(x - mean) / std"""
         return (x.float() - self.mean) / self.std
 
+    def split(self, train: Tensor, test: Tensor, facts: dict[str, Any]) -> Images:
+        """These training images for training, and those for testing, both by index."""
+        x, y = self.x, self.y
+        return replace(self, x=x[train], y=y[train], test_x=x[test], test_y=y[test], facts=facts)
+
 
 def load_images(
     source: str | Path,
@@ -69,7 +74,7 @@ def load_images(
 ) -> Images:
     """Images of an `.npz` file, of CIFAR's archive or folder, or of a folder of image files for each class.
 
-    The seed draws what is held out, if anything. Image files become squares of this side.
+    The seed draws the images to hold out, if any. Image files become squares of this side.
     """
     path = Path(source)
     reader = FolderReader(side, skip_unreadable)
@@ -107,12 +112,12 @@ def load_images(
 
 
 def is_image_folder(path: Path) -> bool:
-    """Whether it is a folder, and not one of CIFAR as it is published."""
+    """True for a folder that is not CIFAR in its published form."""
     return path.is_dir() and not any((path / name).is_file() for name in cifar.TRAINING_FILES)
 
 
 def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any], NDArray[np.int64]] | None]:
-    """The training samples, and the test ones where there are some."""
+    """The training samples, and the test samples if there are any."""
     if not path.exists():
         raise DataError(f"There is no file or folder {path} to train on.")
     if is_image_folder(path):
@@ -121,7 +126,7 @@ def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any]
     if path.is_dir() or path.name.lower().endswith(ARCHIVES):
         return cifar.read(path), None
     if path.suffix.lower() != ".npz":
-        raise DataError(f"{path} is nothing to train on: give an .npz file, CIFAR, or a folder of images by class.")
+        raise DataError(f"{path} is not a data set of images: give an .npz file, CIFAR, or a folder for each class.")
     samples = npz.read(path)
     with reading(path, "an .npz file", "save it again"), np.load(path, allow_pickle=False) as archive:
         if not {"x_train", "x_test", "y_test"} <= set(archive.files):
@@ -134,7 +139,7 @@ def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any]
 
 
 def _like(x: NDArray[Any], samples: Samples) -> NDArray[Any]:
-    """Test images, arranged as the training images are."""
+    """Test images with the axes of the training images."""
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[1:] != samples.x.shape[1:]:

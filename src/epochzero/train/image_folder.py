@@ -1,8 +1,8 @@
 """Images in a folder for each class: photos/cat/1.jpg, photos/dog/2.png. Needs Pillow.
 
-Classes are the folders' names in the order of the alphabet. Where there are folders `train` and `test` (or `val`) with
-the classes inside, they are the two sets. An image is scaled until its shorter side is `side`, and its middle is taken.
-One that cannot be read stops everything with its name, or is left out and named.
+Classes are the folders' names in alphabetical order. Folders `train` and `test` (or `val`) with the classes inside are
+the two sets. An image is scaled until its shorter side is `side`, and cropped to its centre. An unreadable image is an
+error that names it, or is skipped and listed.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 @dataclass
 class FolderReader:
-    """Reads images of one size, and remembers which it could not, and what the classes are called."""
+    """Reads images of one size, and remembers the unreadable ones and the names of the classes."""
 
     side: int
     skip: bool
-    """leave out what cannot be read, instead of stopping"""
+    """skip unreadable images instead of stopping"""
     skipped: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
-    """names by label, once a folder was read"""
+    """names by label, after a folder was read"""
 
     def read(self, folder: Path) -> tuple[Labelled, Labelled | None]:
-        """The training images, and the test images where the folder has some."""
+        """The training images, and the test images if the folder has any."""
         test = next((folder / name for name in TESTS if (folder / name).is_dir()), None)
         if not (folder / "train").is_dir() or test is None:
             self.classes = _classes(folder)
@@ -74,7 +74,7 @@ class FolderReader:
             reason = " ".join(str(error).split()) or type(error).__name__
             if not self.skip:
                 raise DataError(
-                    f"The image '{file}' cannot be read ({reason}): mend or remove it, or use --unreadable skip."
+                    f"The image '{file}' cannot be read ({reason}): repair or remove it, or use --unreadable skip."
                 ) from None
             self.skipped.append(f"{file.parent.name}/{file.name}")
             return None

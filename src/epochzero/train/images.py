@@ -1,12 +1,12 @@
-"""Trains a network on images, with a recipe, and goes on exactly where it was stopped.
+"""Trains a network on images with a recipe, and resumes exactly where it stopped.
 
     images = load_images("cifar10.npz")
     plan = plan_for(space, arch, images, recipe)
     trained = train(plan, images, recipe, folder=Path("run"), seed=0)
 
-All that is random in an epoch comes from a generator of its own, seeded by the training's seed and the epoch's number,
-and the learning rate is a function of the step. So weights and momentum after an epoch are all that is needed to go on:
-killed and resumed, a training ends with the very same bits on a CPU. On a GPU it runs in mixed precision (bfloat16).
+Everything random in an epoch comes from one generator, seeded by the training's seed and the epoch's number, and the
+learning rate is a function of the step. Weights and momentum are therefore enough to resume after any epoch: on a CPU,
+a training that was killed and resumed ends with the same bits. On a GPU it runs in mixed precision (bfloat16).
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from epochzero.train.recipes import Recipe
 from epochzero.train.teacher import Teacher
 
 FORMAT = 1
-"""of a checkpoint of ours"""
+"""version of the checkpoint format"""
 METRICS = "metrics.jsonl"
 
 Watch = Callable[[dict[str, float]], None]
-"""called with the record of every epoch that was trained"""
+"""called with the record of each epoch after it was trained"""
 
 
 @dataclass
 class Trained:
-    """A network after its training, and how it got there."""
+    """A trained network and the history of its training."""
 
     module: PlanModule
     history: list[dict[str, float]]
-    """of every epoch: loss and accuracy in training and test, learning rate, seconds, images a second"""
+    """for each epoch: loss and accuracy in training and test, learning rate, seconds, images per second"""
     resumed: int = 0
-    """the epochs that were there already"""
+    """epochs that were read from a checkpoint"""
     refused: list[str] = field(default_factory=list)
-    """checkpoints that were passed over, and why"""
+    """why damaged checkpoints were skipped"""
 
 
 def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
-    """The network for these images, with its auxiliary tower where the recipe wants one and the space has it."""
+    """The network for these images, with its auxiliary tower if the recipe uses one and the space has one."""
     wants_tower = recipe.auxiliary > 0 and "auxiliary" in inspect.signature(space.plan).parameters
     plan: Callable[..., Plan] = space.plan
     more = {"auxiliary": True} if wants_tower else {}
     found = plan(arch, images.num_classes, images.input_shape, **more)
     if found.output_shape != (images.num_classes,):
-        raise UserError(f"The networks of {space.name} are no classifiers of images: they cannot be trained here.")
+        raise UserError(f"The networks of {space.name} do not classify images: they cannot be trained on images.")
     return found
 
 
@@ -76,10 +76,10 @@ def train(
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> Trained:
-    """Train a network by a recipe. With a folder, every epoch is kept there, and a stopped training goes on.
+    """Trains a network by a recipe. With a folder, every epoch is kept there, and an interrupted training resumes.
 
-    `facts` say which network it is (space, architecture); they are kept in the checkpoint, as are recipe and data.
-    With several processes, the first one writes, and `device` is theirs to say.
+    `facts` identify the network (space, architecture) and are kept in the checkpoint with recipe and data. With several
+    `processes`, the first one writes, and each has its own device in place of `device`.
     """
     together = processes or Processes(device=device)
     run = Training(plan, images, recipe, seed, together, teacher)
@@ -115,7 +115,7 @@ def train(
 
 
 def _check_same(folder: Path, state: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
-    """UserError where the folder holds the training of something else."""
+    """UserError if the folder holds another training."""
     if state.get("format") != FORMAT or not isinstance(state.get("identity"), dict):
         raise UserError(f"The folder '{folder}' holds checkpoints of another program: choose another folder.")
     differs = [key for key, value in identity.items() if state["identity"].get(key) != value]

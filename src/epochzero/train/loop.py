@@ -27,7 +27,7 @@ from epochzero.train.teacher import Teacher
 from epochzero.types import Origin
 
 Progress = Callable[[int, int, str], None]
-"""called with steps done, steps in all, and how the training stands"""
+"""called with the steps done, the total and a note"""
 
 
 class Training:
@@ -43,20 +43,20 @@ class Training:
         teacher: Teacher | None = None,
         record: bool | None = None,
     ) -> None:
-        """`record`: whether steps are played from a recording; by default on a GPU, where nothing forbids it."""
+        """`record`: replay steps from a CUDA graph; default: on a GPU, if the recipe allows it."""
         self.plan, self.recipe, self.seed, self.processes = plan, recipe, seed, processes
         self.device = torch.device(processes.device)
         self.on_gpu = self.device.type == "cuda"
         self.images = images.to(self.device)
         if recipe.auto_augment and images.x.dtype != torch.uint8:
-            raise UserError("AutoAugment changes bytes, and these images are no bytes: give --option auto_augment=0.")
+            raise UserError("AutoAugment needs images of bytes, and these are not: give --option auto_augment=0.")
         self.teacher = None if teacher is None else teacher.for_images(self.images).to(self.device)
         self.module = plan.module(Origin(seed=seed)).to(self.device)
         self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.joined = processes.joined(self.module)
         self.size = min(recipe.batch_size, len(images.y))
         self.steps = len(images.y) // self.size
-        """in an epoch; what is left over of the shuffled images waits for another"""
+        """in an epoch; an incomplete last batch is dropped"""
         self.share = processes.share(self.size)
         self.optimiser = torch.optim.SGD(
             self.module.parameters(),
@@ -87,7 +87,7 @@ class Training:
         self.module.train()
         self.module.plan = with_drop_path(self.plan, recipe.dropped(number), rng)
         step = self._step()
-        sums = torch.zeros(2, device=self.device)  # of the loss, of what was right
+        sums = torch.zeros(2, device=self.device)  # loss, correct predictions
         with quick_convolutions(self.on_gpu):
             for at in range(self.steps):
                 progress(number * self.steps + at, recipe.epochs * self.steps, f"epoch {number + 1}")
@@ -101,11 +101,10 @@ class Training:
                     nn.utils.clip_grad_norm_(step.parameters, recipe.clip)
                 self.optimiser.step()
                 sums += torch.stack((loss, (logits.argmax(1) == y).sum()))
-        loss_sum, right = self.processes.summed(sums).tolist()
+        loss_sum, correct = self.processes.summed(sums).tolist()
         if not math.isfinite(loss_sum):
             raise UserError(
-                f"The loss is no longer a number in epoch {number + 1}: train with a lower learning_rate, or clip the "
-                "gradients."
+                f"The loss became NaN or infinite in epoch {number + 1}: lower the learning_rate, or clip gradients."
             )
         seconds = time.perf_counter() - start
         seen = self.steps * self.size
@@ -113,7 +112,7 @@ class Training:
         record = {
             "epoch": number + 1,
             "loss": loss_sum / self.steps / self.processes.count,
-            "accuracy": right / seen,
+            "accuracy": correct / seen,
             "test_loss": test_loss,
             "test_accuracy": test_accuracy,
             "learning_rate": float(self.optimiser.param_groups[0]["lr"]),
@@ -125,7 +124,7 @@ class Training:
         return record
 
     def _step(self) -> Step:
-        """A step of this epoch; the recorded one serves them all."""
+        """The step of this epoch; a recorded step serves all epochs."""
         if self.recorded is not None:
             return self.recorded
         step = Step(self._forward(), self.module, self.recipe, half=self.on_gpu, record=self.record)
@@ -134,7 +133,7 @@ class Training:
         return step
 
     def _forward(self) -> Forward:
-        """The network as a function; a single process looks its weights up once, not in each step."""
+        """The network as a function; a single process looks up its weights once."""
         if self.joined is not None:
             return self.joined
         plan, weights = self.module.plan.with_statistics("tracked"), self.module.weights()
@@ -142,7 +141,7 @@ class Training:
         return lambda x: run(plan, weights, (x,))
 
     def _inputs(self, x: Tensor, y: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
-        """Images, changed at random and standardised [B, C, H, W], and their labels as probabilities [B, classes]."""
+        """Augmented, standardised images [B, C, H, W], and their labels as probabilities [B, classes]."""
         recipe = self.recipe
         x = zoom(x, recipe.zoom, rng) if recipe.zoom else x
         x = crop(x, recipe.pad, rng) if recipe.pad else x
@@ -167,21 +166,21 @@ class Training:
 
 
 def test(module: nn.Module, images: Images, size: int = 256) -> tuple[float, float]:
-    """Mean loss and accuracy of a network on the test images, which lie on its device."""
+    """Mean loss and accuracy of a network on the test images, which have to be on its device."""
     device = images.test_x.device
-    sums = torch.zeros(2, dtype=torch.float64, device=device)  # of the loss, of what was right
+    sums = torch.zeros(2, dtype=torch.float64, device=device)  # loss, correct predictions
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         for start in range(0, len(images.test_y), size):
             y = images.test_y[start : start + size]
             logits = module(images.standardised(images.test_x[start : start + size])).float()  # [B, classes]
             sums += torch.stack((F.cross_entropy(logits, y, reduction="sum"), (logits.argmax(1) == y).sum()))
-    loss, right = (sums / len(images.test_y)).tolist()
-    return loss, right
+    loss, accuracy = (sums / len(images.test_y)).tolist()
+    return loss, accuracy
 
 
 @contextmanager
 def quick_convolutions(on_gpu: bool) -> Iterator[None]:
-    """The GPU's library tries its algorithms on the first batch and keeps the fastest; the setting is put back."""
+    """CuDNN tries its algorithms on the first batch and keeps the fastest; the setting is restored at the end."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = before or on_gpu
     try:

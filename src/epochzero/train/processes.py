@@ -1,10 +1,10 @@
-"""Several processes that train one network, started by `torchrun`, each with its share of every batch.
+"""Processes started by `torchrun` that train one network, each on its share of every batch.
 
     torchrun --nproc-per-node 4 -m epochzero train --device cuda ...
 
-`torchrun` says by WORLD_SIZE, RANK and LOCAL_RANK who is who; without it there is one process and nothing here happens.
-Gradients are averaged by torch's DistributedDataParallel, over NCCL on GPUs and over gloo on CPUs. Batch norms see the
-share of their own process, and those of the first process are kept.
+`torchrun` sets WORLD_SIZE, RANK and LOCAL_RANK; without it there is one process. Gradients are averaged by torch's
+DistributedDataParallel, over NCCL on GPUs and gloo on CPUs. Batch norms use their own process's share, and those of the
+first process are kept.
 """
 
 from __future__ import annotations
@@ -24,21 +24,19 @@ from epochzero.errors import UserError
 
 @dataclass(frozen=True)
 class Processes:
-    """Who trains together."""
+    """The number of processes of a training, and the rank and device of the current one."""
 
     count: int = 1
     rank: int = 0
-    """of this one"""
     device: str = "cpu"
-    """of this one"""
 
     @property
     def first(self) -> bool:
-        """Whether this one writes and prints."""
+        """True for the process that writes and prints."""
         return self.rank == 0
 
     def share(self, size: int) -> slice:
-        """Which part of a batch is this one's; UserError where it cannot be shared out evenly."""
+        """The current process's part of a batch; UserError if the batch cannot be divided evenly."""
         if size % self.count:
             raise UserError(
                 f"A batch of {size} cannot be shared by {self.count} processes: give a --batch-size that is a "
@@ -54,21 +52,21 @@ class Processes:
         return values
 
     def joined(self, module: nn.Module) -> nn.Module | None:
-        """The network with gradients averaged over all; None for one process alone."""
+        """The network with gradients averaged over all processes; None for a single process."""
         if self.count == 1:
             return None
         places = [torch.device(self.device).index] if self.device.startswith("cuda") else None
         return DistributedDataParallel(module, device_ids=places, static_graph=True)
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Waits for all processes."""
         if self.count > 1:
             dist.barrier()
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """The processes that `torchrun` started, this one among them; on GPUs each takes one of its own."""
+    """The processes that `torchrun` started, each on its own GPU if the device is cuda."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
     if count == 1:
         yield Processes(device=device)

@@ -1,4 +1,4 @@
-r"""How networks are trained: a few numbers with a name, the papers' among them.
+r"""Training recipes: named settings of stochastic gradient descent, those of the papers among them.
 
 The learning rate rises in a straight line from 0 to its peak over the warm-up, then falls from the peak p to the
 end e, with t from 0 to 1 over the steps that are left:
@@ -12,19 +12,19 @@ arXiv:2008.09777); `zen` is what SiGeo (section on experiment 3) and ZenNAS (ICC
 residual networks with; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay of
 DARTS. `default` is our own, as are the weight and the temperature of a teacher.
 
-What the papers do not print was read in their public codes:
+Settings that the papers do not print are from their public code:
 
     nb201              D-X-Y/AutoDL-Projects: configs/nas-benchmark/hyper-opts/200E.config
     darts              quark0/darts: cnn/train.py, cnn/utils.py
-    imagenet_mobile    quark0/darts: cnn/train_imagenet.py, but for the schedule, which is NASI's
+    imagenet_mobile    quark0/darts: cnn/train_imagenet.py, except for the schedule, which is NASI's
     nb301              automl/nasbench301: data_generation/configs/config_0.json; automl/Auto-PyTorch at 7856bd7b:
                        training/trainer.py (clipping, tower), components/networks/image/darts (drop path, which does
                        not rise)
     zen                idstcv/ZenNAS: scripts/Zen_NAS_cifar_params1M.sh, train_image_classification.py, DataLoader
 
-Beware of what is left out: ZenNAS decays neither norms nor biases, has batches of 64 at a quarter of the rate, and
-running statistics that move by 1 %, not 10 %, a batch; and its teacher, for which another network of ours stands where
-one is given. Brightness, contrast, saturation and hue change in this order, not in a random one.
+Beware of the differences: ZenNAS decays neither norms nor biases, has batches of 64 at a quarter of the rate, moves
+running statistics by 1 %, not 10 %, per batch, and learns from a teacher, which here is any network given with
+--teacher. Brightness, contrast, saturation and hue change in this order, not in a random one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from epochzero.registry import near_miss
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Stochastic gradient descent with momentum, and what is done to images, labels and network on the way."""
+    """Settings of stochastic gradient descent with momentum, of augmentation and of regularisation."""
 
     epochs: int = 50
     batch_size: int = 128
@@ -53,35 +53,35 @@ class Recipe:
     nesterov: bool = False
     weight_decay: float = 5e-4
     clip: float = 0.0
-    """the largest norm of all gradients together; 0 for any"""
+    """largest norm of all gradients together; 0: no clipping"""
     label_smoothing: float = 0.0
     mixup: float = 0.0
-    """alpha of the Beta distribution; 0 for none"""
+    """alpha of the Beta distribution; 0: off"""
     pad: int = 4
-    """pixels of black around an image before one of its own size is cut out; 0 for no cutting"""
+    """pixels of black around an image before a crop of its own size; 0: no crop"""
     flip: bool = True
     zoom: float = 0.0
-    """the least share of an image's area that a random window of it shows, scaled to its size; 0 for no windows"""
+    """smallest share of the area in a random resized crop; 0: off"""
     jitter: float = 0.0
-    """how much brightness, contrast and saturation change at most; 0 for not at all"""
+    """largest relative change of brightness, contrast and saturation; 0: off"""
     hue: float = 0.0
-    """how far hues are turned at most, as a share of their circle; 0 for not at all"""
+    """largest rotation of hues, as a share of their circle; 0: off"""
     auto_augment: bool = False
     """AutoAugment's policy for CIFAR-10"""
     cutout: int = 0
-    """side of the square that is blanked; 0 for none"""
+    """side of the square that is blanked; 0: off"""
     erase: float = 0.0
-    """how often a random rectangle is erased"""
+    """probability that a random rectangle is erased"""
     auxiliary: float = 0.0
-    """weight of the auxiliary tower's loss, where the space has one"""
+    """weight of the auxiliary tower's loss, if the space has one"""
     drop_path: float = 0.0
-    """how often a path into a sum is dropped in the last epoch"""
+    """probability that a path into a sum is dropped, in the last epoch"""
     drop_path_steady: bool = False
-    """whether that share is the same in all epochs; if not, it rises in a straight line from 0 in the first"""
+    """use that probability in all epochs; otherwise it rises linearly from 0"""
     distil: float = 0.9
-    """weight of a teacher's word, where there is a teacher; that of the labels is what is left of 1"""
+    """weight of a teacher's loss; the labels' loss has 1 - distil"""
     temperature: float = 4.0
-    """what the teacher's and the network's logits are divided by for it"""
+    """divides the teacher's and the network's logits in the teacher's loss"""
 
     def __post_init__(self) -> None:
         limits = {
@@ -111,7 +111,7 @@ class Recipe:
             if not least <= value <= most:
                 raise UserError(f"A recipe's {name} is {least:g} to {most:g}, not {value:g}.")
         if self.nesterov and not self.momentum:
-            raise UserError("A recipe with nesterov needs a momentum of more than 0.")
+            raise UserError("A recipe with nesterov needs a momentum above 0.")
 
     def rate(self, step: int, steps_an_epoch: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -123,7 +123,7 @@ class Recipe:
         return self.end_rate + (self.learning_rate - self.end_rate) * left
 
     def dropped(self, epoch: int) -> float:
-        """How often paths are dropped in an epoch, counted from 0."""
+        """The probability of dropping a path in an epoch, counted from 0."""
         return self.drop_path if self.drop_path_steady else self.drop_path * epoch / self.epochs
 
     def as_json(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ RECIPES = {
 
 
 def recipe_of(name: str, changes: dict[str, Any] | None = None) -> Recipe:
-    """A recipe by its name, with some of its numbers changed."""
+    """A recipe by its name, with some of its settings changed."""
     if name not in RECIPES:
         raise UnknownNameError(
             f"No recipe is called '{name}'.{near_miss(name, list(RECIPES))} Known: {', '.join(RECIPES)}."
@@ -207,5 +207,5 @@ def recipe_of(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     }
     epochs = fitting.get("epochs", RECIPES[name].epochs)
     if "warm_up" not in fitting and RECIPES[name].warm_up > epochs // 2:
-        fitting["warm_up"] = max(0, epochs // 10)  # a recipe that is cut short keeps a short warm-up
+        fitting["warm_up"] = max(0, epochs // 10)  # a shortened recipe keeps a short warm-up
     return replace(RECIPES[name], **fitting)

@@ -1,15 +1,15 @@
-r"""What one training step computes: the loss and its gradients, and on a GPU that as a recording.
+r"""One training step: the loss and its gradients, on a GPU replayed from a CUDA graph.
 
-Labels are probabilities t [B, classes], smoothed and mixed before they come here. With logits z, those of the auxiliary
-tower a, those of a teacher z', and weights of the recipe, u for the tower, w for the teacher:
+Labels are probabilities t [B, classes], already smoothed and mixed. With logits z, those of the auxiliary tower a and
+of a teacher z', and the recipe's weights u of the tower and w of the teacher:
 
     loss  = CE(t, z)
     whole = (1 - w) loss + w T^2 KL(softmax(z'/T) || softmax(z/T)) + u CE(t, a)
 
 Hinton, Vinyals, Dean. Distilling the knowledge in a neural network. 2015. arXiv:1503.02531
 
-A small network's kernels run faster than Python launches them. All steps of a training have the same shapes, so on a
-GPU forward and backward run are recorded once as a CUDA graph and played from then on.
+The kernels of a small network run faster than Python launches them. All steps of a training have the same shapes, so
+that a GPU can record forward and backward pass once as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ WARM_UP = 3
 """runs before a recording, in which libraries choose their kernels"""
 
 Forward = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
-"""standardised images to logits [B, classes], with those of the tower beside them where there is one"""
+"""standardised images to logits [B, classes], or to the logits of the network and of its auxiliary tower"""
 
 
 def soft_labels(y: Tensor, num_classes: int, smoothing: float = 0.0) -> Tensor:
-    """Probabilities [B, classes]: 1 for the label, or a little for the others too."""
+    """Probabilities [B, classes] from labels, smoothed over the classes."""
     certain = torch.zeros(len(y), num_classes, device=y.device).scatter_(1, y[:, None], 1.0)
     return certain * (1 - smoothing) + smoothing / num_classes if smoothing else certain
 
 
 class Step:
-    """Runs forward and backward: gradients are left in the parameters."""
+    """Runs forward and backward passes, and leaves gradients in the parameters."""
 
     def __init__(self, forward: Forward, module: nn.Module, recipe: Recipe, *, half: bool, record: bool) -> None:
-        """`half`: in bfloat16 where that is safe. `record`: play a recording, which wants a GPU and equal shapes."""
+        """`half`: use bfloat16 where it is safe. `record`: replay a CUDA graph, which needs equal shapes."""
         self.forward, self.recipe, self.half = forward, recipe, half
         self.parameters = list(module.parameters())
         self.recording = Recording(self._run, self.parameters, list(module.buffers())) if record else None

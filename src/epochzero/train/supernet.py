@@ -4,12 +4,12 @@ r"""Trains the weights that the networks of a space share: each step on one path
     images = held_out(load_images("cifar10.npz"))
     weights = train_supernet(network, images, seed=0, folder=Path("run"))
 
-Stochastic gradient descent as NESBS has it: 50 epochs, rate .1 falling to 0 as a cosine, momentum .9, weight decay
-3e-4, batches of 128; weights that a path does not use are left alone, decay and momentum included. All that is random
-in an epoch comes from the seed and the epoch's number, so that weights, momentum and what the companion knows are all
-that is needed to go on: killed and resumed, a training ends with the very same bits on a CPU.
+Stochastic gradient descent as in NESBS: 50 epochs, rate .1 falling to 0 as a cosine, momentum .9, weight decay 3e-4,
+batches of 128; weights that a path does not use stay as they are, without decay or momentum. Everything random in an
+epoch comes from the seed and the epoch's number. Weights, momentum and the path sampler's state are therefore enough to
+resume: on a CPU, a training that was killed and resumed ends with the same bits.
 
-A companion may draw the paths in place of the uniform draw, and learn something after each step.
+A path sampler may replace the uniform draw, and learn after each step.
 
 Shu, Chen, Dai, Low. Neural ensemble search via Bayesian sampling. UAI 2022. arXiv:2109.02533
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,48 +42,46 @@ FORMAT = "epochzero supernet 2"
 
 
 def held_out(images: Images, share: float = 0.7, seed: int = 0) -> Images:
-    """The same training images in two: this share to train on, and the others in the place of the test images."""
+    """Splits the training images: this share to train on, the others in place of the test images."""
     count = round(share * len(images.y))
     if not 2 <= count < len(images.y):
         raise UserError(f"A share of {share:g} of {len(images.y)} images leaves too few on one side: give another.")
     order = torch.randperm(len(images.y), generator=generator(seed, "held out")).to(images.y.device)
     first, rest = order[:count], order[count:]
     facts = {"of": images.facts, "share": share, "seed": seed}
-    return replace(
-        images, x=images.x[first], y=images.y[first], test_x=images.x[rest], test_y=images.y[rest], facts=facts
-    )
+    return images.split(first, rest, facts)
 
 
-class Companion(Protocol):
-    """What draws the paths of a training, and may learn on the way."""
+class PathSampler(Protocol):
+    """Draws the paths of a training, and may learn from it."""
 
     def path(self, rng: Generator) -> Picks:
         """The path of the next step."""
 
     def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
-        """Called after each step with the weights as they are."""
+        """Called with the weights after each step."""
 
     def state(self) -> dict[str, Any]:
-        """What is needed to go on."""
+        """The state to resume from."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there."""
+        """Resumes from a state."""
 
 
 class Uniform:
-    """Draws all paths alike."""
+    """Draws every path with the same probability."""
 
     def __init__(self, network: SinglePath) -> None:
         self.path = network.uniform
 
     def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def state(self) -> dict[str, Any]:
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Nothing to restore."""
+        """Does nothing: there is no state."""
 
 
 def train_supernet(
@@ -96,21 +93,21 @@ def train_supernet(
     device: str = "cpu",
     folder: Path | None = None,
     keep_every: int = 1,
-    companion: Companion | None = None,
+    sampler: PathSampler | None = None,
     progress: Progress | None = None,
 ) -> SharedWeights:
-    """Train shared weights on `images.x`. With a folder, a stopped training goes on.
+    """Trains shared weights on `images.x`. With a folder, an interrupted training resumes.
 
-    There is a checkpoint after every `keep_every` epochs and after the last. Of the recipe, what concerns
-    rates, clipping, smoothing, crops and flips is read.
+    A checkpoint is written after every `keep_every` epochs and after the last. Only the recipe's rates, clipping,
+    smoothing, crops and flips are used.
     """
-    run = _Training(network, images.to(device), recipe, seed, companion or Uniform(network))
+    run = _Training(network, images.to(device), recipe, seed, sampler or Uniform(network))
     identity = {
         "network": dict(network.facts),
         "recipe": recipe.as_json(),
         "seed": seed,
         "data": images.facts,
-        "paths": type(run.companion).__name__,
+        "paths": type(run.sampler).__name__,
     }
     kept = None if folder is None else Checkpoints(folder)
     done = 0
@@ -118,7 +115,7 @@ def train_supernet(
         kept.folder.mkdir(parents=True, exist_ok=True)
         if (state := kept.last()) is not None:
             if state.get("format") != FORMAT or state.get("identity") != identity:
-                raise UserError(f"The folder '{folder}' holds the training of something else: choose another folder.")
+                raise UserError(f"The folder '{folder}' holds another training: choose another folder.")
             run.restore(state)
             done = state["epoch"]
     for epoch in range(done, recipe.epochs):
@@ -131,8 +128,8 @@ def train_supernet(
 class _Training:
     """Shared weights, their optimiser and the data, on one device."""
 
-    def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int, companion: Companion) -> None:
-        self.network, self.images, self.recipe, self.seed, self.companion = network, images, recipe, seed, companion
+    def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int, sampler: PathSampler) -> None:
+        self.network, self.images, self.recipe, self.seed, self.sampler = network, images, recipe, seed, sampler
         self.device = images.x.device
         self.shared = SharedWeights(network, network.draw(seed, self.device))
         self.trainable = {name: w for name, w in self.shared.weights.items() if w.requires_grad}
@@ -145,7 +142,7 @@ class _Training:
         return {
             "weights": weights,
             "momentum": self.momentum,
-            "companion": self.companion.state(),
+            "companion": self.sampler.state(),
             "history": self.shared.history,
         }
 
@@ -155,7 +152,7 @@ class _Training:
                 weight.copy_(state["weights"][name])
         for name, momentum in self.momentum.items():
             momentum.copy_(state["momentum"][name])
-        self.companion.restore(state["companion"])
+        self.sampler.restore(state["companion"])
         self.shared.history = list(state["history"])
 
     def epoch(self, number: int, progress: Progress) -> None:
@@ -167,12 +164,12 @@ class _Training:
             at = number * self.steps + step
             progress(at, total, f"epoch {number + 1}")
             chosen, rate = order[step * self.size : (step + 1) * self.size], self.recipe.rate(at, self.steps)
-            step_loss, step_correct = self._step(self.companion.path(rng), chosen, rate, rng)
+            step_loss, step_correct = self._step(self.sampler.path(rng), chosen, rate, rng)
             loss += step_loss
             correct += step_correct
-            self.companion.learn(self.shared.weights, at, rng)
+            self.sampler.learn(self.shared.weights, at, rng)
         if not math.isfinite(float(loss)):
-            raise UserError(f"The loss is no longer a number in epoch {number + 1}: train with a lower learning_rate.")
+            raise UserError(f"The loss became NaN or infinite in epoch {number + 1}: lower the learning_rate.")
         self.shared.history.append(
             {
                 "epoch": number + 1,
@@ -185,7 +182,7 @@ class _Training:
         progress((number + 1) * self.steps, total, f"epoch {number + 1}  loss {float(loss) / self.steps:.3f}")
 
     def _step(self, picks: Picks, chosen: Tensor, rate: float, rng: Generator) -> tuple[Tensor, Tensor]:
-        """One step on the weights of one path; no other weight is so much as looked at."""
+        """One step on the weights of one path; all other weights stay untouched."""
         x, y = self.images.x[chosen], self.images.y[chosen]
         x = crop(x, self.recipe.pad, rng) if self.recipe.pad else x
         x = self.images.standardised(flip(x, rng) if self.recipe.flip else x)  # [B, C, H, W]

@@ -1,4 +1,4 @@
-"""A trained network that another one learns from: its logits for the very images that the other sees."""
+"""A trained network whose logits for the same images another network learns from."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from epochzero.train.image_data import Images
 
 
 class Teacher(nn.Module):
-    """Logits [B, classes] of a network of another training, for images standardised for this one."""
+    """Logits [B, classes] of a trained network, for images standardised for another training."""
 
     scale: Tensor
     shift: Tensor
 
     def __init__(self, network: PlanModule, mean: list[float], std: list[float], about: str) -> None:
-        """`mean` and `std`: what its own images were standardised by. `about` names it and its weights."""
+        """`mean` and `std` standardised the teacher's own images. `about` identifies it and its weights."""
         super().__init__()
         self.network, self.mean, self.std, self.about = network.eval().requires_grad_(False), mean, std, about
         self.register_buffer("scale", torch.ones(1))
         self.register_buffer("shift", torch.zeros(1))
 
     def for_images(self, images: Images) -> Teacher:
-        """Ready for these images; UserError where it knows other images or classes."""
+        """Prepares for these images; UserError if the teacher was trained on other shapes or classes."""
         knows = (self.network.plan.input_shape, self.network.plan.output_shape[0])
         if knows != (images.input_shape, images.num_classes):
             raise UserError(
-                f"The teacher knows images of {list(knows[0])} in {knows[1]} classes, and these are of "
+                f"The teacher takes images of {list(knows[0])} in {knows[1]} classes, and these are of "
                 f"{list(images.input_shape)} in {images.num_classes}: choose another --teacher."
             )
         ours, theirs = images.facts, (torch.tensor(self.mean), torch.tensor(self.std))
@@ -49,7 +49,7 @@ class Teacher(nn.Module):
 
 
 def read_teacher(folder: Path) -> Teacher:
-    """The network of a folder of `epochzero train`, from its last whole checkpoint."""
+    """The network that `epochzero train` left in a folder, from its last whole checkpoint."""
     state = Checkpoints(folder).last() if folder.is_dir() else None
     if state is None:
         raise DataError(f"The folder '{folder}' holds no trained network: give --teacher the --out of a training.")
@@ -63,4 +63,6 @@ def read_teacher(folder: Path) -> Teacher:
         about = f"{space.name} {arch} {digest(state['weights'])[:16]}"
         return Teacher(network, list(data["mean"]), list(data["std"]), about)
     except (KeyError, TypeError, RuntimeError):
-        raise DataError(f"The folder '{folder}' holds checkpoints of another program: they teach nothing.") from None
+        raise DataError(
+            f"The folder '{folder}' holds checkpoints of another program: give the --out of a training."
+        ) from None

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files, which hold numbers and names and cannot run code."""
+"""Tensors in safetensors files, which cannot run code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """What a safetensors file holds; DataError for one that is damaged."""
+    """The tensors of a safetensors file; DataError if it is damaged."""
     try:
         from safetensors.torch import load_file
     except ImportError:
@@ -28,4 +28,4 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except Exception:
-        raise DataError(f"The weights '{path}' are damaged, cut short or no safetensors file at all.") from None
+        raise DataError(f"The weights '{path}' are damaged, or not a safetensors file.") from None

@@ -13,7 +13,7 @@ Board = Callable[[dict[str, float]], None]
 
 @contextmanager
 def logged(folder: Path) -> Iterator[Board]:
-    """A function that logs the record of an epoch; what the folder holds of that epoch and later ones is dropped."""
+    """A function that logs the record of an epoch, and drops the folder's records of that epoch and later ones."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
