@@ -8,28 +8,35 @@ import pytest
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.graph import Captured
 from epochzero_papers.thesis.recorded import PLAIN, Capture, Recorded
 
 
-def faithful(run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+def faithful(run: Callable[[], Tensor]) -> Captured[Tensor]:
     place = torch.zeros(())
 
     def play() -> None:
         place.copy_(run())
 
-    return play, place
+    return Captured(play, place)
 
 
-def idle(run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
-    return lambda: None, torch.zeros(())
+def idle(run: Callable[[], Tensor]) -> Captured[Tensor]:
+    return Captured(lambda: None, torch.zeros(()))
 
 
-def forbidden(run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+def forbidden(run: Callable[[], Tensor]) -> Captured[Tensor]:
     run()  # as far as it got
     raise RuntimeError("operation not permitted when stream is capturing")
 
 
-@pytest.mark.parametrize(("capture", "plays"), [(None, False), (faithful, True), (idle, False), (forbidden, False)])
+def unable(run: Callable[[], Tensor]) -> None:
+    run()
+
+
+@pytest.mark.parametrize(
+    ("capture", "plays"), [(None, False), (faithful, True), (idle, False), (forbidden, False), (unable, False)]
+)
 def test_the_result_is_that_of_the_plain_step(capture: Capture | None, plays: bool) -> None:
     def trained(capture: Capture | None) -> tuple[list[float], Tensor, Recorded]:
         weight = torch.tensor([1.0, 2.0])

@@ -20,10 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from epochzero.engine.gpu.graph import Captured, capture, warm_up
 from epochzero.train.recipes import Recipe
-
-WARM_UP = 3
-"""runs before a recording, in which libraries choose their kernels"""
 
 Forward = Callable[[Tensor], Tensor | tuple[Tensor, Tensor]]
 """standardised images to logits [B, classes], or to the logits of the network and of its auxiliary tower"""
@@ -82,38 +80,36 @@ class Recording:
     ) -> None:
         """`parameters` are those that a run leaves gradients in, `buffers` what it changes."""
         self.run, self.parameters, self.buffers = run, parameters, buffers
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.captured: Captured[tuple[Tensor, Tensor]] | None = None
+        self.tried = False
         self.places: tuple[Tensor, ...] = ()
-        self.found: tuple[Tensor, Tensor]
 
     def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         with torch.cuda.device(given[0].device):
-            if self.graph is None:
+            if not self.tried:
                 self._record(given)
-            assert self.graph is not None
+            if self.captured is None:
+                _forget(self.parameters)
+                return self.run(*given)
             for place, tensor in zip(self.places, given, strict=True):
                 place.copy_(tensor)
-            self.graph.replay()
-        return self.found
+            self.captured.replay()
+        return self.captured.result
 
     def _record(self, given: Sequence[Tensor]) -> None:
         """Buffers, which warming up changes, are put back; gradients are made inside, so that each run writes them."""
         self.places = tuple(tensor.clone() for tensor in given)
         buffers = [(buffer, buffer.clone()) for buffer in self.buffers]
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(WARM_UP):
-                _forget(self.parameters)
-                self.run(*self.places)
-        torch.cuda.current_stream().wait_stream(aside)
+        warm_up(self._anew)
         _forget(self.parameters)
         for buffer, before in buffers:
             buffer.copy_(before)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.found = self.run(*self.places)
-        self.graph = graph
+        self.captured = capture(lambda: self.run(*self.places))
+        self.tried = True
+
+    def _anew(self) -> None:
+        _forget(self.parameters)
+        self.run(*self.places)
 
 
 def _forget(parameters: Sequence[nn.Parameter]) -> None:

@@ -37,6 +37,7 @@ from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operati
 from epochzero.bare import command
 from epochzero.engine import PlanNetwork
 from epochzero.engine.device import default_device, machine, usable
+from epochzero.engine.gpu.graph import capture
 from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.plan import generator
@@ -48,7 +49,7 @@ from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.population import SGD, PopulationSGD
 from epochzero.types import Origin
-from epochzero_papers.thesis.recorded import Recorded, on_gpu
+from epochzero_papers.thesis.recorded import Recorded
 
 PAD = 4
 TEST_AT_ONCE = 250
@@ -138,7 +139,7 @@ class Team:
         sgd = PopulationSGD(self.networks, SGD(1.0, study.momentum, study.decay, nesterov=False), rates)
         self.speeds = sgd.velocities
         state = [*self.weights.values(), *self.speeds.values()]
-        self.step = Recorded(sgd.step, state, on_gpu if self.networks.population.device.type == "cuda" else None)
+        self.step = Recorded(sgd.step, state, capture if self.networks.population.device.type == "cuda" else None)
 
     def test(self, images: Images) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy [P] on the test images."""

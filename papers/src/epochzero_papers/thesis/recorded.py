@@ -13,22 +13,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.graph import Captured
+
 PLAIN = 3
 """so many times the step is run as it is, for tables to get to the GPU and kernels to be chosen"""
 TOLERANCE = 1e-3
 """of the largest number of a tensor: sums in another order, not another step"""
 
 Step = Callable[..., Tensor]
-Capture = Callable[[Callable[[], Tensor]], tuple[Callable[[], None], Tensor]]
-"""what records a run: how to play it, and where its result lies then"""
-
-
-def on_gpu(run: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
-    """As a CUDA graph."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = run()
-    return graph.replay, found
+Capture = Callable[[Callable[[], Tensor]], Captured[Tensor] | None]
+"""records a run, as `epochzero.engine.gpu.graph.capture` does"""
 
 
 class Recorded:
@@ -62,9 +56,12 @@ class Recorded:
         before = [tensor.clone() for tensor in self.state]
         self.places = tuple(value.clone() for value in given)
         try:
-            self.play, self.found = self.capture(lambda: self.step(*self.places))
+            captured = self.capture(lambda: self.step(*self.places))
             self._set(before)
-            played = [self._played(*given), *(tensor.clone() for tensor in self.state)]
+            played = []
+            if captured is not None:
+                self.play, self.found = captured
+                played = [self._played(*given), *(tensor.clone() for tensor in self.state)]
         except RuntimeError:
             played = []
         self._set(before)

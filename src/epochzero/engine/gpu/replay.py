@@ -8,10 +8,12 @@ from the same places each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from epochzero.engine.gpu.graph import Captured, capture
 from epochzero.engine.population.columns import Piece
 from epochzero.engine.population.watch import WatcherOfMany
 from epochzero.engine.single.watch import Item
@@ -28,36 +30,35 @@ class Replay:
 
     def __init__(self) -> None:
         self._times = 0
-        self._apart = False
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._plain = False
+        """nothing can be recorded"""
+        self._captured: Captured[dict[Item, list[Piece]]] | None = None
         self._weights: dict[str, Tensor] = {}
         """where the recorded kernels read those that are others each time"""
         self._last: Mapping[str, Tensor] = {}
         self._x = torch.empty(0)
-        self._found: dict[Item, list[Piece]] = {}
 
     def __call__(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> dict[Item, list[Piece]]:
         """What is found. A function that `vmap` does not take may ask the GPU for values: nothing is recorded then."""
         self._times += 1
-        if self._graph is None and (self._times <= PLAIN or self._apart or not x.is_cuda):
-            self._last, watcher = weights, forward(weights, x)
-            self._apart = watcher.apart
-            return watcher.pieces()
-        if self._graph is None:
+        if self._captured is None and self._times > PLAIN and not self._plain and x.is_cuda:
             self._record(forward, weights, x)
-        assert self._graph is not None
+        if self._captured is None:
+            self._last, watcher = weights, forward(weights, x)
+            self._plain = self._plain or watcher.apart
+            return watcher.pieces()
         torch._foreach_copy_(list(self._weights.values()), [weights[name] for name in self._weights])
         self._x.copy_(x)
-        self._graph.replay()
-        return {item: [_copied(piece) for piece in pieces] for item, pieces in self._found.items()}
+        self._captured.replay()
+        return {item: [_copied(piece) for piece in pieces] for item, pieces in self._captured.result.items()}
 
     def _record(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> None:
         others = {name: weight for name, weight in weights.items() if weight is not self._last[name]}
         self._weights, self._x = {name: weight.clone() for name, weight in others.items()}, x.clone()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self._found = forward({**weights, **self._weights}, self._x).pieces()
-        self._graph, self._last = graph, {}
+        run = partial(forward, {**weights, **self._weights}, self._x)
+        self._captured = capture(lambda: run().pieces(), error_mode="thread_local")
+        self._plain = self._captured is None
+        self._last = {}
 
 
 def _copied(piece: Piece) -> Piece:

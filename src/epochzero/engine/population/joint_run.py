@@ -20,6 +20,7 @@ from torch import Tensor
 
 from epochzero.data.batch import Batch
 from epochzero.engine.gpu.block_run import Relay
+from epochzero.engine.gpu.graph import own_stream
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.gpu.side_stream import Arriving
 from epochzero.engine.inputs import like, pass_curve
@@ -27,7 +28,7 @@ from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import PlanNetwork
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
 from epochzero.engine.population.columns import Crowd, Rows
-from epochzero.engine.population.kernels import beside, tangent_kernels
+from epochzero.engine.population.kernels import tangent_kernels
 from epochzero.engine.population.population import Population, side_by_side
 from epochzero.engine.population.tape import INPUT, Seen
 from epochzero.engine.population.watch import WatcherOfMany
@@ -102,7 +103,7 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
             return found
         watcher = population.watcher(plan, streams)
         if wanted & KERNELS:
-            with beside(population.device):
+            with own_stream(population.device):
                 _forward(population, run, plan, packed, x, y, wanted, watcher, found)
         elif wanted & NEED_FORWARD:
             _forward(population, run, plan, packed, x, y, wanted, watcher, found)

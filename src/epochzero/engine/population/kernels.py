@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.gpu.block_run import Recorded
+from epochzero.engine.gpu.graph import capture
 from epochzero.engine.single.kernels import ROWS_BYTES, rows_of
 from epochzero.plan.upload import upload
 
@@ -46,13 +46,15 @@ def _rows_back(tape: Recorded, starts: list[Tensor], names: list[str]) -> Iterat
         yield from (tape.gradients(start, names) for start in starts)
         return
     yield tape.gradients(starts[0], names)
-    start, graph = starts[0].clone(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):  # launching a row costs more than running it
-        found = tape.gradients(start, names)
+    start = starts[0].clone()
+    captured = capture(lambda: tape.gradients(start, names), torch.cuda.current_stream())
     for other in starts[1:]:
         start.copy_(other)
-        graph.replay()
-        yield found
+        if captured is None:
+            yield tape.gradients(start, names)
+        else:
+            captured.replay()
+            yield captured.result
 
 
 def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int) -> Iterator[list[str]]:
@@ -68,16 +70,3 @@ def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int
         size += needed
     if block:
         yield block
-
-
-@contextmanager
-def beside(device: torch.device) -> Iterator[None]:
-    """On a stream of its own, which can be recorded."""
-    if device.type != "cuda":
-        yield
-        return
-    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(device).wait_stream(stream)

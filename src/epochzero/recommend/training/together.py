@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from epochzero.engine.gpu.graph import capture, warm_up
 from epochzero.errors import UserError
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.training.metrics import Metrics, measure
@@ -30,8 +31,6 @@ from epochzero.recommend.training.trainer import Settings, logits_of
 
 Run = Callable[[Mapping[str, Tensor], Tensor, Tensor], Tensor]
 """One network: weights by name, dense [B, D] and ids [B, F] to logits [B] or [B, 1]."""
-WARM = 3
-"""steps before recording: cuBLAS and others set themselves up"""
 CHUNK = 8192
 
 
@@ -114,21 +113,14 @@ class Together:
         return found
 
     def _record(self) -> Callable[[], None]:
-        """A step as a CUDA graph; nothing has changed when it is ready."""
+        """A step as a CUDA graph, or as it is where that fails; nothing has changed when it is ready."""
         state = [tensor.detach().clone() for tensor in (self.flat, self.sums, self.step)]
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM):
-                self._full_batch()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._full_batch()
+        warm_up(self._full_batch)
+        captured = capture(self._full_batch)
         with torch.no_grad():
             for tensor, before in zip((self.flat, self.sums, self.step), state, strict=True):
                 tensor.copy_(before)
-        return graph.replay
+        return self._full_batch if captured is None else captured.replay
 
     @torch.no_grad()
     def measured(self, rows: Rows) -> list[Metrics]:
