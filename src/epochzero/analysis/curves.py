@@ -59,12 +59,12 @@ def principal_components(h: Tensor) -> tuple[Tensor, Tensor]:
     """Points [n, K] on their three principal components [n, 3], zeros where there are fewer; and their shares [3]."""
     centred = h - h.mean(0)
     u, s, _ = torch.linalg.svd(centred, full_matrices=False)
-    found = torch.zeros(len(h), COMPONENTS, dtype=h.dtype, device=h.device)
+    projected = torch.zeros(len(h), COMPONENTS, dtype=h.dtype, device=h.device)
     shares = torch.zeros(COMPONENTS, dtype=h.dtype, device=h.device)
     kept = min(COMPONENTS, len(s))
-    found[:, :kept] = u[:, :kept] * s[:kept]
+    projected[:, :kept] = u[:, :kept] * s[:kept]
     shares[:kept] = s[:kept].square() / s.square().sum().clamp(min=torch.finfo(h.dtype).tiny)
-    return found, shares
+    return projected, shares
 
 
 def dextr_of_each(
@@ -78,7 +78,7 @@ def dextr_of_each(
         ran = [run_pass(need.run, list(need.reads.items()), network, batch, seed)]
         for why in refusals(need, ran).values():
             raise why
-        found = trace(need, ran, 0)
-        return bending(found) if need.run.inputs == "circle" else independence(found)
+        read_trace = trace(need, ran, 0)
+        return bending(read_trace) if need.run.inputs == "circle" else independence(read_trace)
 
     return [float(harmonic(read(one_sample(i)), read(curve(points, q, i)))) for i in range(count)]

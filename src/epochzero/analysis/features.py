@@ -34,13 +34,13 @@ class Feature(NamedTuple):
 
 def layer_independence(network: Network, x: Tensor) -> list[Feature]:
     """Of each layer that has one, for the first of these samples."""
-    found: list[Feature] = []
+    features: list[Feature] = []
 
     def see(layer: Layer) -> None:
         products = gram(layer.output.detach())
         if products is not None:
-            found.append(Feature(layer.name, layer.kind, layer.output.shape[1], float(evenness(products))))
+            features.append(Feature(layer.name, layer.kind, layer.output.shape[1], float(evenness(products))))
 
     with torch.no_grad():
         network.forward(x[:1], network.weights, "train", see)
-    return found
+    return features

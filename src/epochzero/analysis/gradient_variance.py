@@ -45,10 +45,10 @@ def check_parts(samples: int, parts: int) -> None:
 def variance_at(subject: Subject, weights: Weights, x: Tensor, y: Tensor, parts: int) -> Tensor:
     """At given weights: [P]."""
     size = len(x) // parts
-    found = [
+    gradients = [
         subject.gradients(weights, x[first : first + size], y[first : first + size])
         for first in range(0, parts * size, size)
     ]
-    mean = {name: torch.stack([one[name] for one in found]).mean(0) for name in found[0]}
-    spread = [subject.squared_norms({name: one[name] - mean[name] for name in mean}) for one in found]  # [P] each
+    mean = {name: torch.stack([one[name] for one in gradients]).mean(0) for name in gradients[0]}
+    spread = [subject.squared_norms({name: one[name] - mean[name] for name in mean}) for one in gradients]  # [P] each
     return torch.stack(spread).sum(0) * size / (parts - 1)

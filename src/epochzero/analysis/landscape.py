@@ -98,12 +98,12 @@ def on_plane(
     subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress | None
 ) -> Plane:
     """A value [P] at each point."""
-    found = []
+    values = []
     for weights in points(subject, axis, seed):
-        found.append(value(weights))
+        values.append(value(weights))
         if progress is not None:
-            progress(len(found), len(axis) ** 2)
-    by_network: Tensor = torch.stack(found, 1).double().cpu()  # [P, points]
+            progress(len(values), len(axis) ** 2)
+    by_network: Tensor = torch.stack(values, 1).double().cpu()  # [P, points]
     return Plane(axis, by_network.view(subject.count, len(axis), len(axis)).tolist())
 
 

@@ -158,12 +158,12 @@ def random_operations(arch: Any, rng: Random) -> Any:
 
 
 def _reconnected_nb201(arch: tuple[str, ...], rng: Random) -> tuple[str, ...]:
-    found = dict.fromkeys(nb201.EDGES, "none")
+    ops_by_edge = dict.fromkeys(nb201.EDGES, "none")
     for node in (1, 2, 3):
         ops = [op for (to, _), op in zip(nb201.EDGES, arch, strict=True) if to == node and op != "none"]
         for op, source in zip(ops, sorted(rng.sample(range(node), len(ops))), strict=True):
-            found[node, source] = op
-    return tuple(found.values())
+            ops_by_edge[node, source] = op
+    return tuple(ops_by_edge.values())
 
 
 def _reconnected_nb101(arch: nb101_cell.Cell, rng: Random) -> nb101_cell.Cell:
@@ -203,12 +203,12 @@ def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 
     for width in widths:
         for _ in range(draws):
             variant: Genotype = random_connections(arch, rng)
-            found = topologies(variant)["normal"]
-            if found.width == width and found.depth >= deep:
+            topology = topologies(variant)["normal"]
+            if topology.width == width and topology.depth >= deep:
                 break
         else:
             raise UserError(f"None of {draws:,} random variants of this cell is {width:g}c wide: choose other widths.")
-        deep = found.depth
+        deep = topology.depth
         yield variant
 
 

@@ -58,8 +58,8 @@ def topology(
 
 def _shapes(variant: str, space: Any, arch: Any) -> list[dict[str, Any]]:
     return [
-        {"variant": variant, "cell": name, "width": found.width, "depth": found.depth, "arch": space.text(arch)}
-        for name, found in topologies(arch).items()
+        {"variant": variant, "cell": name, "width": shape.width, "depth": shape.depth, "arch": space.text(arch)}
+        for name, shape in topologies(arch).items()
     ]
 
 

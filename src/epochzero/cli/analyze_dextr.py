@@ -17,13 +17,13 @@ from epochzero.cli.console import number
 
 def features(asked: Asked) -> None:
     """How linearly independent the feature maps of each layer are, for one sample; give two --arch to compare."""
-    found = analyzed(asked, batch_size=1)
+    subjects = analyzed(asked, batch_size=1)
     with explained():
-        x = found.batch.part(0)[0].to(asked.device)
-        layers = {name: layer_independence(network, x) for name, network in found.networks.items()}
+        x = subjects.batch.part(0)[0].to(asked.device)
+        layers = {name: layer_independence(network, x) for name, network in subjects.networks.items()}
     each = {name: [feature._asdict() for feature in of] for name, of in layers.items()}
     told = {name: [_line(feature) for feature in of] for name, of in layers.items()}
-    report = {"networks": each, "data": found.batch.about}
+    report = {"networks": each, "data": subjects.batch.about}
     asked.show("features", report, told, lambda: {"features": pictures.layer_features(layers)})
 
 
@@ -37,11 +37,11 @@ def curve(
     q: Annotated[float, typer.Option("--q", help="Squared radius, divided by the number of inputs.")] = 1.0,
 ) -> None:
     """The curve that the outputs make as the input goes round a circle, on its three principal components."""
-    found = analyzed(asked, batch_size=2)
+    subjects = analyzed(asked, batch_size=2)
     with explained():
         curves = {
-            name: output_curve(network, found.batch, points=points, q=q, seed=asked.seed)
-            for name, network in found.networks.items()
+            name: output_curve(network, subjects.batch, points=points, q=q, seed=asked.seed)
+            for name, network in subjects.networks.items()
         }
     told = {
         name: [
@@ -50,7 +50,7 @@ def curve(
         ]
         for name, one in curves.items()
     }
-    report = {"networks": {name: asdict(one) for name, one in curves.items()}, "data": found.batch.about}
+    report = {"networks": {name: asdict(one) for name, one in curves.items()}, "data": subjects.batch.about}
     drawn = {name: one.points for name, one in curves.items()}
     asked.show("curve", report, told, lambda: {"curve": pictures.output_curves(drawn)})
 
@@ -60,16 +60,16 @@ def stability(
     images: Annotated[int, typer.Option(min=2, max=1000, help="Each with a circle of its own.")] = 10,
 ) -> None:
     """How much Dextr's value changes with the image and the circle, the weights staying as they are."""
-    found = analyzed(asked, batch_size=images)
+    subjects = analyzed(asked, batch_size=images)
     with explained():
         values = {
-            name: dextr_of_each(network, found.batch, images, seed=asked.seed)
-            for name, network in found.networks.items()
+            name: dextr_of_each(network, subjects.batch, images, seed=asked.seed)
+            for name, network in subjects.networks.items()
         }
     numbers = {name: {"mean": mean(of), "deviation": stdev(of), "values": of} for name, of in values.items()}
     told = {
         name: [f"dextr, mean           {number(mean(of))}", f"standard deviation    {number(stdev(of))}"]
         for name, of in values.items()
     }
-    report = {"networks": numbers, "data": found.batch.about}
+    report = {"networks": numbers, "data": subjects.batch.about}
     asked.show("stability", report, told, lambda: {"stability": pictures.stability(values)})

@@ -18,19 +18,19 @@ def kernel(asked: Asked, batch_size: BatchSize = 64) -> None:
 
     Wide cells have smaller ones than deep cells (thesis, section 7.3.5).
     """
-    found = analyzed(asked, batch_size)
+    subjects = analyzed(asked, batch_size)
     with explained():
         scores = {
-            name: score_network(network, [TRACE, KAPPA], found.batch, asked.seed).scores
-            for name, network in found.networks.items()
+            name: score_network(network, [TRACE, KAPPA], subjects.batch, asked.seed).scores
+            for name, network in subjects.networks.items()
         }
     networks, told = {}, {}
     for name, of in scores.items():
         trace, kappa = of[TRACE.text], of[KAPPA.text]
-        m = math.sqrt(trace.value / found.batch.size) if trace.ok else None
+        m = math.sqrt(trace.value / subjects.batch.size) if trace.ok else None
         networks[name] = {"M_trace": m, "kappa": kappa.value if kappa.ok else None}
         told[name] = [f"M_Trace   {_said(trace, m)}", f"kappa     {_said(kappa, kappa.value)}"]
-    asked.show("kernel", {"networks": networks, "data": found.batch.about}, told, dict)
+    asked.show("kernel", {"networks": networks, "data": subjects.batch.about}, told, dict)
 
 
 def _said(score: Score, value: float | None) -> str:

@@ -34,14 +34,14 @@ def landscape(
     epochzero analyze landscape --space nb201 --arch '|nor_conv_3x3~0|+...' --weights run --data cifar10.npz --out DIR
     """
     axis_of(span, across)
-    found = analyzed(asked, batch_size)
+    subjects = analyzed(asked, batch_size)
 
     def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
-        return loss_on_plane(subject, *found.samples, span=span, across=across, seed=asked.seed, progress=progress)
+        return loss_on_plane(subject, *subjects.samples, span=span, across=across, seed=asked.seed, progress=progress)
 
-    planes = _planes(found, norm, "landscape", look)
+    planes = _planes(subjects, norm, "landscape", look)
     numbers = {net: dict(summary(plane)) for net, plane in planes.items()}
-    _show(asked, "landscape", "loss", found, planes, numbers, ("contour", "surface"))
+    _show(asked, "landscape", "loss", subjects, planes, numbers, ("contour", "surface"))
 
 
 def gradient_variance(
@@ -54,25 +54,25 @@ def gradient_variance(
 ) -> None:
     """How noisy the gradient of one sample is, on the plane of the loss landscape."""
     axis_of(span, across)
-    found = analyzed(asked, batch_size)
+    subjects = analyzed(asked, batch_size)
 
     def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
         return variance_on_plane(
-            subject, *found.samples, parts=parts, span=span, across=across, seed=asked.seed, progress=progress
+            subject, *subjects.samples, parts=parts, span=span, across=across, seed=asked.seed, progress=progress
         )
 
-    planes = _planes(found, norm, "gradient variance", look)
+    planes = _planes(subjects, norm, "gradient variance", look)
     numbers = {net: {"centre": plane.middle(), "steepest": plane.steepest()} for net, plane in planes.items()}
-    _show(asked, "gradient_variance", "variance of a sample's gradient", found, planes, numbers, ("heat",))
+    _show(asked, "gradient_variance", "variance of a sample's gradient", subjects, planes, numbers, ("heat",))
 
 
-def _planes(found: Analyzed, norm: str | None, what: str, look: Look) -> dict[str, Plane]:
+def _planes(subjects: Analyzed, norm: str | None, what: str, look: Look) -> dict[str, Plane]:
     if norm not in (None, "eval", "train"):
         raise UserError(f"--norm takes eval or train, not {norm!r}.")
     planes = {}
     with progress_bar(what) as bar, explained():
-        for name, network in found.networks.items():
-            subject = SingleSubject(network, norm or ("eval" if found.trained else "train"))  # type: ignore[arg-type]
+        for name, network in subjects.networks.items():
+            subject = SingleSubject(network, norm or ("eval" if subjects.trained else "train"))  # type: ignore[arg-type]
             planes[name] = look(subject, lambda done, total: bar(done, total, ""))
     return planes
 
@@ -81,7 +81,7 @@ def _show(
     asked: Asked,
     what: str,
     label: str,
-    found: Analyzed,
+    subjects: Analyzed,
     planes: Mapping[str, Plane],
     numbers: Mapping[str, Mapping[str, float]],
     kinds: Sequence[str],
@@ -92,7 +92,7 @@ def _show(
         return {f"{what}_{kind}": pictures.planes(named, axis, kind, label) for kind in kinds}
 
     whole = {net: asdict(plane) for net, plane in planes.items()}
-    report = {"networks": numbers, "planes": whole, "data": found.batch.about}
+    report = {"networks": numbers, "planes": whole, "data": subjects.batch.about}
     asked.show(what, report, {net: _told(facts) for net, facts in numbers.items()}, figures)
 
 

@@ -29,27 +29,27 @@ def as_document(outcome: BenchOutcome) -> dict[str, Any]:
     cases = outcome.cases
     return {
         "results": [
-            _where(found)
-            | {"proxy": row.proxy, "target": row.target, "unit": found.sample.units[row.target]}
+            _where(case)
+            | {"proxy": row.proxy, "target": row.target, "unit": case.sample.units[row.target]}
             | row.quality.to_json()
-            for found in cases
-            for row in found.figures.rows
+            for case in cases
+            for row in case.figures.rows
         ],
-        "pairs": [_where(found) | asdict(pair) for found in cases for pair in found.figures.pairs],
+        "pairs": [_where(case) | asdict(pair) for case in cases for pair in case.figures.pairs],
         "ranking": [
-            _where(found) | {"target": target} | _place(place)
-            for found in cases
-            for target, places in found.figures.ranking.items()
+            _where(case) | {"target": target} | _place(place)
+            for case in cases
+            for target, places in case.figures.ranking.items()
             for place in places
         ],
-        "tables": [_table(found) for found in cases],
+        "tables": [_table(case) for case in cases],
         "notes": outcome.notes,
         "seconds": outcome.seconds,
     }
 
 
-def _where(found: CaseOutcome) -> dict[str, Any]:
-    return {"table": found.case.name, "space": found.case.tasks[0].space.name}
+def _where(case: CaseOutcome) -> dict[str, Any]:
+    return {"table": case.case.name, "space": case.case.tasks[0].space.name}
 
 
 def _place(place: Place) -> dict[str, Any]:
@@ -64,12 +64,12 @@ def _place(place: Place) -> dict[str, Any]:
     }
 
 
-def _table(found: CaseOutcome) -> dict[str, Any]:
-    case, sample = found.case, found.sample
+def _table(outcome: CaseOutcome) -> dict[str, Any]:
+    case, sample = outcome.case, outcome.sample
     shared = None
     if sample.sharing is not None:
         shared = {"classes": sample.sharing.classes, "classes_of_different_size": sample.sharing.unlike}
-    return _where(found) | {
+    return _where(outcome) | {
         "rows": len(case.table),
         "networks": len(sample.archs),
         "targets": sample.units,
@@ -95,12 +95,12 @@ def draw(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
     """The ranking and a scatter plot for each row, as pictures; UserError without matplotlib."""
     with _writing(folder):
         names = plots.save(plots.ranking(outcome), folder, "ranking")
-        rows = [(found, row) for found in outcome.cases for row in found.figures.rows]
-        for done, (found, row) in enumerate(rows, 1):
-            name = file_name(found.case.name, row.target, row.proxy)
+        rows = [(case, row) for case in outcome.cases for row in case.figures.rows]
+        for done, (case, row) in enumerate(rows, 1):
+            name = file_name(case.case.name, row.target, row.proxy)
             while f"{name}{plots.FORMATS[0]}" in names:
                 name += "_"
-            names += plots.save(plots.scatter(found, row), folder, name)
+            names += plots.save(plots.scatter(case, row), folder, name)
             progress(done, len(rows), "")
     return names
 
@@ -128,10 +128,10 @@ def _write_csv(path: Path, heads: Sequence[str], lines: Iterable[Sequence[object
 
 
 def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
-    for found in outcome.cases:
-        for row in found.figures.rows:
+    for case in outcome.cases:
+        for row in case.figures.rows:
             quality = row.quality
-            where = (*_where(found).values(), row.target, found.sample.units[row.target], row.proxy)
+            where = (*_where(case).values(), row.target, case.sample.units[row.target], row.proxy)
             for statistic, figure in quality.figures.items():
                 one = figure.found
                 values = ("", "", "", "") if one is None else (one.value, one.low, one.high, one.spread)
@@ -140,10 +140,10 @@ def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
 
 
 def _score_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
-    for found in outcome.cases:
-        sample, where = found.sample, tuple(_where(found).values())
+    for case in outcome.cases:
+        sample, where = case.sample, tuple(_where(case).values())
         leaders = range(len(sample.archs)) if sample.sharing is None else sample.sharing.leaders
-        for task, by_proxy in zip(found.case.tasks, found.scores, strict=True):
+        for task, by_proxy in zip(case.case.tasks, case.scores, strict=True):
             for proxy in task.proxies:
                 for place, score in enumerate(by_proxy[proxy.text]):
                     leader = place if proxy.free else leaders[place]
@@ -157,9 +157,9 @@ def as_markdown(outcome: BenchOutcome) -> str:
     """The proxies in order on each column, and how that was measured."""
     heads = ("place", "proxy", "n", "Spearman [95 %]", "less the first [95 %]", "told from the first")
     lines = ["# Ranked comparison", ""]
-    for found in outcome.cases:
-        for target, places in found.figures.ranking.items():
-            lines += [f"## {found.case.name}, {target}", ""]
+    for case in outcome.cases:
+        for target, places in case.figures.ranking.items():
+            lines += [f"## {case.case.name}, {target}", ""]
             rows = (heads, ["---"] * len(heads), *(_ranked(place) for place in places))
             lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
             lines.append("")
@@ -178,22 +178,22 @@ def _ranked(place: Place) -> list[str]:
     return [str(place.place), place.row.proxy, str(quality.n), interval(rho.found), gap, told]
 
 
-def interval(found: Estimate) -> str:
+def interval(estimate: Estimate) -> str:
     """`.892 [.866, .915]`, and of how many pairs where not all were compared."""
-    pairs = "" if found.pairs is None else f", {found.pairs:,} pairs"
-    return f"{short(found.value)} [{short(found.low)}, {short(found.high)}]{pairs}"
+    pairs = "" if estimate.pairs is None else f", {estimate.pairs:,} pairs"
+    return f"{short(estimate.value)} [{short(estimate.low)}, {short(estimate.high)}]{pairs}"
 
 
 def protocol(outcome: BenchOutcome) -> list[str]:
     """How each table was measured."""
     facts = []
-    for found in outcome.cases:
-        case, tasks = found.case, found.case.tasks
+    for of_case in outcome.cases:
+        case, tasks = of_case.case, of_case.case.tasks
         weights = ", ".join(dict.fromkeys(str(task.origin) for task in tasks))
         others = len({task.batch.id for task in tasks}) - 1
         data = tasks[0].batch.about + (f" And {others} with other seeds." if others else "")
         facts.append(
-            f"{case.name}: {len(found.sample.archs):,} of {len(case.table):,} networks of {tasks[0].space.name}; "
+            f"{case.name}: {len(of_case.sample.archs):,} of {len(case.table):,} networks of {tasks[0].space.name}; "
             f"{len(tasks)} {'repeat' if len(tasks) == 1 else 'repeats'}, weights {weights}; data: {data}"
         )
     return facts

@@ -23,28 +23,28 @@ SHORT = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson"}
 
 def show(outcome: BenchOutcome, more: bool) -> None:
     """All tables, with `more` every statistic, and below them what the marks mean."""
-    for found in outcome.cases:
+    for case in outcome.cases:
         if len(outcome.cases) > 1:
-            out.print(f"{found.case.name} ({found.case.tasks[0].space.name})", style="bold")
-        _show_case(found, more)
-    compared = any(len(found.merits) > 1 for found in outcome.cases)
-    repeats = max(len(found.case.tasks) for found in outcome.cases)
+            out.print(f"{case.case.name} ({case.case.tasks[0].space.name})", style="bold")
+        _show_case(case, more)
+    compared = any(len(case.merits) > 1 for case in outcome.cases)
+    repeats = max(len(case.case.tasks) for case in outcome.cases)
     if compared:
         out.print(f"{LEVEL} first of its column, or not told from it on these networks", style="dim")
     if repeats > 1:
         out.print(f"± standard deviation over {repeats} repeats; the figure is their mean", style="dim")
 
 
-def _show_case(found: CaseOutcome, more: bool) -> None:
-    by_proxy = _in_order(found)
+def _show_case(case: CaseOutcome, more: bool) -> None:
+    by_proxy = _in_order(case)
     statistics = list(next(iter(by_proxy.values()))[0].quality.figures) if more else ["spearman", "kendall"]
     level = {
-        (target, place.row.proxy) for target, places in found.figures.ranking.items() for place in places if place.level
+        (target, place.row.proxy) for target, places in case.figures.ranking.items() for place in places if place.level
     }
     marked = level if len(by_proxy) > 1 else set()
     for statistic in statistics:
         regret = statistic.startswith("regret")
-        heads = [f"{target} {unit}".strip() if regret else target for target, unit in found.sample.units.items()]
+        heads = [f"{target} {unit}".strip() if regret else target for target, unit in case.sample.units.items()]
         table = _table(SHORT.get(statistic, statistic), heads, "n", "none")
         for proxy, rows in by_proxy.items():
             cells = [
@@ -54,30 +54,30 @@ def _show_case(found: CaseOutcome, more: bool) -> None:
             quality = rows[0].quality
             table.add_row(proxy, str(quality.n), str(quality.unscored or ""), *cells)
         _print(table)
-    if found.figures.pairs:
-        _print(_pairs(found))
+    if case.figures.pairs:
+        _print(_pairs(case))
     for proxy, rows in by_proxy.items():
         for why, times in rows[0].quality.unscored_why.items():
             out.print(f"{proxy}: {times} without a score: {why}", style="dim")
 
 
-def _in_order(found: CaseOutcome) -> dict[str, list[BenchRow]]:
+def _in_order(case: CaseOutcome) -> dict[str, list[BenchRow]]:
     """For each proxy its rows in the targets' order; the proxies by their mean place."""
     by_proxy: dict[str, list[BenchRow]] = {}
-    for row in found.figures.rows:
+    for row in case.figures.rows:
         by_proxy.setdefault(row.proxy, []).append(row)
     places = dict.fromkeys(by_proxy, 0)
-    for ranked in found.figures.ranking.values():
+    for ranked in case.figures.ranking.values():
         for place in ranked:
             places[place.row.proxy] += place.place
     return {proxy: by_proxy[proxy] for proxy in sorted(by_proxy, key=places.__getitem__)}
 
 
-def _pairs(found: CaseOutcome) -> Table:
+def _pairs(case: CaseOutcome) -> Table:
     """Differences of Spearman; bold where the interval leaves 0 out."""
-    table = _table(f"less {found.figures.pairs[0].versus}", found.case.targets)
+    table = _table(f"less {case.figures.pairs[0].versus}", case.case.targets)
     cells: dict[str, list[Text]] = {}
-    for pair in found.figures.pairs:
+    for pair in case.figures.pairs:
         cells.setdefault(pair.proxy, []).append(_difference(pair))
     for proxy, row in cells.items():
         table.add_row(proxy, *row)
@@ -85,11 +85,13 @@ def _pairs(found: CaseOutcome) -> Table:
 
 
 def _difference(pair: BenchPair) -> Text:
-    found = pair.difference
-    if found is None:
+    difference = pair.difference
+    if difference is None:
         return Text(pair.why, "yellow")
     style = "bold" if pair.apart else ""
-    return Text.assemble((f"{found.value:+.3f}", style), (f" [{found.low:+.3f}, {found.high:+.3f}]", "dim"))
+    return Text.assemble(
+        (f"{difference.value:+.3f}", style), (f" [{difference.low:+.3f}, {difference.high:+.3f}]", "dim")
+    )
 
 
 def _table(head: str, targets: Sequence[str], *counts: str) -> Table:
@@ -103,11 +105,11 @@ def _table(head: str, targets: Sequence[str], *counts: str) -> Table:
 
 def _cell(figure: Figure, level: bool) -> Text:
     """`.892 [.866, .915] ±.004 *`, or why there is none."""
-    found = figure.found
-    if found is None:
+    estimate = figure.found
+    if estimate is None:
         return Text(figure.why, "yellow")
-    value, _, bounds = interval(found).partition(" ")
-    spread = f" ±{short(found.spread)}" if found.spread and found.spread > ROUNDING else ""
+    value, _, bounds = interval(estimate).partition(" ")
+    spread = f" ±{short(estimate.spread)}" if estimate.spread and estimate.spread > ROUNDING else ""
     return Text.assemble((value, "bold"), (f" {bounds}{spread}", "dim"), f" {LEVEL}" if level else "")
 
 

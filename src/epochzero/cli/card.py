@@ -85,13 +85,13 @@ def _show_correlations(card: Card) -> None:
     if not (card.published or card.measured):
         _paragraph("None published in the four works, and none measured yet.")
         return
-    found = _by_source(card)
-    for proxy in dict.fromkeys(proxy for proxy, _, _ in found):
+    by_source = _by_source(card)
+    for proxy in dict.fromkeys(proxy for proxy, _, _ in by_source):
         if proxy != card.name:
             _paragraph(proxy)
         table = Table("space", "", *COMMON, box=None, pad_edge=False, header_style="dim")
         last = ""
-        for (_, space, source), values in ((key, found[key]) for key in found if key[0] == proxy):
+        for (_, space, source), values in ((key, by_source[key]) for key in by_source if key[0] == proxy):
             other = [f"{target} {value}" for target, value in values.items() if target not in COMMON]
             table.add_row(space if space != last else "", source, *(other or [values.get(name, "") for name in COMMON]))
             last = space
@@ -107,16 +107,16 @@ def _show_correlations(card: Card) -> None:
 
 def _by_source(card: Card) -> dict[tuple[str, str, str], dict[str, str]]:
     """For each proxy, space and source the correlation with each target, ours before the papers'."""
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    by_source: dict[tuple[str, str, str], dict[str, str]] = {}
     for ours in card.measured:
         source = f"ours on {ours.data}, n {ours.n}/{ours.n + ours.unscored}"
         value = f"{_short(ours.spearman)} [{_short(ours.low)}, {_short(ours.high)}]"
-        found.setdefault((ours.proxy, ours.space, source), {})[ours.target.removesuffix("_test")] = value
+        by_source.setdefault((ours.proxy, ours.space, source), {})[ours.target.removesuffix("_test")] = value
     for theirs in card.published:
         if theirs.statistic == "spearman":
             value = _short(theirs.value).removesuffix("0")
-            found.setdefault((theirs.proxy, theirs.space, theirs.source), {})[theirs.target] = value
-    return found
+            by_source.setdefault((theirs.proxy, theirs.space, theirs.source), {})[theirs.target] = value
+    return by_source
 
 
 def _heading(text: str) -> None:

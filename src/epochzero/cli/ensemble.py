@@ -114,7 +114,7 @@ def ensemble(
     """
     start = time.perf_counter()
     load_plugins(plugin)
-    found, how = space_of_plans(space), recipe_of(recipe, changes(epochs, batch_size, option))
+    chosen_space, how = space_of_plans(space), recipe_of(recipe, changes(epochs, batch_size, option))
     settings = Settings(
         method=method,
         size=size,
@@ -127,7 +127,7 @@ def ensemble(
         delta=_delta(delta),
         seed=seed,
     )
-    named = [found.parse(text) for text in arch or ()]
+    named = [chosen_space.parse(text) for text in arch or ()]
     attacks = _attacks(attack)
     if picture:
         check_picture(len(named) if len(named) > 1 else size)
@@ -140,11 +140,11 @@ def ensemble(
         if named:
             archs = named * size if len(named) == 1 else named
         else:
-            archs = choose(Job(found, images, how, settings, device, folder, bar))
+            archs = choose(Job(chosen_space, images, how, settings, device, folder, bar))
         chosen = "deep ensemble" if len(named) == 1 else "given" if named else method
         facts = {"method": chosen, "recipe": how.as_json(), "seed": seed, "data": images.facts}
         trained = train_members(
-            found, archs, images, how, seed=seed, device=device, folder=folder, facts=facts, progress=bar
+            chosen_space, archs, images, how, seed=seed, device=device, folder=folder, facts=facts, progress=bar
         )
         predicted = trained.predict(images.standardised(images.test_x))  # [M, N, classes]
         report = _report(trained, images, predicted)
@@ -240,11 +240,13 @@ def _withstood(trained: Ensemble, images: Images, name: str, count: int, seed: i
 def _show(report: dict[str, Any], withstood: list[Robustness]) -> None:
     for member in report["members"]:
         out.print(f"{100 * member['test_error']:6.2f} % error  {member['arch']}")
-    found = report["ensemble"]
+    measures = report["ensemble"]
     out.print(f"\nparams         {millions(report['params'])} in {report['size']} members")
-    out.print(f"test error     {100 * found['error']:.2f} %, of the members {100 * found['ate']:.2f} % on average")
-    out.print(f"disagreement   {100 * found['ppd']:.2f} % of the images, of two members on average")
-    out.print(f"calibration    ECE {found['ece']:.4f}  NLL {found['nll']:.4f}")
+    out.print(
+        f"test error     {100 * measures['error']:.2f} %, of the members {100 * measures['ate']:.2f} % on average"
+    )
+    out.print(f"disagreement   {100 * measures['ppd']:.2f} % of the images, of two members on average")
+    out.print(f"calibration    ECE {measures['ece']:.4f}  NLL {measures['nll']:.4f}")
     if withstood:
         table = Table("attack", "one member", "all together", "images", box=None, pad_edge=False, header_style="dim")
         for one in (w.as_json() for w in withstood):

@@ -95,13 +95,13 @@ def export(
         name = space or known.get("space") or "nb201"
         if text is None:
             name, text = _winner(space, store, opened)
-        found = spaces[name]
+        chosen_space = spaces[name]
         sizes = shape(input_shape) or (tuple(known["input_shape"]) if "input_shape" in known else None)
         real = None if data is None else real_inputs(data, sizes, seed)
         guessed = known.get("num_classes") or (None if real is None else real.num_classes)
         subject = Subject.of(
-            found,
-            found.parse(text),
+            chosen_space,
+            chosen_space.parse(text),
             num_classes=classes or guessed,
             input_shape=sizes or (None if real is None else tuple(real.x.shape[1:])),
             weights=given,

@@ -35,10 +35,10 @@ def changes(epochs: int | None, batch_size: int | None, option: list[str] | None
 
 def space_of_plans(name: str) -> Space:
     """A space by its name; UserError for one whose networks are foreign modules."""
-    found = spaces[name]
-    if not isinstance(found, Space):
+    space = spaces[name]
+    if not isinstance(space, Space):
         raise UserError(f"The space '{name}' gives modules and no plans: train them with your own loop.")
-    return found
+    return space
 
 
 def images_from(data: Path, classes: int | None, seed: int, side: int, unreadable: str) -> Images:

@@ -39,10 +39,10 @@ def _load_file(file: str) -> None:
 
 def _load_module(name: str) -> None:
     try:
-        found = all(part.isidentifier() for part in name.split(".")) and find_spec(name) is not None
+        exists = all(part.isidentifier() for part in name.split(".")) and find_spec(name) is not None
     except ModuleNotFoundError:
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise UserError(f"There is no module '{name}' to plug in: install it, or give the path of a file.py.")
     with blaming(name):
         import_module(name)

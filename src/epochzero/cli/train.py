@@ -101,11 +101,11 @@ def train(
         return
     if arch is None:
         raise UserError("Say which network to train: give --arch.")
-    how, found = recipe_of(recipe, changed), space_of_plans(space)
-    chosen = found.parse(arch)
+    how, chosen_space = recipe_of(recipe, changed), space_of_plans(space)
+    chosen = chosen_space.parse(arch)
     usable(device)
     images = images_from(data, classes, seed, image_size, unreadable)
-    plan = plan_for(found, chosen, images, how)
+    plan = plan_for(chosen_space, chosen, images, how)
     folder = made_folder(out_dir)
     taught_by = None if teacher is None else read_teacher(teacher)
     with ExitStack() as stack:
@@ -118,7 +118,7 @@ def train(
             how,
             seed=seed,
             folder=folder,
-            facts={"space": space, "arch": found.text(chosen)},
+            facts={"space": space, "arch": chosen_space.text(chosen)},
             teacher=taught_by,
             processes=processes,
             progress=bar,
@@ -129,7 +129,7 @@ def train(
     last = trained.history[-1]
     report: dict[str, Any] = {
         "space": space,
-        "arch": found.text(chosen),
+        "arch": chosen_space.text(chosen),
         "params": plan.trunk.params,
         "flops": plan.flops,
         "recipe": recipe,

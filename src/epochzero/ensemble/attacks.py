@@ -58,13 +58,13 @@ def pgd(
 ) -> Tensor:
     """Many steps, each brought back into the box around x."""
     low, high = (x - epsilon).clamp_min(0), (x + epsilon).clamp_max(1)
-    found = x
+    attacked = x
     if random_start:
         drawn = torch.rand(x.shape, generator=rng).to(x.device)
-        found = (x + epsilon * (2 * drawn - 1)).clamp(low, high)
+        attacked = (x + epsilon * (2 * drawn - 1)).clamp(low, high)
     for _ in range(steps):
-        found = (found + step * _gradient(network, found, y).sign()).clamp(low, high)
-    return found
+        attacked = (attacked + step * _gradient(network, attacked, y).sign()).clamp(low, high)
+    return attacked
 
 
 def _gradient(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def carlini_wagner(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> 
 
 def auto_attack(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Tensor:
     """One attack after the other, each on the images that have withstood so far; changes stay in the box."""
-    found = x.clone()
+    attacked = x.clone()
     with _toolbox(rng) as attacks:
         classifier, size = classifier_of(network, x), len(x)
         box = {"eps": BOX, "eps_step": 2 * BOX, "max_iter": ITERATIONS, "nb_random_init": RESTARTS, "batch_size": size}
@@ -70,15 +70,15 @@ def auto_attack(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Ten
         )
         for attack in several:
             with torch.no_grad():
-                (left,) = (network(found).argmax(1) == y).nonzero(as_tuple=True)  # [n]
+                (left,) = (network(attacked).argmax(1) == y).nonzero(as_tuple=True)  # [n]
             if not len(left):
                 break
             changed = _run(attack, x[left], y[left])
             near = (changed - x[left]).abs().flatten(1).amax(1) <= BOX + 1e-6
             with torch.no_grad():
                 mistaken = network(changed).argmax(1) != y[left]
-            found[left[near & mistaken]] = changed[near & mistaken]
-    return found
+            attacked[left[near & mistaken]] = changed[near & mistaken]
+    return attacked
 
 
 def classifier_of(network: nn.Module, x: Tensor) -> Any:

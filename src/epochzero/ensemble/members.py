@@ -46,8 +46,8 @@ def train_members(
             where.mkdir(parents=True, exist_ok=True)
         plan = plan_for(space, arch, images, recipe)
         about = {"space": space.name, "arch": space.text(arch)}
-        found = train(plan, images, recipe, seed=seed + place, device=device, folder=where, facts=about, progress=told)
-        trained.append(_trunk(found.module))
+        member = train(plan, images, recipe, seed=seed + place, device=device, folder=where, facts=about, progress=told)
+        trained.append(_trunk(member.module))
     return Ensemble(space, archs, trained, Pixels.of(images), facts).eval()
 
 

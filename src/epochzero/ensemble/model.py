@@ -162,17 +162,17 @@ class Ensemble(nn.Module):
         `space` is for one that no registry knows: of a name already there, but of another size.
         """
         about = _manifest(folder)
-        found = spaces[about["space"]] if space is None else space
-        if found.name != about["space"]:
-            raise UserError(f"The ensemble '{folder}' is of space '{about['space']}', not of '{found.name}'.")
+        known_space = spaces[about["space"]] if space is None else space
+        if known_space.name != about["space"]:
+            raise UserError(f"The ensemble '{folder}' is of space '{about['space']}', not of '{known_space.name}'.")
         archs, modules = [], []
         for member in about["members"]:
-            archs.append(found.parse(member["arch"]))
-            plan = found.plan(archs[-1], about["num_classes"], tuple(about["input_shape"]))
+            archs.append(known_space.parse(member["arch"]))
+            plan = known_space.plan(archs[-1], about["num_classes"], tuple(about["input_shape"]))
             modules.append(_with_weights(plan.module(), folder / member["weights"], member["sha256"]))
         pixels = about["pixels"]
         how = Pixels(tuple(pixels["mean"]), tuple(pixels["std"]), float(pixels["scale"]))
-        return Ensemble(found, archs, modules, how, about["facts"]).eval()
+        return Ensemble(known_space, archs, modules, how, about["facts"]).eval()
 
 
 def probabilities_of(outputs: Tensor | tuple[Tensor, Tensor]) -> Tensor:
@@ -236,10 +236,10 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _with_weights(module: PlanModule, path: Path, sha256: str) -> PlanModule:
     """The network with the weights of a file whose content is the one that was saved."""
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise DataError(f"The weights '{path}' cannot be read ({error.strerror}).") from None
-    if found != sha256:
+    if digest != sha256:
         raise DataError(f"The weights '{path}' are damaged: they do not match their checksum in {MANIFEST}.")
     tensors = read_tensors(path)
     expected = {name: tensor.shape for name, tensor in module.weights().items()}

@@ -190,16 +190,16 @@ def bayesian(try_at: Callable[[float], list[Tried]], seed: int = 0, *, first: in
             "Choosing delta by Bayesian optimisation needs bayesian-optimization: pip install 'epochzero[hnas]', or "
             "choose from a grid."
         ) from error
-    found: list[Tried] = []
+    all_tried: list[Tried] = []
 
     def worth(delta: float) -> float:
         new = try_at(float(delta))
-        found.extend(new)
+        all_tried.extend(new)
         return -min(one.loss for one in new)
 
     optimiser = BayesianOptimization(worth, {"delta": RANGE}, random_state=seed % 2**32, verbose=0)
     optimiser.maximize(init_points=first, n_iter=then)
-    return found
+    return all_tried
 
 
 def _best(tried: Sequence[Tried]) -> Selected:

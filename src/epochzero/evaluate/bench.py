@@ -89,12 +89,12 @@ def run_bench(
     return BenchOutcome(found, notes, time.perf_counter() - start)
 
 
-def kept_figure(found: Estimate | None, statistic: str, why: str = "") -> dict[str, JSON]:
+def kept_figure(estimate: Estimate | None, statistic: str, why: str = "") -> dict[str, JSON]:
     """What a store keeps of a figure, for reports; a number that JSON does not have is none."""
-    given = {} if found is None else {"value": found.value, "low": found.low, "high": found.high}
+    given = {} if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     numbers = {name: given.get(name, math.nan) for name in ("value", "low", "high")}
     whole: dict[str, JSON] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-    return whole | {"n": None if found is None else found.n, "statistic": statistic, "why": why}
+    return whole | {"n": None if estimate is None else estimate.n, "statistic": statistic, "why": why}
 
 
 def _check_targets(cases: Sequence[Case]) -> None:

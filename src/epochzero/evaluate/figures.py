@@ -108,15 +108,15 @@ def figures_of(
         },
         progress,
     )
-    found = []
+    figures = []
     for sample, of in zip(samples, merits, strict=True):
         judge = _Judge(sample, of, rules, told)
         rows = [judge.row(proxy, target) for proxy, target in product(of, sample.truths)]
         others = () if versus is None else product((name for name in of if name != versus), sample.truths)
         pairs = [judge.pair(name, str(versus), target) for name, target in others]
         ranking = {target: judge.ranking([row for row in rows if row.target == target]) for target in sample.truths}
-        found.append(Figures(rows, pairs, ranking))
-    return found
+        figures.append(Figures(rows, pairs, ranking))
+    return figures
 
 
 class _Told:
@@ -165,10 +165,10 @@ class _Judge:
     def _pair(self, proxy: str, versus: str, target: str) -> BenchPair:
         first, second, truth = self.merits[proxy], self.merits[versus], self.sample.truths[target]
         try:
-            found = paired_quality(first, second, truth, unscored=self.rules.unscored, seed=self.rules.seed)
+            difference = paired_quality(first, second, truth, unscored=self.rules.unscored, seed=self.rules.seed)
         except DegenerateError as error:
             return BenchPair(proxy, versus, target, None, str(error))
-        return BenchPair(proxy, versus, target, found)
+        return BenchPair(proxy, versus, target, difference)
 
     def ranking(self, rows: Sequence[BenchRow]) -> list[Place]:
         """The proxies of one target in the order of their Spearman, those without one last."""

@@ -80,12 +80,12 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
 
 def ranking(outcome: BenchOutcome) -> Any:
     """Spearman with its interval for every proxy, in order; a panel for each column of each table."""
-    panels = [(found, target) for found in outcome.cases for target in found.figures.ranking]
-    proxies = max(len(found.figures.ranking[target]) for found, target in panels)
+    panels = [(case, target) for case in outcome.cases for target in case.figures.ranking]
+    proxies = max(len(case.figures.ranking[target]) for case, target in panels)
     figure, places = new_panels(len(panels), PER_LINE, 4.2, 1.1 + 0.26 * proxies)
-    for axes, (found, target) in zip(places, panels, strict=True):
-        _bars(axes, found.figures.ranking[target])
-        axes.set_title(f"{found.case.name}\n{target}", fontsize=8)
+    for axes, (case, target) in zip(places, panels, strict=True):
+        _bars(axes, case.figures.ranking[target])
+        axes.set_title(f"{case.case.name}\n{target}", fontsize=8)
         axes.set_xlabel("Spearman, 95 % interval; dark: first, or not told from it", fontsize=7)
     return figure
 

@@ -55,10 +55,12 @@ def largest_error(
     for inputs in batches:
         with torch.inference_mode():
             expected = network(*inputs).numpy()  # [B, ...]
-        (found,) = session.run(["y"], _named(inputs, names))
-        if found.shape != expected.shape:
-            raise MachineError(f"The ONNX model gives {list(found.shape)} where PyTorch gives {list(expected.shape)}.")
-        error = float(np.abs(found - expected).max())
+        (predicted,) = session.run(["y"], _named(inputs, names))
+        if predicted.shape != expected.shape:
+            raise MachineError(
+                f"The ONNX model gives {list(predicted.shape)} where PyTorch gives {list(expected.shape)}."
+            )
+        error = float(np.abs(predicted - expected).max())
         if not error < TOLERANCE:
             raise MachineError(
                 f"The ONNX model is refused: it differs from PyTorch by {error:.2g}, more than {TOLERANCE:g}, on a "

@@ -42,8 +42,8 @@ def load(path: str | pathlib.Path = pathlib.Path(__file__).with_name("{WEIGHTS}"
 
 def source(plan: Plan) -> str:
     """The text of `model.py`."""
-    head, found, body = plan.code().partition(IMPORTS)
-    assert found
+    head, separator, body = plan.code().partition(IMPORTS)
+    assert separator
     comments = "".join(line for line in head.splitlines(keepends=True) if line.startswith("#"))
     ordered = "from collections import OrderedDict\n" if "OrderedDict" in head else ""
     return f"{comments}\nimport json\nimport pathlib\n{ordered}\nimport torch\n{IMPORTS}{body}{LOADER}"

@@ -95,8 +95,8 @@ def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]
             f"{where} are of another network: {name} is {list(shape)}, and should be {list(expected[name])}. Give the "
             "--space, --arch and --input-shape they are of."
         )
-    found = {name: given[name].detach().to("cpu", torch.float32).contiguous() for name in expected}
-    for name, tensor in found.items():
+    tensors = {name: given[name].detach().to("cpu", torch.float32).contiguous() for name in expected}
+    for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise UserError(f"{where} hold numbers in {name} that are NaN or infinite: the training went wrong.")
-    return found
+    return tensors

@@ -38,11 +38,11 @@ class Judged(TypedDict):
 
 def with_truth(candidates: Candidates) -> list[Judged]:
     """Every score and cost against every truth, the strongest first within a truth."""
-    found: list[Judged] = []
+    judged: list[Judged] = []
     for truth in candidates.of_kind("truth"):
         each = [_judged(column, truth) for column in candidates.of_kind("score", "cost")]
-        found += sorted(each, key=lambda one: -abs(one["value"] or 0.0))
-    return found
+        judged += sorted(each, key=lambda one: -abs(one["value"] or 0.0))
+    return judged
 
 
 def _judged(column: Column, truth: Column) -> Judged:

@@ -100,40 +100,40 @@ class Candidates:
 
 def candidates_of(reader: Reader, run: Run) -> Candidates:
     """What a run looked at, and what runs beside it know of the same networks."""
-    found = _gathered(reader.rows(run))
+    candidates = _gathered(reader.rows(run))
     trained: dict[str, float] = {}
-    for kinds, spent in ((("latency", "pool"), found.seconds), (("training",), trained)):
-        _join(found, (row for other in reader.beside(run, *kinds) for row in reader.rows(other)), spent)
+    for kinds, spent in ((("latency", "pool"), candidates.seconds), (("training",), trained)):
+        _join(candidates, (row for other in reader.beside(run, *kinds) for row in reader.rows(other)), spent)
     sources = str(run.settings.get("sources"))
     for other in reader.beside(run, "warm-up"):
         took = (other.result or {}).get("seconds")
         if isinstance(took, float) and str(other.settings.get("supernet")) in sources:
-            found.around[WARM_UP] = found.around.get(WARM_UP, 0.0) + took
+            candidates.around[WARM_UP] = candidates.around.get(WARM_UP, 0.0) + took
     if trained:
-        found.around[TRAINING] = sum(trained.values())
-    return found
+        candidates.around[TRAINING] = sum(trained.values())
+    return candidates
 
 
 def _gathered(rows: Iterable[Row]) -> Candidates:
-    found, columns = Candidates(), _Columns()
+    candidates, columns = Candidates(), _Columns()
     place: dict[tuple[str, str], int] = {}
     last = -1
     for (step, _), together in groupby(rows, lambda row: (row.step, row.setting)):
-        found.evaluated, last = found.evaluated + (step > last), max(last, step)
+        candidates.evaluated, last = candidates.evaluated + (step > last), max(last, step)
         each = list(together)
-        _add_seconds(found.seconds, each)
+        _add_seconds(candidates.seconds, each)
         for row in each:
             at = place.setdefault((row.space, row.arch), len(place))
-            if at == len(found.archs):
-                found.spaces.append(row.space)
-                found.archs.append(row.arch)
-                found.steps.append(row.step)
-                found.whys.append("")
-            if row.value is None and not found.whys[at]:
-                found.whys[at] = f"{_name(row)} {row.status}: {row.why}"
+            if at == len(candidates.archs):
+                candidates.spaces.append(row.space)
+                candidates.archs.append(row.arch)
+                candidates.steps.append(row.step)
+                candidates.whys.append("")
+            if row.value is None and not candidates.whys[at]:
+                candidates.whys[at] = f"{_name(row)} {row.status}: {row.why}"
             columns.put(row, at)
-    found.columns = columns.made(len(found))
-    return found
+    candidates.columns = columns.made(len(candidates))
+    return candidates
 
 
 def _name(row: Row) -> str:
@@ -194,19 +194,19 @@ class _Columns:
 
     def made(self, networks: int) -> dict[str, Column]:
         """A name says as much of the kind as is needed to tell it from the others."""
-        found = {}
+        columns = {}
         for name, kinds in self._cells.items():
             data, scheme, number = (len(set(part)) > 1 for part in zip(*kinds, strict=True))
             for kind, repeats in kinds.items():
                 told = [kind.data] * data + [kind.scheme] * scheme + [f"batch{kind.number + 1}"] * number
                 full = f"{name}{ON}{'/'.join(told)}" if told else name
-                found[full] = _column(name, repeats, networks, full)
-        return found
+                columns[full] = _column(name, repeats, networks, full)
+        return columns
 
 
-def _join(found: Candidates, rows: Iterable[Row], spent: dict[str, float]) -> None:
+def _join(candidates: Candidates, rows: Iterable[Row], spent: dict[str, float]) -> None:
     """Add what other runs know of these networks, in columns that the run does not have itself, and what it took."""
-    place = {key: at for at, key in enumerate(zip(found.spaces, found.archs, strict=True))}
+    place = {key: at for at, key in enumerate(zip(candidates.spaces, candidates.archs, strict=True))}
     cells: dict[str, dict[int, float]] = {}
     ours = (row for row in rows if (row.space, row.arch) in place)
     for _, together in groupby(ours, lambda row: (row.step, row.setting)):
@@ -214,9 +214,9 @@ def _join(found: Candidates, rows: Iterable[Row], spent: dict[str, float]) -> No
         _add_seconds(spent, each)
         for row in each:
             name = _name(row)
-            if row.value is not None and name not in found.columns and name not in INNER:
+            if row.value is not None and name not in candidates.columns and name not in INNER:
                 cells.setdefault(name, {})[place[row.space, row.arch]] = row.value
-    found.columns |= {name: _column(name, [one], len(found)) for name, one in cells.items()}
+    candidates.columns |= {name: _column(name, [one], len(candidates)) for name, one in cells.items()}
 
 
 def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full: str = "") -> Column:

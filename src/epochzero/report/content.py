@@ -77,13 +77,13 @@ class Subject:
         return packed(head, candidates)
 
     def _drawings(self, networks: Networks, candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]]:
-        found = []
+        drawings = []
         for at in judgement.order[: max(SHOWN, len(judgement.members))]:
             key = (candidates.spaces[at], candidates.archs[at])
             if key not in self._pictures:
                 self._pictures[key] = networks.drawing(*key)
-            found.append({"network": at, "svg": self._pictures[key]})
-        return found
+            drawings.append({"network": at, "svg": self._pictures[key]})
+        return drawings
 
 
 def packed(head: dict[str, Any], candidates: Candidates) -> bytes:

@@ -39,12 +39,12 @@ class Figure(TypedDict):
 def figures_of(run: Run) -> list[Figure]:
     """The numbers of a run's result, in its order."""
     abouts = ABOUT if run.kind == "ensemble" else {}
-    found = []
+    figures = []
     for name, kept in (run.result or {}).items():
         whole = kept if isinstance(kept, Mapping) else {"value": kept}
         if (isinstance(kept, Mapping) and "value" in kept) or _number(kept) is not None:
-            found.append(_figure(name, whole, abouts.get(name, "")))
-    return found
+            figures.append(_figure(name, whole, abouts.get(name, "")))
+    return figures
 
 
 def _figure(name: str, kept: Mapping[str, JSON], about: str) -> Figure:

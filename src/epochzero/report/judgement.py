@@ -45,28 +45,28 @@ class Judgement:
 def judged(run: Run, candidates: Candidates) -> Judgement:
     """Order the networks; a combination of proxies becomes a column."""
     text = run.settings.get("proxy")
-    found = Judgement(searched=isinstance(text, str))
+    judgement = Judgement(searched=isinstance(text, str))
     if isinstance(text, str):
-        _by_objective(found, text, candidates)
-    if not found.by:
+        _by_objective(judgement, text, candidates)
+    if not judgement.by:
         named = candidates.of_kind("truth")
-        named += candidates.of_kind("score", "cost") if found.searched else []
-        found.by = named[0].name if named else ""
-    if found.by:
-        found.order = _order(candidates.columns[found.by].merits)
+        named += candidates.of_kind("score", "cost") if judgement.searched else []
+        judgement.by = named[0].name if named else ""
+    if judgement.by:
+        judgement.order = _order(candidates.columns[judgement.by].merits)
     elif candidates.columns:
         known = [~np.isnan(column.values) for column in candidates.columns.values()]
-        found.order = np.flatnonzero(np.any(known, axis=0)).tolist()
-    if found.front:
-        ahead = set(found.front)
-        found.order.sort(key=lambda at: at not in ahead)
+        judgement.order = np.flatnonzero(np.any(known, axis=0)).tolist()
+    if judgement.front:
+        ahead = set(judgement.front)
+        judgement.order.sort(key=lambda at: at not in ahead)
     result = run.result or {}
     members = result.get("members")
-    found.members = _places(members if isinstance(members, Sequence) else (), candidates)
-    chosen = found.members or _places([result.get("best")], candidates)
-    found.ranked = bool(found.by or chosen)
-    found.order = list(dict.fromkeys([*chosen, *found.order]))
-    return found
+    judgement.members = _places(members if isinstance(members, Sequence) else (), candidates)
+    chosen = judgement.members or _places([result.get("best")], candidates)
+    judgement.ranked = bool(judgement.by or chosen)
+    judgement.order = list(dict.fromkeys([*chosen, *judgement.order]))
+    return judgement
 
 
 def _places(named: Sequence[JSON], candidates: Candidates) -> list[int]:
@@ -75,7 +75,7 @@ def _places(named: Sequence[JSON], candidates: Candidates) -> list[int]:
     return [place[name] for name in named if isinstance(name, str) and name in place]
 
 
-def _by_objective(found: Judgement, text: str, candidates: Candidates) -> None:
+def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> None:
     """By a search's objective; by nothing where a proxy of it is not known here, as one of a plug-in."""
     columns = candidates.columns
     if len(split_list(text)) > 1:
@@ -86,13 +86,13 @@ def _by_objective(found: Judgement, text: str, candidates: Candidates) -> None:
         wanted = [goal for goal in goals if goal.proxy.text in columns]
         for goal in wanted:
             columns[goal.proxy.text].higher = goal.higher
-        found.curves = [goal.proxy.text for goal in wanted]
+        judgement.curves = [goal.proxy.text for goal in wanted]
         if len(wanted) == len(goals):
-            merits = np.stack([columns[name].merits for name in found.curves], axis=1)
+            merits = np.stack([columns[name].merits for name in judgement.curves], axis=1)
             whole = np.flatnonzero(~np.isnan(merits).any(axis=1))
-            found.front = whole[first_front(merits[whole])].tolist()
+            judgement.front = whole[first_front(merits[whole])].tolist()
     elif text in columns:
-        found.curves = [text]
+        judgement.curves = [text]
         with suppress(UserError):  # a table's column is no proxy
             columns[text].higher = parse(text).higher_is_better  # of parameters too, which elsewhere are a cost
     else:
@@ -106,8 +106,8 @@ def _by_objective(found: Judgement, text: str, candidates: Candidates) -> None:
         members = [columns[proxy.text].values for proxy in objective.proxies]
         rows = np.stack([sign * values for sign, values in zip(signs, members, strict=True)], axis=1)
         candidates.add(text, "score", True, _combined(objective.method, rows))
-        found.curves = [text]
-    found.by = found.curves[0] if found.curves else ""
+        judgement.curves = [text]
+    judgement.by = judgement.curves[0] if judgement.curves else ""
 
 
 def _combined(method: str, rows: Floats) -> Floats:

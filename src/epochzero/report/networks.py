@@ -78,20 +78,20 @@ class Networks:
     def fits(self) -> dict[str, Any]:
         """The inputs and classes that the networks were made for; what the run does not say is the space's own."""
         shape, classes = SHAPE.search(self._about), CLASSES.search(self._about)
-        found: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
         if shape:
-            found["input_shape"] = tuple(map(int, shape[1].split("x")))
+            rows["input_shape"] = tuple(map(int, shape[1].split("x")))
         if classes:
-            found["num_classes"] = int(classes[1])
-        return found
+            rows["num_classes"] = int(classes[1])
+        return rows
 
     def plan(self, space: str, text: str) -> Plan | None:
         """A network as data; None where it cannot be had."""
-        found = self.space(space)
-        if found is None:
+        known_space = self.space(space)
+        if known_space is None:
             return None
         try:
-            return found.plan(found.parse(text), **({} if isinstance(found, Nasrec) else self.fits))
+            return known_space.plan(known_space.parse(text), **({} if isinstance(known_space, Nasrec) else self.fits))
         except UserError:
             return None
 
@@ -103,16 +103,16 @@ class Networks:
         return self.sizes[key]
 
     def _counted(self, space: str, text: str) -> tuple[float, float]:
-        found = self.space(space)
-        if found is None:
+        known_space = self.space(space)
+        if known_space is None:
             return math.nan, math.nan
-        if isinstance(found, Nasrec):
-            return self._counted_nasrec(found, text)
-        if isinstance(found, Sizing):
-            native = found.plan(found.smallest())
+        if isinstance(known_space, Nasrec):
+            return self._counted_nasrec(known_space, text)
+        if isinstance(known_space, Sizing):
+            native = known_space.plan(known_space.smallest())
             fits: dict[str, Any] = {"num_classes": native.output_shape[0], "input_shape": native.input_shape}
             try:
-                return found.size(found.parse(text), **(fits | self.fits))
+                return known_space.size(known_space.parse(text), **(fits | self.fits))
             except UserError:
                 return math.nan, math.nan
         plan = self.plan(space, text)
@@ -145,11 +145,11 @@ class Networks:
 
     def drawing(self, space: str, text: str) -> str:
         """A network's cell as SVG without its own style; empty where it cannot be drawn."""
-        plan, found = self.plan(space, text), self.space(space)
-        if plan is None or found is None:
+        plan, known_space = self.plan(space, text), self.space(space)
+        if plan is None or known_space is None:
             return ""
         try:
-            image = draw.svg(plan, found.cell_block)
+            image = draw.svg(plan, known_space.cell_block)
         except UserError:
             return ""
         if image.count('<g class="item') > LARGEST:
@@ -162,7 +162,7 @@ class Networks:
         if plan is None:
             return []
         used: set[str] = set()
-        found: list[dict[str, JSON]] = []
+        rows: list[dict[str, JSON]] = []
         for at, node in enumerate(plan.nodes):
             own = [name for name in node.params if name not in used]
             used.update(own)
@@ -172,16 +172,16 @@ class Networks:
                 continue
             shape = shape_text(node.shape)
             label, kind = node.op.label(), node.op.kind
-            found.append({"name": node.name, "op": label, "kind": kind, "shape": shape, "params": params, "macs": macs})
-        return found
+            rows.append({"name": node.name, "op": label, "kind": kind, "shape": shape, "params": params, "macs": macs})
+        return rows
 
 
 def _space(name: str) -> Space | None:
     try:
-        found = spaces[name]
+        space = spaces[name]
     except UserError:
         return None
-    return found if isinstance(found, Space) else None
+    return space if isinstance(space, Space) else None
 
 
 def _sizes(kept: JSON) -> Any:

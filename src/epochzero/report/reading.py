@@ -53,11 +53,11 @@ class Reader:
             raise StoreError(f"The store '{path}' holds no run yet: start one with --store {path}, then report on it.")
         if wanted is None:
             return next((run for run in reversed(self.runs) if run.kind not in ASIDE), self.runs[-1])
-        found = [run for run in self.runs if run.id.startswith(wanted)]
-        if len(found) != 1:
-            ids = ", ".join(f"{run.id} ({run.kind})" for run in found or self.runs)
-            raise UserError(f"{len(found) or 'No'} runs of '{path}' begin with '{wanted}': choose one of {ids}.")
-        return found[0]
+        matching = [run for run in self.runs if run.id.startswith(wanted)]
+        if len(matching) != 1:
+            ids = ", ".join(f"{run.id} ({run.kind})" for run in matching or self.runs)
+            raise UserError(f"{len(matching) or 'No'} runs of '{path}' begin with '{wanted}': choose one of {ids}.")
+        return matching[0]
 
     def beside(self, run: Run, *kinds: str) -> list[Run]:
         """Other runs of these kinds."""

@@ -124,8 +124,8 @@ def equalize(x: Tensor, by: Tensor) -> Tensor:
     step = (H * W - last) // 255
     before = counts.cumsum(2) - counts
     table = ((before + step // 2) // step.clamp_min(1)).clamp_max(255)  # [n, C, 256]
-    found = table.gather(2, flat).view(n, C, H, W).to(torch.uint8)
-    return torch.where((step > 0)[..., None], found, x)
+    equalized = table.gather(2, flat).view(n, C, H, W).to(torch.uint8)
+    return torch.where((step > 0)[..., None], equalized, x)
 
 
 # Places
@@ -144,8 +144,8 @@ def _moved(x: Tensor, matrix: list[list[Tensor | float]]) -> Tensor:
     left, top = source(matrix[0]), source(matrix[1])
     inside = (left >= 0) & (left < W) & (top >= 0) & (top < H)
     place = top.clamp(0, H - 1) * W + left.clamp(0, W - 1)  # [n, H, W]
-    found = x.flatten(2).gather(2, place.flatten(1)[:, None].expand(n, C, H * W)).view_as(x)
-    return torch.where(inside[:, None], found, GREY)
+    moved = x.flatten(2).gather(2, place.flatten(1)[:, None].expand(n, C, H * W)).view_as(x)
+    return torch.where(inside[:, None], moved, GREY)
 
 
 def shear_y(x: Tensor, by: Tensor) -> Tensor:

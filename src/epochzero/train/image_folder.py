@@ -82,7 +82,7 @@ class FolderReader:
 
 
 def _classes(folder: Path) -> list[str]:
-    found = sorted(place.name for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
-    if not found:
+    names = sorted(place.name for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+    if not names:
         raise DataError(f"The folder '{folder}' holds neither CIFAR files nor a folder of images for each class.")
-    return found
+    return names

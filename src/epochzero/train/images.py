@@ -56,10 +56,10 @@ def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
     wants_tower = recipe.auxiliary > 0 and "auxiliary" in inspect.signature(space.plan).parameters
     plan: Callable[..., Plan] = space.plan
     more = {"auxiliary": True} if wants_tower else {}
-    found = plan(arch, images.num_classes, images.input_shape, **more)
-    if found.output_shape != (images.num_classes,):
+    network = plan(arch, images.num_classes, images.input_shape, **more)
+    if network.output_shape != (images.num_classes,):
         raise UserError(f"The networks of {space.name} do not classify images: they cannot be trained on images.")
-    return found
+    return network
 
 
 def train(

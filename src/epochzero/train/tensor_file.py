@@ -28,4 +28,4 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except Exception:
-        raise DataError(f"The weights '{path}' are damaged, or not a safetensors file.") from None
+        raise DataError(f"The weights '{path}' are damaged, cut short or not a safetensors file.") from None

@@ -99,20 +99,20 @@ def _written(counts: Counter[str]) -> str:
 
 def _data(runs: list[Pass]) -> str:
     of_data = [run for run in runs if run.inputs == "batch"]
-    found = []
+    parts = []
     batches = len({run.part for run in of_data if run.only is None})
     samples = sum(last - first for first, last in {run.only for run in of_data if run.only is not None})
     if batches:
-        found.append(f"{batches} batch{'es' * (batches > 1)}")
+        parts.append(f"{batches} batch{'es' * (batches > 1)}")
     if samples:
-        found.append(f"{samples} sample{'s' * (samples > 1)}")
+        parts.append(f"{samples} sample{'s' * (samples > 1)}")
     drawn = dict.fromkeys(run.inputs for run in runs if run.inputs != "batch")
-    return ", ".join([*found, *drawn]) or "none"
+    return ", ".join([*parts, *drawn]) or "none"
 
 
 def _weights(runs: list[Pass]) -> str:
     drawn = Counter(init for init, _ in {(run.init, run.draw) for run in runs if run.init})
-    found = [f"drawn anew ({scheme}{f', {times} times' * (times > 1)})" for scheme, times in drawn.items()]
+    schemes = [f"drawn anew ({scheme}{f', {times} times' * (times > 1)})" for scheme, times in drawn.items()]
     if any(run.weights == "absolute" for run in runs):
-        found.append("absolute values of the network's own")
-    return ", ".join(found) or "the network's own"
+        schemes.append("absolute values of the network's own")
+    return ", ".join(schemes) or "the network's own"

@@ -35,7 +35,7 @@ class Explanation:
     def paper(self) -> str:
         """`Asthana 2025`: the first author, and the first year in the citation."""
         author, year = re.match(r"\w+", self.citation), YEAR.search(self.citation)
-        return " ".join(found[0] for found in (author, year) if found)
+        return " ".join(match[0] for match in (author, year) if match)
 
 
 def explain(docstring: str, name: str) -> Explanation:
@@ -64,14 +64,14 @@ def _joined(paragraph: str) -> str:
 
 
 def _options(paragraph: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for line in paragraph.splitlines()[1:]:
         match = OPTION.fullmatch(line)
         if match:
-            found[match[1]] = match[2]
-        elif found:
-            found[next(reversed(found))] += f" {line.strip()}"
-    return found
+            meanings[match[1]] = match[2]
+        elif meanings:
+            meanings[next(reversed(meanings))] += f" {line.strip()}"
+    return meanings
 
 
 def _own_first(formulas: Sequence[str], name: str) -> str:
