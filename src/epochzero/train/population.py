@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from epochzero.data.batch import Part
-from epochzero.engine import Pass, PlanNetwork
+from epochzero.engine import Pass, PlanNetwork, foreach
 from epochzero.engine.population.population import Population
 from epochzero.engine.population.tape import Tape
 from epochzero.plan import Plan, execute
@@ -139,15 +139,15 @@ class PopulationSGD:
         weights, velocities, rates, decays = (
             [of[name] for name in names] for of in (self.networks.weights, self.velocities, self.rates, self.decays)
         )
-        steps = list(torch._foreach_addcmul(list(gradients.values()), weights, decays))
-        torch._foreach_mul_(velocities, self.optimiser.momentum)
-        torch._foreach_add_(velocities, steps)
+        steps = list(foreach.addcmul(list(gradients.values()), weights, decays))
+        foreach.mul_(velocities, self.optimiser.momentum)
+        foreach.add_(velocities, steps)
         if self.optimiser.nesterov:
-            torch._foreach_add_(steps, velocities, alpha=self.optimiser.momentum)
+            foreach.add_(steps, velocities, alpha=self.optimiser.momentum)
         else:
             steps = velocities
-        shares = rates if share is None else torch._foreach_mul(rates, share)
-        torch._foreach_addcmul_(weights, steps, shares, value=-1)
+        shares = rates if share is None else foreach.mul(rates, share)
+        foreach.addcmul_(weights, steps, shares, value=-1)
         return losses
 
 

@@ -28,6 +28,7 @@ from torch import Generator, Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim.sgd import sgd
 
+from epochzero.engine import foreach
 from epochzero.errors import UserError
 from epochzero.plan import execute, generator
 from epochzero.supernet.single_path import Picks, SharedWeights, SinglePath
@@ -199,7 +200,7 @@ class _Training:
         recipe, along = self.recipe, list(gradients.values())
         if recipe.clip:
             shrink = (recipe.clip / (get_total_norm(along) + 1e-6)).clamp_max(1)
-            torch._foreach_mul_(along, shrink)
+            foreach.mul_(along, shrink)
         sgd(
             [self.trainable[name] for name in gradients],
             along,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from epochzero import data
 from epochzero.engine import parse
@@ -78,3 +81,21 @@ def test_kernels_run_again_afterwards(tmp_path: Path) -> None:
         assert compiling.claims is not None and compiling.claims.take("one")
     assert compiling.claims is None
     assert [path.suffix for path in tmp_path.iterdir()] == [".done"]
+
+
+def test_a_kernel_is_compiled_or_launched_as_ever(tmp_path: Path) -> None:
+    """Triton's internals may change: then there is no compiling ahead."""
+    warmed: list[object] = []
+    param = SimpleNamespace(is_constexpr=False, do_not_specialize=False)
+    compiled = SimpleNamespace(_init_handles=lambda: warmed.append("handles"))
+    kernel: Any = SimpleNamespace(__name__="add", params=[param], warmup=lambda *given, **options: compiled)
+    assert not compiling.compiled_ahead(kernel, (1,), [16], {}), "not asked for"
+    with compiling.together(tmp_path):
+        assert compiling.compiled_ahead(kernel, (1,), [16], {}) and warmed == ["handles"]
+        assert compiling.compiled_ahead(kernel, (1,), [32], {}) and len(warmed) == 1, "the same kernel"
+        assert compiling.compiled_ahead(kernel, (1,), [torch.zeros(4)], {}) and len(warmed) == 2
+        del kernel.params
+        assert not compiling.compiled_ahead(kernel, (1,), [1], {})
+        kernel.params = [param]
+        kernel.warmup = lambda *given, **options: object()
+        assert not compiling.compiled_ahead(kernel, (1,), [1], {}), "nothing to call _init_handles of"

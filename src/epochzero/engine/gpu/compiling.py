@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 LONGEST = 120.0
 """seconds that a process waits for others, which may have died"""
@@ -71,3 +74,27 @@ def together(folder: Path) -> Iterator[None]:
     finally:
         own.done()
         claims = None
+
+
+def compiled_ahead(kernel: Any, grid: tuple[int, ...], given: Sequence[Any], options: Mapping[str, int]) -> bool:
+    """Whether this launch is only to be compiled, which is done then, here or in another process.
+
+    Where Triton's internals are not what they were, kernels are launched as ever.
+    """
+    if claims is None:
+        return False
+    try:
+        if claims.take((kernel.__name__, *map(_specialisation, kernel.params, given), *options.items())):
+            kernel.warmup(*given, grid=grid, **options)._init_handles()  # builds what launches it, too
+    except AttributeError:
+        return False
+    return True
+
+
+def _specialisation(param: Any, given: Any) -> object:
+    """What the compiler distinguishes an argument's values by."""
+    if param.is_constexpr:
+        return given
+    if isinstance(given, Tensor):
+        return given.dtype, given.data_ptr() % 16 == 0
+    return None if param.do_not_specialize else (type(given), given == 1, given % 16 == 0)

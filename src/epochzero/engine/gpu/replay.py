@@ -13,6 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from epochzero.engine import foreach
 from epochzero.engine.gpu.graph import Captured, capture
 from epochzero.engine.population.columns import Piece
 from epochzero.engine.population.watch import WatcherOfMany
@@ -47,7 +48,7 @@ class Replay:
             self._last, watcher = weights, forward(weights, x)
             self._plain = self._plain or watcher.apart
             return watcher.pieces()
-        torch._foreach_copy_(list(self._weights.values()), [weights[name] for name in self._weights])
+        foreach.copy_(list(self._weights.values()), [weights[name] for name in self._weights])
         self._x.copy_(x)
         self._captured.replay()
         return {item: [_copied(piece) for piece in pieces] for item, pieces in self._captured.result.items()}

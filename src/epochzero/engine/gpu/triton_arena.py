@@ -10,7 +10,6 @@ from typing import Any
 
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from epochzero.engine.gpu import compiling
 from epochzero.engine.gpu.arena import Place
@@ -40,18 +39,6 @@ def address(place: Place) -> tuple[int, int, int]:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: int) -> None:
-    """Run it; or only compile it, if it is this process's turn (`epochzero.engine.gpu.compiling`)."""
-    claims = compiling.claims
-    if claims is None:
+    """Runs a kernel; or only compiles it, where it is this process's turn (`epochzero.engine.gpu.compiling`)."""
+    if not compiling.compiled_ahead(kernel, grid, given, options):
         kernel[grid](*given, **options)
-    elif claims.take((kernel.__name__, *map(_kind, kernel.params, given), *options.items())):
-        kernel.warmup(*given, grid=grid, **options)._init_handles()  # builds what launches it, too
-
-
-def _kind(param: Any, given: Any) -> object:
-    """What the compiler tells an argument apart by."""
-    if param.is_constexpr:
-        return given
-    if isinstance(given, Tensor):
-        return given.dtype, given.data_ptr() % 16 == 0
-    return None if param.do_not_specialize else (type(given), given == 1, given % 16 == 0)

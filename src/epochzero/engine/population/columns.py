@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from epochzero.engine.failure import REASONS, out_of_memory
 from epochzero.engine.gpu.side_stream import Mark, mark
@@ -253,4 +252,15 @@ def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
         if out_of_memory(error):
             raise
     found = [function(*row) for row in zip(*values, strict=True)]
-    return tree_map(lambda *tensors: torch.stack(tensors), *found)
+    return _stacked(found)
+
+
+def _stacked(values: Sequence[Any]) -> Any:
+    """Tensors of equal shape as one; tuples, lists and dictionaries of tensors part by part."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: _stacked([value[key] for value in values]) for key in first}
+    if isinstance(first, (tuple, list)):
+        parts = map(_stacked, zip(*values, strict=True))
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return torch.stack(list(values))

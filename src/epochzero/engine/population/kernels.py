@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epochzero.engine import foreach
 from epochzero.engine.gpu.block_run import Recorded
 from epochzero.engine.gpu.graph import capture
 from epochzero.engine.single.kernels import ROWS_BYTES, rows_of
@@ -32,7 +33,7 @@ def tangent_kernels(
     for block in _blocks(names, packed, count, room):
         jacobians = {name: packed[name].new_zeros(count, *packed[name].shape) for name in block}
         for i, found in enumerate(_rows_back(tape, starts, block)):
-            torch._foreach_copy_([jacobians[name][i] for name in found], list(found.values()))
+            foreach.copy_([jacobians[name][i] for name in found], list(found.values()))
         for name, jacobian in jacobians.items():
             networks = upload(np.array([network for network, _ in population.merged.packs[name]]), joint.device)
             own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]

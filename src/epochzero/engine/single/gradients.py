@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from epochzero.engine import foreach
 from epochzero.engine.failure import blaming
 from epochzero.engine.loss import label_loss
 
@@ -52,7 +53,7 @@ def product_apart(
 
     def add(start: int, stop: int) -> None:
         share = label_loss(forward(x[start:stop]), y[start:stop]).sum() / len(x)
-        torch._foreach_add_(total, product(gradients(share, leaves, create_graph=True), leaves, along))
+        foreach.add_(total, product(gradients(share, leaves, create_graph=True), leaves, along))
 
     with _counting() as kept:
         add(0, 1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data import Batch
+from epochzero.engine import foreach
 from epochzero.engine.failure import PassFailedError, or_why
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.loss import check_labels, label_loss
@@ -265,4 +266,4 @@ def _of_loss(
 
 def _all_zero(tensors: list[Tensor]) -> bool:
     """Exactly: sums of absolute values, which do not vanish as sums of squares may."""
-    return not torch.stack(torch._foreach_norm([t.detach() for t in tensors], 1)).any()
+    return not torch.stack(foreach.norm([t.detach() for t in tensors], 1)).any()

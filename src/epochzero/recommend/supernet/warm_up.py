@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data.sealed import read_own, write
-from epochzero.engine import label_loss
+from epochzero.engine import foreach, label_loss
 from epochzero.errors import DataError, UserError
 from epochzero.plan import execute
 from epochzero.plan.ops.sliced import Places, regions
@@ -148,7 +148,7 @@ class WarmUp:
             raise UserError(f"The loss is {value} at step {self.step} of the warm-up: lower the learning rate.")
         found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)  # some blocks lead nowhere
         gradients = {name: gradient for name, gradient in zip(leaves, found, strict=True) if gradient is not None}
-        norm = torch.stack(torch._foreach_norm(list(gradients.values()))).norm()
+        norm = torch.stack(foreach.norm(list(gradients.values()))).norm()
         factor, rate = min(1.0, CLIP / (norm.item() + 1e-6)), self.schedule.rate(self.step)
         for name, gradient in gradients.items():
             self._descend(name, gradient * factor, rate, made.places, named)

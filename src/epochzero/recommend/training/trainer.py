@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from epochzero.data.sealed import read_own, write
+from epochzero.engine import foreach
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.supernet.warm_up import rising_and_falling
@@ -104,8 +105,8 @@ class Trainer:
         found = torch.autograd.grad(loss, [*leaves.values(), *self.others], allow_unused=True, materialize_grads=True)
         if any(gradient.is_sparse for gradient in found):
             raise UserError("The model has embeddings with sparse gradients: leave `sparse` out, or use `Tables`.")
-        norm = torch.stack(torch._foreach_norm(found)).norm()
-        gradients = torch._foreach_mul(found, (self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
+        norm = torch.stack(foreach.norm(found)).norm()
+        gradients = foreach.mul(found, (self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
         self._descend(named, dict(zip(leaves, gradients, strict=False)), gradients[len(leaves) :])
         self.step += 1
         return value
@@ -117,10 +118,10 @@ class Trainer:
         self.tables.descend(named, of_rows, rate, eps)
         if others:
             sums = list(self.sums.values())
-            torch._foreach_addcmul_(sums, others, others)
-            roots = torch._foreach_sqrt(sums)
-            torch._foreach_add_(roots, eps)
-            torch._foreach_addcdiv_(self.others, others, roots, value=-rate)
+            foreach.addcmul_(sums, others, others)
+            roots = foreach.sqrt(sums)
+            foreach.add_(roots, eps)
+            foreach.addcdiv_(self.others, others, roots, value=-rate)
 
     def state(self) -> dict[str, Any]:
         """Everything that is needed to go on."""

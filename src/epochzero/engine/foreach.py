@@ -1,0 +1,32 @@
+"""Operations on lists of tensors in few kernel launches: torch's own, which are private, or one tensor after the other.
+
+foreach.add_(parameters, gradients, alpha=-rate)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def one_by_one(name: str) -> Callable[..., list[Tensor]]:
+    """Returns the operation for lists; what is no list is the same for every tensor."""
+    operation = getattr(Tensor, name)
+
+    def run(tensors: list[Tensor], *others: Any, **options: Any) -> list[Tensor]:
+        lists = [other if isinstance(other, (list, tuple)) else [other] * len(tensors) for other in others]
+        return [operation(*row, **options) for row in zip(tensors, *lists, strict=True)]
+
+    return run
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    return getattr(torch, f"_foreach_{name}", None) or one_by_one(name)
+
+
+add_, addcdiv_, addcmul, addcmul_, copy_, mul, mul_, norm, sqrt = map(
+    _operation, ("add_", "addcdiv_", "addcmul", "addcmul_", "copy_", "mul", "mul_", "norm", "sqrt")
+)
