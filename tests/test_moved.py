@@ -58,5 +58,5 @@ def test_any_other_name_is_left_to_python() -> None:
 def test_papers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "epochzero_papers", None)
     monkeypatch.setitem(sys.modules, "epochzero_papers.harness.base", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install epochzero-papers"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install \./papers"):
         import_module("epochzero.experiments.base")

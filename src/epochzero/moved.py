@@ -14,6 +14,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 NEW_NAMES = {
+    "epochzero.analysis.convergence": "epochzero_papers.thesis.convergence",
+    "epochzero.analysis.known_cells": "epochzero_papers.thesis.known_cells",
+    "epochzero.analysis.layer_kernel": "epochzero_papers.thesis.layer_kernel",
+    "epochzero.analysis.recorded": "epochzero_papers.thesis.recorded",
+    "epochzero.analysis.theorems": "epochzero_papers.thesis.theorems",
     "epochzero.benchmarks": "epochzero.tables",
     "epochzero.cards": "epochzero.evaluate.cards",
     "epochzero.combine": "epochzero.objectives",
@@ -50,7 +55,7 @@ class Moved(Loader):
         try:
             moved = import_module(new)
         except ModuleNotFoundError as error:
-            hint = "; it is in a distribution of its own: pip install epochzero-papers" if "_papers" in new else ""
+            hint = "; it comes with epochzero-papers: pip install ./papers" if "_papers" in new else ""
             raise ModuleNotFoundError(f"{old} is now {new}, which is not installed{hint}.", name=old) from error
         warnings.warn(
             f"{old} is now {new}: import that; the old name goes with the next release.", DeprecationWarning, 2

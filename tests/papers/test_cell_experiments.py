@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from epochzero.errors import DataError
 from epochzero.registry import experiments
 from epochzero.store import Store
+from epochzero_papers.__main__ import main
 from epochzero_papers.thesis import known_cells, table4_1
 from tests.command import epochzero
 
@@ -86,11 +86,10 @@ def test_the_command_shows_ours_beside_the_papers() -> None:
     assert rows["AmoebaNet", "depth"]["paper"] == rows["AmoebaNet", "depth"]["found"]["value"] == 4
 
 
-def test_the_command_for_bare_machines_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_for_bare_machines_finds_the_same(tmp_path: Path) -> None:
     file, out = images(tmp_path, 8), tmp_path / "found.json"
     small = "--repeats 2 --batch-size 4 --channels 2 --cells 2 --device cpu"
-    monkeypatch.setattr(sys, "argv", f"x --data {file} --out {out} {small}".split())
-    known_cells.main()
+    main(f"known-cells --data {file} --out {out} {small}".split())
     found = json.loads(out.read_text())["cells"]
     table = experiments["thesis-table7.2"]
     rows = table.run(replace(table.quick, batch_size=4, channels=2, cells=2), folder=tmp_path).rows

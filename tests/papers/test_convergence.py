@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from epochzero.plan import generator
 from epochzero.train.augment import crop, flip
 from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin
+from epochzero_papers.__main__ import main
 from epochzero_papers.thesis import convergence
 from epochzero_papers.thesis.convergence import PAD, Study, Trainer, lineup, study_convergence
 from tests.fresh import Fresh
@@ -192,20 +192,19 @@ def test_another_study_is_not_overwritten(images: Images, tmp_path: Path) -> Non
 
 def test_it_runs_with_torch_and_numpy_alone(fresh: Fresh) -> None:
     program = (
-        "from epochzero_papers.thesis.convergence import options\n"
-        "assert options().parse_args(['--data', 'a.npz', '--out', 'b.json']).epochs == 10\n"
+        "from epochzero_papers.__main__ import reader\n"
+        "_, options = reader('convergence')\n"
+        "assert options.parse_args(['--data', 'a.npz', '--out', 'b.json']).epochs == 10\n"
     )
     done = fresh.bare(program)
     assert done.code == 0, done.err
 
 
 def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = f"x --data {file} --out {tmp_path}/a.json --device cpu --channels 1 --cells 3 --epochs 1 --batch-size 8"
-    monkeypatch.setattr(sys, "argv", f"{asked} --across 3 --noise-across 3".split())
+    asked = f"convergence --data {file} --out {tmp_path}/a.json --device cpu --channels 1 --cells 3 --epochs 1"
     monkeypatch.setattr(convergence, "study_convergence", lambda *given: calls.append(given))
     calls: list[tuple[object, ...]] = []
-    convergence.main()
+    main(f"{asked} --batch-size 8 --across 3 --noise-across 3".split())
     assert isinstance(calls[0][0], Study) and (calls[0][0].cells, calls[0][0].across) == (3, 3)
-    monkeypatch.setattr(sys, "argv", f"x --data {file} --out a.txt".split())
     with pytest.raises(UserError, match=r"ends with \.json"):
-        convergence.main()
+        main(f"convergence --data {file} --out a.txt".split())

@@ -13,9 +13,10 @@ import pytest
 
 from epochzero.errors import DataError, UserError
 from epochzero.registry import experiments
+from epochzero.stats.text import short
 from epochzero_papers.harness import report
 from epochzero_papers.harness.base import Result, Settings
-from epochzero_papers.harness.report import as_csv, as_markdown, circumstances, plot, short, table, write
+from epochzero_papers.harness.report import as_csv, as_markdown, circumstances, plot, table, write
 from epochzero_papers.nasi import figure1 as nasi_figure1
 from epochzero_papers.thesis import table7_4 as thesis_table7_4
 from tests.command import epochzero, refusal

@@ -46,9 +46,8 @@ def stages(seed: int) -> dict[str, Any]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Chains that are finished at once, and attacks that write down what they were asked."""
 
-    def chain(arguments: list[str]) -> None:
-        given = {name[2:].replace("-", "_"): value for name, _, value in (word.partition("=") for word in arguments)}
-        Path(given["out"]).write_text(json.dumps({"settings": given, "stages": stages(int(given["seed"]))}))
+    def chain(given: nesbs_chain.ChainSettings) -> None:
+        Path(given.out).write_text(json.dumps({"settings": asdict(given), "stages": stages(given.seed)}))
 
     def attacked(out: Path, data: str, device: str, attacks: tuple[str, ...], images: int) -> None:
         run = json.loads(out.read_text())
@@ -57,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             run["stages"][f"attack {attack}"] = dict.fromkeys(WAYS, both)
         out.write_text(json.dumps(run))
 
-    monkeypatch.setattr(nesbs_chain, "main", chain)
+    monkeypatch.setattr(nesbs_chain, "run", chain)
     monkeypatch.setattr(thesis_table5_4, "attacked", attacked)
     for name in ("cifar10.npz", "cifar100.npz"):
         (tmp_path / name).write_text("")
@@ -110,8 +109,8 @@ def test_figures_of_inherited_weights_ask_for_no_members(folder: Path, tmp_path:
     assert gaps["gap", "post-training"] == 10 and gaps["gap", "best-response"] == 10, "mean over seeds 0, 1, 2"
     assert found(run("thesis-figure5.7", folder))["delta -2", "tau = 10"] == 60
     for name, curved in (("thesis-figure5.3", True), ("thesis-figure5.5", False)):
-        settings = experiments[name].quick.arguments
-        assert "--inherited" in settings and ("--curves" in settings) == curved
+        settings = experiments[name].quick.of_chain
+        assert settings["inherited"] and settings["curves"] == curved
 
 
 def test_attacks_are_those_that_were_asked_for(folder: Path) -> None:
@@ -129,12 +128,12 @@ def test_the_command_of_a_chain_takes_the_sizes(name: str, folder: Path, tmp_pat
     one.run(one.quick, folder=folder, store=tmp_path / "run.db")
     (file,) = (tmp_path / "run.db.ensembles").iterdir()
     given = json.loads(file.read_text())["settings"]
-    assert given["space"] == one.space and given["pool"] == str(SMALL.networks)
-    assert given["member_epochs"] == "1" and "repeats" not in given
+    assert given["space"] == one.space and given["pool"] == SMALL.networks
+    assert given["member_epochs"] == 1 and "repeats" not in given
 
 
 def test_sizes_of_an_attack_are_no_options_of_the_chain() -> None:
-    assert Attacked(**asdict(SMALL)).arguments == SMALL.arguments
+    assert Attacked(**asdict(SMALL)).of_chain == SMALL.of_chain
 
 
 def test_data_are_asked_for(tmp_path: Path) -> None:

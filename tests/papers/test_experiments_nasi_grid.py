@@ -15,6 +15,7 @@ from epochzero.registry import spaces
 from epochzero.run import inside
 from epochzero.supernet import make
 from epochzero.supernet import nasi as nasi_module
+from epochzero_papers.__main__ import main
 from epochzero_papers.nasi import grid as nasi_grid
 from epochzero_papers.nasi.grid import Recording
 from tests.fresh import Fresh
@@ -32,7 +33,7 @@ def _few_for_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(out: Path, *more: str, steps: int = STEPS) -> dict[str, Any]:
-    nasi_grid.main(["record", *GIVEN, *OPTIONS, "--out", str(out), "--steps", str(steps), *more])
+    main(["nasi-record", *GIVEN, *OPTIONS, "--out", str(out), "--steps", str(steps), *more])
     written: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return written
 
@@ -121,8 +122,19 @@ def test_the_report_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     space = spaces["nb201"]
     assert len({space.key(cell) for cell in (*cells, other)}) == 4, "the seeds have to matter for this test"
     known = table(tmp_path / "nb201.csv", [cells[0], cells[1]])
-    nasi_grid.main(
-        ["report", *map(str, [*files, labels]), "--table", str(known), "--steps", "2,5", "--nu", "1e9", "--mu", "1"]
+    main(
+        [
+            "nasi-report",
+            *map(str, [*files, labels]),
+            "--table",
+            str(known),
+            "--steps",
+            "2,5",
+            "--nu",
+            "1e9",
+            "--mu",
+            "1",
+        ]
     )
     lines = capsys.readouterr().out.splitlines()
     true, random = lines.index("Labels true, data true:"), lines.index("Labels random, data true:")
@@ -140,7 +152,7 @@ def test_sizes_where_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFix
         record(file, "--space", "nb1shot1_s2", "--seed", str(seed), steps=2)
     space = spaces["nb1shot1_s2"]
     plans = [space.plan(Recording.read(file).chosen(2, "1e9", 1.0, 1000.0)) for file in files]
-    nasi_grid.main(["report", *map(str, files), "--nu", "1e9", "--mu", "1"])
+    main(["nasi-report", *map(str, files), "--nu", "1e9", "--mu", "1"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "| T | nu | mu | million parameters | million multiply-accumulates | seeds |"
     wanted = [f"{(a + b) / 2e6:.2f} ± {abs(a - b) / 2**0.5 / 1e6:.2f}" for a, b in (
@@ -154,7 +166,7 @@ def test_the_benchmark_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     if not benchmark.exists():
         pytest.skip("NAS-Bench-201's accuracies are not beside the repository")
     record(tmp_path / "a.json")
-    nasi_grid.main(["report", str(tmp_path / "a.json"), "--table", str(benchmark)])
+    main(["nasi-report", str(tmp_path / "a.json"), "--table", str(benchmark)])
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"| {STEPS} |")]
     assert len(rows) == 10
     assert all(10 <= float(row.split(" | ")[3]) < 95 for row in rows if row.endswith("| 1 | 0 |"))
@@ -190,10 +202,10 @@ def test_mistakes_of_a_report(tmp_path: Path) -> None:
 
     def refused(*words: Any) -> str:
         with pytest.raises((UserError, DataError)) as caught:
-            nasi_grid.main(["report", *map(str, words), "--table", str(known)])
+            main(["nasi-report", *map(str, words), "--table", str(known)])
         return str(caught.value)
 
-    assert "is no recording of NASI" in refused(foreign)
+    assert "is not a recording of NASI" in refused(foreign)
     assert "differ in seed, labels and data alone" in refused(one, other)
     assert "same seed, labels and data" in refused(one, one)
     assert "are of nb1shot1_s2" in refused(s2)
@@ -208,5 +220,5 @@ def test_mistakes_of_a_report(tmp_path: Path) -> None:
 
 
 def test_it_needs_torch_and_numpy_alone(fresh: Fresh) -> None:
-    done = fresh.bare("import epochzero_papers.nasi.grid as grid\ngrid.options()\n")
+    done = fresh.bare("from epochzero_papers.__main__ import reader\nreader('nasi-record')\n")
     assert done.code == 0, done.err

@@ -22,7 +22,8 @@ from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights, shared
-from epochzero_papers.harness.processes import Member, OutOfTimeError, SideBySide, network_of, stopping
+from epochzero_papers.__main__ import main
+from epochzero_papers.harness.processes import OUT_OF_TIME, Member, OutOfTimeError, SideBySide, network_of, stopping
 from epochzero_papers.thesis import nesbs_attacks, nesbs_chain, nesbs_report
 from epochzero_papers.thesis.nesbs_curves import (
     Inherited,
@@ -125,7 +126,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     data = write(folder / "squares.npz", train=80, test=24, side=8)
     sizes = [f"--{name}={value}" for name, value in SMALL.items()]
     command = ["--data", str(data), "--out", str(folder / "nb201.json"), "--space", "nb201", *sizes]
-    nesbs_chain.main(command)
+    main(["nesbs-chain", *command])
     return command
 
 
@@ -147,15 +148,15 @@ def test_chain_measures_every_ensemble_and_goes_on_where_it_was(chain: list[str]
     assert set(found["seconds"]) == set(found["stages"])
     assert [one.name for one in out.with_suffix(".run").iterdir()] == ["members"], "supernets are removed"
     kept = out.stat().st_mtime_ns
-    nesbs_chain.main(chain)
+    main(["nesbs-chain", *chain])
     assert out.stat().st_mtime_ns == kept, "nothing was left to do"
     del found["stages"]["trained"], found["seconds"]["trained"]
     out.write_text(json.dumps(found))
-    nesbs_chain.main(chain)
+    main(["nesbs-chain", *chain])
     again = json.loads(out.read_text())["stages"]["trained"]
     assert again["ensembles"] == ensembles, "from the predictions that were kept"
     with pytest.raises(UserError, match="holds a run with other settings"):
-        nesbs_chain.main([*chain, "--seed", "1"])
+        main(["nesbs-chain", *chain, "--seed", "1"])
 
 
 def test_a_chain_that_ran_out_of_time_ends_as_one_that_did_not(chain: list[str], tmp_path: Path) -> None:
@@ -165,9 +166,9 @@ def test_a_chain_that_ran_out_of_time_ends_as_one_that_did_not(chain: list[str],
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(nesbs_chain, "stopping", lambda until: _after(strikes))  # noqa: B023
             with pytest.raises(SystemExit) as stopped:
-                nesbs_chain.main(command)
-        assert stopped.value.code == nesbs_chain.OUT_OF_TIME
-    nesbs_chain.main(command)
+                main(["nesbs-chain", *command])
+        assert stopped.value.code == OUT_OF_TIME
+    main(["nesbs-chain", *command])
     whole, resumed = (json.loads(Path(file).read_text())["stages"] for file in (chain[3], command[3]))
     assert resumed["posterior"] == whole["posterior"] and resumed["estimates"] == whole["estimates"]
     assert resumed["trained"]["ensembles"] == whole["trained"]["ensembles"]
@@ -186,7 +187,7 @@ def _after(checks: int) -> Callable[[int, int, str], None]:
 
 def test_inherited_weights_alone_train_no_member(chain: list[str], tmp_path: Path) -> None:
     out = tmp_path / "alone.json"
-    nesbs_chain.main([*chain[:3], str(out), *chain[4:], "--inherited", "--curves", "--trials", "1", "--budget", "2"])
+    main(["nesbs-chain", *chain[:3], str(out), *chain[4:], "--inherited", "--curves", "--trials", "1", "--budget", "2"])
     stages = json.loads(out.read_text())["stages"]
     whole = json.loads(Path(chain[3]).read_text())["stages"]
     assert "trained" not in stages and not list((tmp_path / "alone.run" / "members").iterdir())
@@ -229,7 +230,7 @@ def test_attacks_are_a_stage_of_the_run(
     monkeypatch.setitem(attacks.OWN, "pgd", partial(attacks.pgd, steps=4))
     out = Path(chain[3])
     command = [str(out), "--data", chain[1], "--images", "12"]
-    nesbs_attacks.main([*command, "--attacks", "fgsm,pgd"])
+    main(["nesbs-attacks", *command, "--attacks", "fgsm,pgd"])
     stages = json.loads(out.read_text())["stages"]
     for attack in ("fgsm", "pgd"):
         found = stages[f"attack {attack}"]
@@ -237,7 +238,7 @@ def test_attacks_are_a_stage_of_the_run(
         attacked = {way: len(one["attacked"]) for way, one in found.items()}
         assert attacked == dict.fromkeys(nesbs_attacks.ENSEMBLES, 3) | {"single best": 1}
         assert {one["images"] for one in found.values()} == {12}
-    nesbs_report.main([str(out)])
+    main(["nesbs-report", str(out)])
     assert "| accuracy on 12 test images | fgsm, attack % | fgsm, defence % | pgd, attack %" in capsys.readouterr().out
 
 
@@ -246,14 +247,14 @@ def test_attacks_want_a_finished_run_its_data_and_its_weights(chain: list[str], 
     alone = tmp_path / "alone.json"
     alone.write_text(json.dumps(run))
     with pytest.raises(UserError, match="bring the run's folder"):
-        nesbs_attacks.main([str(alone), "--data", chain[1]])
+        main(["nesbs-attacks", str(alone), "--data", chain[1]])
     other = write(tmp_path / "other.npz", train=80, test=24, side=8)
     with pytest.raises(UserError, match=r"is of squares\.npz"):
-        nesbs_attacks.main([str(alone), "--data", str(other)])
+        main(["nesbs-attacks", str(alone), "--data", str(other)])
     del run["stages"]["trained"]
     alone.write_text(json.dumps(run))
     with pytest.raises(UserError, match="not all trained"):
-        nesbs_attacks.main([str(alone), "--data", chain[1]])
+        main(["nesbs-attacks", str(alone), "--data", chain[1]])
 
 
 # The report
@@ -287,7 +288,7 @@ def test_report_of_runs(tmp_path: Path) -> None:
 def test_report_draws_the_members_of_a_run(chain: list[str], tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    nesbs_report.main([chain[3], "--plot", str(tmp_path / "new"), "--data", chain[1]])
+    main(["nesbs-report", chain[3], "--plot", str(tmp_path / "new"), "--data", chain[1]])
     assert (tmp_path / "new" / "nesbs_predictions.png").stat().st_size > 5000
     alone = tmp_path / "alone.json"
     alone.write_text(Path(chain[3]).read_text())

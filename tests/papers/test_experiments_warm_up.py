@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,12 +16,14 @@ from torch.nn.functional import cross_entropy
 
 import epochzero as ez
 from epochzero import data
+from epochzero.bare import command
 from epochzero.engine import PlanNetwork
 from epochzero.errors import DataError, MachineError
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin
+from epochzero_papers.__main__ import main
 from epochzero_papers.sigeo import warm_up
 from epochzero_papers.sigeo.table3 import SigeoTable3, Warmth
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
@@ -257,16 +260,16 @@ def test_the_table_sets_each_level_beside_the_paper(folder: Path, tmp_path: Path
 
 def test_a_bare_machine_fills_the_store_that_the_table_reads(folder: Path, tmp_path: Path, fresh: Fresh) -> None:
     """One share with torch and numpy alone, the other here."""
-    program = "import sys; from epochzero_papers.sigeo.warm_up import main; main(sys.argv[1:])"
+    program = "from epochzero_papers.__main__ import main; main()"
     store = tmp_path / "warm.db"
     given = [
         "--table", str(folder / "nb201.csv"), "--data", str(folder / "cifar10.npz"), "--store", str(store),
         "--networks", "3", "--steps", "0,1,2,4", "--batch-size", "8", "--device", "cpu",
     ]  # fmt: skip
-    done = fresh.bare(program, *given, "--share", "2/2")
+    done = fresh.bare(program, "warm-up", *given, "--share", "2/2")
     assert done.code == 0, done.err
     assert "1/1 networks, " in done.err
-    warm_up.main([*given, "--share", "1/2", "--population", "2"])
+    main(["warm-up", *given, "--share", "1/2", "--population", "2"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(warm_up, "train_network", None)  # nothing is trained any more
         patch.setattr(warm_up, "train_population", None)
@@ -283,14 +286,14 @@ def test_a_time_limit_stops_after_the_population_in_hand(
         "--networks", "3", "--steps", "0,1", "--batch-size", "8", "--device", "cpu", "--population", "2",
         "--time-limit", "1e-6",
     ]  # fmt: skip
-    warm_up.main(given)
+    main(["warm-up", *given])
     said = capsys.readouterr().err
     assert "0/3 networks" in said and "2/3 networks" in said and "3/3" not in said
     assert said.endswith("The time is up. The same command goes on from here.\n")
     with Store.open(tmp_path / "t.db") as store:
         (run,) = store.runs()
         assert run.state == "unfinished"
-    warm_up.main(given)
+    main(["warm-up", *given])
     said = capsys.readouterr().err
     assert "0/3" not in said and "2/3 networks" in said and "3/3 networks" in said and "time" not in said
     with Store.open(tmp_path / "t.db") as store:
@@ -316,7 +319,7 @@ def test_a_bare_command_that_cannot_be_read(
 ) -> None:
     given = ["--table", str(folder / "nb201.csv"), "--data", str(folder / "cifar10.npz")]
     with pytest.raises(SystemExit) as stop:
-        warm_up.main([*given, "--store", str(tmp_path / "warm.db"), "--device", "cpu", *wrong])
+        command(partial(main, ["warm-up", *given, "--store", str(tmp_path / "warm.db"), "--device", "cpu", *wrong]))
     assert stop.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith(("error: --s", "error: --population is 0", "error: --time-limit is", "error: The device"))

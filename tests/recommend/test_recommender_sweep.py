@@ -151,7 +151,7 @@ def test_a_supernet_is_scored_and_searched(tmp_path: Path) -> None:
 
 
 def test_the_long_study_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
-    program = "import runpy; runpy.run_module('epochzero_papers.sigeo.recommender_sweep', run_name='__main__')"
-    done = fresh.bare(program, "prepare", "--folder", tmp_path, "--rows", 200)
+    program = "import runpy; runpy.run_module('epochzero_papers', run_name='__main__')"
+    done = fresh.bare(program, "recommender-sweep", "prepare", "--folder", tmp_path, "--rows", 200)
     assert done.code == 0, done.err
     assert done.out.startswith("200 rows; floor ")

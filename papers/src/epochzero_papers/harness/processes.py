@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from multiprocessing import get_context, parent_process
@@ -39,6 +41,20 @@ from epochzero.train.supernet import held_out
 
 class OutOfTimeError(Exception):
     """The time that a run was given is over; what it has found so far is kept."""
+
+
+OUT_OF_TIME = 3
+"""the exit code of a run that was stopped by the clock"""
+
+
+@contextmanager
+def exit_when_out_of_time() -> Iterator[None]:
+    """End the process with `OUT_OF_TIME` where OutOfTimeError is raised."""
+    try:
+        yield
+    except OutOfTimeError:
+        print("out of time; run the same command again to resume", file=sys.stderr)
+        sys.exit(OUT_OF_TIME)
 
 
 def stopping(until: float) -> Callable[[int, int, str], None]:

@@ -1,32 +1,31 @@
 """NASI with many bounds, penalties and budgets, from one recording for each seed.
 
-    python -m epochzero_papers.nasi.grid record --data cifar10.npz --seed 0 --steps 400 --out 0.json
-    python -m epochzero_papers.nasi.grid report *.json --table nb201.csv.gz --steps 100,400 --nu mean,adaptive,100
+    python -m epochzero_papers nasi-record --data cifar10.npz --seed 0 --steps 400 --out 0.json
+    python -m epochzero_papers nasi-report *.json --table nb201.csv.gz --steps 100,400 --nu mean,adaptive,100
 
-All networks are sampled at alpha_0 = 0, so that s and its gradient at each step depend on neither nu, mu nor the budget
-T: recorded once, they give the search of any nu, mu and T without another network. A recording holds them and the s of
-the networks that `nu mean` averages. The same command goes on where one was stopped, or further with more --steps.
+All networks are sampled at alpha_0 = 0, so s and its gradient at each step depend on neither nu, mu nor the budget T:
+recorded once, they give the search of any nu, mu and T without evaluating another network. A recording also holds the s
+of the networks that `nu mean` averages. The same command resumes a recording that was stopped, or extends it with more
+--steps.
 
-`record` needs torch and numpy alone. `report` prints test accuracies of the networks of NAS-Bench-201 that are chosen,
-as means and standard deviations over seeds, for each kind of data and labels; without --table, for any space, how large
-they are.
+`nasi-record` needs torch and numpy alone. `nasi-report` prints the test accuracies of the networks of NAS-Bench-201
+that are chosen, as means and standard deviations over seeds, for each kind of data and labels; without --table, it
+prints the sizes of the networks, for any space.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from epochzero.bare import command
-from epochzero.engine.device import default_device, usable
+from epochzero.engine.device import usable
 from epochzero.engine.precision import set_precision
 from epochzero.errors import DataError, UserError
 from epochzero.quantities import shape
@@ -37,6 +36,7 @@ from epochzero.supernet import State, make, relax
 from epochzero.supernet.base import resumed
 from epochzero.supernet.nasi import SAMPLED, Nasi, alpha, bar, fresh, most_probable, number, paper, stepped
 from epochzero.supernet.relaxed import Relaxed
+from epochzero_papers.harness.options import device_option, option
 
 FREE = ("nu", "nu0", "mu")
 """what a recording does not depend on"""
@@ -46,6 +46,26 @@ ACCURACIES = {"CIFAR-10": "cifar10_test", "CIFAR-100": "cifar100_test", "ImageNe
 
 
 # Recording
+
+
+@dataclass(frozen=True)
+class RecordSettings:
+    """What to record, and where."""
+
+    out: Path = option(about="the recording, a JSON file")
+    space: str = option(SPACE)
+    steps: int = option(Nasi.steps)
+    data: str = option("pink")
+    data_seed: int = option(0)
+    parts: int = option(100, "batches of data, used in turn")
+    input_shape: str | None = option(None, "of one sample of noise: 3,32,32")
+    batch_size: int = option(64)
+    seed: int = option(0)
+    labels: str = option("true", "true or random")
+    data_kind: str = option("true", "true, or random for N(0, 1) in place of the images")
+    device: str = device_option()
+    tf32: bool = option(False, "let cuDNN and cuBLAS round factors to TF32")
+    option: tuple[str, ...] = option((), "another option of nasi: key=value; may be repeated")
 
 
 def recorded(nasi: Nasi, steps: int, progress: Callable[[State], None], state: State | None = None) -> State:
@@ -65,7 +85,7 @@ def recorded(nasi: Nasi, steps: int, progress: Callable[[State], None], state: S
     return now  # type: ignore[no-any-return]
 
 
-def record(asked: argparse.Namespace) -> None:
+def record(asked: RecordSettings) -> None:
     """Record, and write it to the file."""
     if asked.out.suffix != ".json":
         raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
@@ -108,9 +128,11 @@ class Recording:
             space, sizes = settings["space"], (settings["classes"], tuple(settings["input_shape"]))
             complete = len(state["mean"]) == SAMPLED and len(state["s"]) == len(state["slopes"]) == state["step"]
         except (ValueError, KeyError, TypeError):
-            raise DataError(f"{file} is no recording of NASI: `nasi_grid record` makes one.") from None
+            raise DataError(
+                f"{file} is not a recording of NASI: `python -m epochzero_papers nasi-record` makes one."
+            ) from None
         if not complete:
-            raise DataError(f"{file} is a recording that has hardly begun: run its `record` command again.")
+            raise DataError(f"{file} is a recording that has hardly begun: run its `nasi-record` command again.")
         return Recording(state, relax(spaces[space], *sizes, settings["channels"], settings["cells"]))
 
     @property
@@ -148,7 +170,19 @@ class Recording:
         return sum(self.state["mean"]) / SAMPLED if nu == "mean" else number("nu", nu)
 
 
-def report(asked: argparse.Namespace) -> str:
+@dataclass(frozen=True)
+class ReportSettings:
+    """Which recordings, and the settings of NASI to choose with."""
+
+    files: tuple[Path, ...] = option(about="recordings", positional=True)
+    table: Path | None = option(None, "accuracies of NAS-Bench-201; without it the report has sizes")
+    steps: str = option("", "budgets such as 100,400; default: the lengths of the recordings")
+    nu: str = option("mean,adaptive,10,100,1000")
+    nu0: str = option("paper", "of the adaptive bound")
+    mu: str = option("1,2")
+
+
+def report(asked: ReportSettings) -> str:
     """Tables in Markdown, one for each kind of labels and data."""
     recordings = [Recording.read(file) for file in asked.files]
     _check(recordings)
@@ -235,43 +269,3 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise UserError(f"--steps takes whole numbers from 1 such as 100,400, not {text!r}.")
     return int(text)
-
-
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    add = verbs.add_parser("record", help="measure the networks of one seed").add_argument
-    add("--space", default=SPACE)
-    add("--steps", type=int, default=Nasi.steps)
-    add("--data", default="pink")
-    add("--data-seed", type=int, default=0)
-    add("--parts", type=int, default=100, help="batches of data, used in turn; default: 100")
-    add("--input-shape", help="of one sample of noise: 3,32,32")
-    add("--batch-size", type=int, default=64)
-    add("--seed", type=int, default=0)
-    add("--labels", default="true", help="true or random")
-    add("--data-kind", default="true", help="true, or random for N(0, 1) in place of the images")
-    add("--device", default=default_device())
-    add("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    add("--option", action="append", default=[], help="another one of nasi: key=value; may be given often")
-    add("--out", type=Path, required=True, help="the recording, a JSON file")
-    add = verbs.add_parser("report", help="print what other settings choose").add_argument
-    add("files", nargs="+", type=Path, help="recordings")
-    add("--table", type=Path, help="accuracies of NAS-Bench-201; without it sizes are told")
-    add("--steps", default="", help="budgets such as 100,400; default: as long as the recordings are")
-    add("--nu", default="mean,adaptive,10,100,1000")
-    add("--nu0", default="paper", help="of the adaptive bound")
-    add("--mu", default="1,2")
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    asked = options().parse_args(arguments)
-    verbs: Mapping[str, Callable[[argparse.Namespace], str | None]] = {"record": record, "report": report}
-    said = verbs[asked.verb](asked)
-    if said:
-        print(said)
-
-
-if __name__ == "__main__":
-    command(main)

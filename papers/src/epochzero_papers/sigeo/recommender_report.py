@@ -1,15 +1,15 @@
 """What the pieces of recommender_sweep.py say together, as Markdown.
 
-python -m epochzero_papers.sigeo.recommender_report --folder DIR [--networks 80]
+python -m epochzero_papers recommender-report --folder DIR [--networks 80]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from epochzero.data.batch import digest
 from epochzero.recommend.sub_one_shot import PRESETS
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
+from epochzero_papers.harness.options import option
 from epochzero_papers.sigeo.clicks import LEVELS
 from epochzero_papers.sigeo.recommender_sweep import (
     BASELINES,
@@ -199,13 +200,14 @@ def _means(trained: Sequence[Mapping[str, Any]]) -> Figures:
     return Figures([statistics.mean(one.losses) for one in each], [statistics.mean(one.areas) for one in each])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--networks", type=int, default=NETWORKS)
-    given = parser.parse_args()
-    print(report(Study(given.folder, networks=given.networks)))
+@dataclass(frozen=True)
+class Asked:
+    """Which pieces to report."""
+
+    folder: Path = option(about="the folder of the pieces")
+    networks: int = option(NETWORKS)
 
 
-if __name__ == "__main__":
-    main()
+def run(asked: Asked) -> str:
+    """Returns the report."""
+    return report(Study(asked.folder, networks=asked.networks))

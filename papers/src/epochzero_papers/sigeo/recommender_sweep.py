@@ -1,28 +1,27 @@
 """The study of sigeo-recommender at full length, cut into pieces for a machine with a GPU and many cores.
 
-    python -m epochzero_papers.sigeo.recommender_sweep prepare --folder DIR
-    python -m epochzero_papers.sigeo.recommender_sweep score --folder DIR --seed 0 --level 0.01 [--unscaled]
-    python -m epochzero_papers.sigeo.recommender_sweep train --folder DIR --device cuda --part 0/4
-    python -m epochzero_papers.sigeo.recommender_sweep found --folder DIR --device cuda --part 0/4
+    python -m epochzero_papers recommender-sweep prepare --folder DIR
+    python -m epochzero_papers recommender-sweep score --folder DIR --seed 0 --level 0.01 [--unscaled]
+    python -m epochzero_papers recommender-sweep train --folder DIR --device cuda --part 0/4
+    python -m epochzero_papers recommender-sweep found --folder DIR --device cuda --part 0/4
 
 `score` warms a supernet up, scores the random networks with what they inherit, by each term of sigeo alone too (SiGeo's
 Figure 4), and then searches as the command does: 64 networks by each proxy, and by NASRec's one-shot fitness after a
 full warm-up. `train` trains the random networks and four baselines with three seeds each on all training rows, `found`
 what the searches found, as soon as they have (`--expect 21` waits for so many). Pieces are files of JSON, written once:
-what is there is not done again. Needs torch and numpy; `recommender_report` makes tables of the pieces.
+what is there is not done again. Needs torch and numpy; `recommender-report` makes tables of the pieces.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -43,6 +42,7 @@ from epochzero.recommend.training.trainer import Settings
 from epochzero.store import Store
 from epochzero.study.result import LEADERS
 from epochzero.types import Origin
+from epochzero_papers.harness.options import option
 from epochzero_papers.sigeo.clicks import PARTS, Place, Sizes, warmed
 
 NETWORKS, SEEDS = 80, 3
@@ -199,39 +199,41 @@ def _found(chain: SubOneShotSearch, supernet: RecommenderSupernet) -> dict[str, 
     return {"archs": [one.text for one in best], "evaluated": outcome.evaluated, "seconds": spent}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "score", "train", "found"))
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--level", type=float, default=0.01)
-    parser.add_argument("--unscaled", action="store_true")
-    parser.add_argument("--part", default="0/1", help="0/4: the first of four processes that share the work")
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which nothing new is begun")
-    parser.add_argument("--expect", type=int, default=0, help="searches to wait for")
-    parser.add_argument("--networks", type=int, default=NETWORKS)
-    parser.add_argument("--rows", type=int, default=Sizes().rows)
-    given = parser.parse_args()
+@dataclass(frozen=True)
+class Asked:
+    """Which pieces to make, and how."""
+
+    what: Literal["prepare", "score", "train", "found"] = option(positional=True)
+    folder: Path = option(about="the folder of the pieces")
+    device: str = option("cpu")
+    seed: int = option(0)
+    level: float = option(0.01, "share of the training rows that the supernet sees")
+    unscaled: bool = option(False, "cut the learning-rate schedule off instead of shortening it")
+    part: str = option("0/1", "0/4: the first of four processes that share the work")
+    seconds: float = option(1e9, "after which nothing new is begun")
+    expect: int = option(0, "searches to wait for")
+    networks: int = option(NETWORKS)
+    rows: int = option(Sizes.rows)
+
+
+def run(asked: Asked) -> str | None:
+    """Make the pieces that are missing."""
     torch.set_num_threads(1)
-    study = Study(given.folder, Sizes(given.rows), networks=given.networks, device=given.device)
-    mine, of = (int(number) for number in given.part.split("/"))
+    study = Study(asked.folder, Sizes(asked.rows), networks=asked.networks, device=asked.device)
+    mine, of = (int(number) for number in asked.part.split("/"))
     begun = time.perf_counter()
-    if given.what == "prepare":
-        print(f"{study.place.table.count:,} rows; floor {study.place.table.about['floor']:.4f}")
-    elif given.what == "score":
-        study.score(given.seed, given.level, not given.unscaled)
-    elif given.what == "train":
+    if asked.what == "prepare":
+        return f"{study.place.table.count:,} rows; floor {study.place.table.about['floor']:.4f}"
+    if asked.what == "score":
+        study.score(asked.seed, asked.level, not asked.unscaled)
+    elif asked.what == "found":
+        study.train_found(mine, of, asked.expect, begun + asked.seconds)
+    else:
         work = [partial(study.train_baseline, name) for name in BASELINES]
         work += [partial(study.train_network, arch) for arch in study.archs]
         for job in work[mine::of]:
-            if time.perf_counter() - begun < given.seconds:
+            if time.perf_counter() - begun < asked.seconds:
                 done = job()
                 losses = [round(one["log_loss"], 4) for one in done["measures"]["test"]]
                 print(f"{done['how']} {done['seconds']:.1f} s, {losses}", flush=True)
-    else:
-        study.train_found(mine, of, given.expect, begun + given.seconds)
-
-
-if __name__ == "__main__":
-    main()
+    return None

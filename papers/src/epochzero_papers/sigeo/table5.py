@@ -6,7 +6,7 @@ loss and AUC of the one with the lowest validation log loss. The paper has a pop
 best 15, on all of Criteo, Avazu and KDD. Here the sizes are for two cores (`networks` is the population, 12 generations
 of 4, the best 3, widths to 128, nasrec_small, batches of 64, embeddings of 100,000 rows in all), the rows those of the
 files at hand; without any, synthetic clicks with planted interactions. From samples of thousands of rows the paper's
-figures are out of reach. `python -m epochzero_papers.sigeo.recommender_sweep` is our study at length.
+figures are out of reach. `python -m epochzero_papers recommender-sweep` is our study at length.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169

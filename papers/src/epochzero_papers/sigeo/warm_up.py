@@ -7,7 +7,7 @@ give its optimiser: here it is NAS-Bench-201's (rate .1 for batches of 256, so .
 
 On a machine with torch and numpy alone,
 
-    python -m epochzero_papers.sigeo.warm_up --space nb201 --table nb201.csv.gz --data cifar10.npz --networks 150 \
+    python -m epochzero_papers warm-up --space nb201 --table nb201.csv.gz --data cifar10.npz --networks 150 \
         --store warm.db --device cuda
 
 trains and scores into a store, which `epochzero reproduce sigeo-table3 --store warm.db` then finds the scores in. On a
@@ -17,7 +17,6 @@ same command goes on where it was stopped. Several may run at once, each with it
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 import time
@@ -31,11 +30,10 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from epochzero import data as data_
-from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.data.batch import Part
 from epochzero.engine import PlanNetwork, Proxy, Scored, score_population
-from epochzero.engine.device import default_device, usable
+from epochzero.engine.device import usable
 from epochzero.engine.failure import out_of_memory
 from epochzero.engine.population.grouping import population_size
 from epochzero.engine.population.population import Population
@@ -43,10 +41,11 @@ from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
-from epochzero.store import Evaluated, Run, Store, manifest
+from epochzero.store import JSON, Evaluated, Run, Store, manifest
 from epochzero.tables import AccuracyTable
 from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin, Score, Setting
+from epochzero_papers.harness.options import device_option, option
 
 SCORED_ON = 4
 """batches"""
@@ -282,30 +281,28 @@ class _Clock:
         print(line, file=sys.stderr, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command."""
-    reader = argparse.ArgumentParser(
-        prog="python -m epochzero_papers.sigeo.warm_up", description=__doc__.split("\n")[0]
+@dataclass(frozen=True)
+class Asked:
+    """Which networks to train and score, after how many steps, and where the scores go."""
+
+    table: Path = option(about="of accuracies; networks are drawn from it")
+    data: str = option(about="images with labels")
+    store: Path = option()
+    space: str = option("nb201")
+    networks: int = option(150)
+    steps: str = option("0,78,156,312", "after which to score")
+    batch_size: int = option(64)
+    seed: int = option(0)
+    device: str = device_option()
+    population: int | None = option(
+        None, "networks trained in one population; default: on a GPU what memory allows, on the CPU 1"
     )
-    reader.add_argument("--space", default="nb201")
-    reader.add_argument("--table", type=Path, required=True, help="of accuracies; networks are drawn from it")
-    reader.add_argument("--data", required=True, help="images with labels")
-    reader.add_argument("--store", type=Path, required=True)
-    reader.add_argument("--networks", type=int, default=150)
-    reader.add_argument("--steps", default="0,78,156,312", help="after which to score")
-    reader.add_argument("--batch-size", type=int, default=64)
-    reader.add_argument("--seed", type=int, default=0)
-    reader.add_argument("--device", default=default_device())
-    reader.add_argument(
-        "--population", type=int, help="networks side by side; default: on a GPU what memory allows, on the CPU 1"
-    )
-    reader.add_argument("--time-limit", type=float, metavar="SECONDS", help="start no other population after so long")
-    reader.add_argument("--share", default="1/1", help="2/4: the second quarter of the networks")
-    asked = reader.parse_args(arguments)
-    command(partial(_run, asked))
+    time_limit: float | None = option(None, "seconds after which no other population is started")
+    share: str = option("1/1", "2/4: the second quarter of the networks")
 
 
-def _run(asked: argparse.Namespace) -> None:
+def run(asked: Asked) -> None:
+    """Train and score what the store lacks."""
     set_precision(tf32=False)
     try:
         stops = sorted({int(steps) for steps in asked.steps.split(",")})
@@ -324,19 +321,20 @@ def _run(asked: argparse.Namespace) -> None:
     archs = [space.parse(table.archs[row]) for row in table.sample(asked.networks, asked.seed)][share - 1 :: shares]
     warm = WarmUp.on(space, asked.data, asked.batch_size, asked.seed, asked.device)
     warm = replace(warm, population=asked.population)
-    settings = {"networks": asked.networks, "steps": list(stops), "seed": asked.seed, "share": asked.share}
+    settings: dict[str, JSON] = {
+        "networks": asked.networks,
+        "steps": list(stops),
+        "seed": asked.seed,
+        "share": asked.share,
+    }
     limit = math.inf if asked.time_limit is None else asked.time_limit
     with Store.open(asked.store) as store:
         identity = settings | {"stream": warm.stream.id, "optimiser": str(warm.optimiser)}
-        run = store.begin_run("warm-up", identity, manifest(identity | {"device": asked.device}))
+        begun = store.begin_run("warm-up", identity, manifest(identity | {"device": asked.device}))
         clock = _Clock()
-        for populations, done in enumerate(warm.fill(archs, stops, store, run, clock.tell)):
+        for populations, done in enumerate(warm.fill(archs, stops, store, begun, clock.tell)):
             clock.say(f"{done}/{len(archs)} networks, {clock.seconds:.0f} s")
             if populations and done < len(archs) and clock.seconds > limit:
                 clock.say("The time is up. The same command goes on from here.")
                 return
-        run.finish({"networks": len(archs)})
-
-
-if __name__ == "__main__":
-    main()
+        begun.finish({"networks": len(archs)})

@@ -1,6 +1,6 @@
 r"""Does a wide, shallow cell learn faster, and does it generalise better? A cell and variants of it, trained alike.
 
-    python -m epochzero_papers.thesis.convergence --data cifar10.npz --device cuda --out convergence.json
+    python -m epochzero_papers convergence --data cifar10.npz --device cuda --out convergence.json
 
 The line-up: a cell, random variants of its connections of falling width, and random variants of its operations; each
 with every learning rate and every seed. All of them are trained on the same batches, on a GPU side by side as one plan,
@@ -16,13 +16,12 @@ Shu, Wang, Cai. Understanding architectures learnt by cell-based neural architec
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -34,9 +33,8 @@ from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
 from epochzero.analysis.subjects import JoinedSubject
 from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
-from epochzero.bare import command
 from epochzero.engine import PlanNetwork
-from epochzero.engine.device import default_device, machine, usable
+from epochzero.engine.device import machine, usable
 from epochzero.engine.gpu.graph import capture
 from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
@@ -49,6 +47,7 @@ from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.population import SGD, PopulationSGD
 from epochzero.types import Origin
+from epochzero_papers.harness.options import device_option, option
 from epochzero_papers.thesis.recorded import Recorded
 
 PAD = 4
@@ -337,36 +336,33 @@ def _write(out: Path, content: Mapping[str, Any]) -> None:
     part.replace(out)
 
 
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m epochzero_papers.thesis.convergence",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    usual = Study()
-    parser.add_argument("--data", type=Path, required=True, help="an .npz file with x_train, y_train, x_test, y_test")
-    parser.add_argument("--out", type=Path, required=True, help="the result, a JSON file")
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--arch", default=usual.arch, help="a known cell or an architecture; default: DARTS")
-    parser.add_argument("--space", default=usual.space, help="darts, nb201 or nb101; default: darts")
-    for name in ("operations", "channels", "cells", "epochs", "batch_size", "seeds", "seed", "across", "noise_across"):
-        usually = getattr(usual, name)
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=usually, help=f"default: {usually}")
-    parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    return parser
+@dataclass(frozen=True)
+class Asked:
+    """The options of the study where it runs on its own."""
+
+    data: Path = option(about="an .npz file with x_train, y_train, x_test, y_test")
+    out: Path = option(about="the result, a JSON file")
+    device: str = device_option()
+    arch: str = option(Study.arch, "a known cell or an architecture")
+    space: str = option(Study.space, "darts, nb201 or nb101")
+    operations: int = option(Study.operations, "variants of the operations")
+    channels: int = option(Study.channels)
+    cells: int = option(Study.cells)
+    epochs: int = option(Study.epochs)
+    batch_size: int = option(Study.batch_size)
+    seeds: int = option(Study.seeds, "draws of the weights")
+    seed: int = option(Study.seed)
+    across: int = option(Study.across, "points to a side of the landscape")
+    noise_across: int = option(Study.noise_across, "points to a side of the plane of the gradient variance")
+    tf32: bool = option(False, "let cuDNN and cuBLAS round factors to TF32")
 
 
-def main() -> None:
-    """Study as the command line says."""
-    asked = vars(options().parse_args())
-    data, out, device = asked.pop("data"), asked.pop("out"), asked.pop("device")
-    set_precision(asked.pop("tf32"))
-    usable(device)
-    if out.suffix != ".json":
-        raise UserError(f"--out takes a name that ends with .json, not '{out}'.")
-    study = replace(Study(), **asked)
-    study_convergence(study, load_images(data), out, device, lambda note: print(note, file=sys.stderr, flush=True))
-
-
-if __name__ == "__main__":
-    command(main)
+def run(asked: Asked) -> None:
+    """Train and measure as the options say, and write the result to a file."""
+    set_precision(asked.tf32)
+    usable(asked.device)
+    if asked.out.suffix != ".json":
+        raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
+    study = Study(**{one.name: getattr(asked, one.name) for one in fields(Study) if hasattr(asked, one.name)})
+    images = load_images(asked.data)
+    study_convergence(study, images, asked.out, asked.device, lambda note: print(note, file=sys.stderr, flush=True))

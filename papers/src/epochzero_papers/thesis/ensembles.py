@@ -76,12 +76,15 @@ class Sizes(Settings):
     """no members are trained"""
 
     @property
-    def arguments(self) -> list[str]:
-        """Of the chain."""
-        sizes = {name: getattr(self, name) for name in ALIKE}
-        sizes |= {"pool": self.networks, "batch": self.batch_size}
-        flags = [f"--{name}" for name in ("curves", "inherited") if getattr(self, name)]
-        return [*(f"--{name.replace('_', '-')}={size}" for name, size in sizes.items()), *flags]
+    def of_chain(self) -> dict[str, Any]:
+        """The settings of the chain, by their names there."""
+        own = {name: getattr(self, name) for name in ALIKE}
+        return own | {
+            "pool": self.networks,
+            "batch": self.batch_size,
+            "curves": self.curves,
+            "inherited": self.inherited,
+        }
 
 
 SMALL = Sizes(
@@ -173,9 +176,11 @@ class Ensembles(Recipe):
     def finished(self, work: Work, file: Path, folder: Path, seed: int) -> Mapping[str, Any]:
         """The stages of one chain, which is run unless it was."""
         settings: Sizes = work.settings
-        told = [f"--space={self.space}", f"--device={work.device}", f"--seed={seed}", *settings.arguments]
-        out = folder / f"{self.space}-{digest(file.name, *told)[:12]}.json"
-        nesbs_chain.main([f"--data={file}", f"--out={out}", *told])
+        own: dict[str, Any] = {"space": self.space, "device": work.device, "seed": seed} | settings.of_chain
+        spoken = [f"--{name.replace('_', '-')}={value}" for name, value in own.items() if not isinstance(value, bool)]
+        spoken += [f"--{name}" for name, value in own.items() if value is True]
+        out = folder / f"{self.space}-{digest(file.name, *spoken)[:12]}.json"
+        nesbs_chain.run(nesbs_chain.ChainSettings(data=str(file), out=str(out), **own))
         self.more(work, file, out)
         stages: Mapping[str, Any] = json.loads(out.read_text(encoding="utf-8"))["stages"]
         return stages

@@ -7,14 +7,13 @@ starts: the distance of two particles, and the log of the density times 2 pi sqr
 Gaussians is 1 at its peak. Proposition 5.2: a single particle ends at a mode, whatever delta; measured is the largest
 slope of the log density where such particles end, over all deltas and starts.
 
-`python -m epochzero_papers.thesis.figure5_2 FOLDER` draws the picture.
+`python -m epochzero_papers svgd-picture FOLDER` draws the picture.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from epochzero.plan import generator
 from epochzero.registry import experiments
 from epochzero.stats.bootstrap import Estimate, estimate
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.options import option
 
 MEANS = torch.tensor([[-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)  # [2, d]
 VARIANCES = torch.tensor([0.25, 0.5], dtype=torch.float64)  # [d]
@@ -140,7 +140,16 @@ def picture(folder: Path, stem: str, seed: int = 0) -> list[str]:
     return save(figure, folder, stem)
 
 
-if __name__ == "__main__":
-    print(*picture(Path(sys.argv[1]), "svgd_rd"))
-else:
-    experiments.register(ThesisFigure52.name, ThesisFigure52(), origin=__name__)
+@dataclass(frozen=True)
+class Asked:
+    """Where the picture goes."""
+
+    folder: Path = option(about="folder for svgd_rd.png and svgd_rd.svg", positional=True)
+
+
+def draw(asked: Asked) -> str:
+    """Draw the picture; returns the names of the files."""
+    return " ".join(picture(asked.folder, "svgd_rd"))
+
+
+experiments.register(ThesisFigure52.name, ThesisFigure52(), origin=__name__)

@@ -1,6 +1,6 @@
 r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis' Table 7.2 where there is a GPU.
 
-    python -m epochzero_papers.thesis.known_cells --data cifar10.npz --device cuda --out known_cells.json
+    python -m epochzero_papers known-cells --data cifar10.npz --device cuda --out known_cells.json
 
 The same numbers as `epochzero reproduce thesis-table7.2`, which says how they are defined, with torch and numpy alone;
 with `--kernel layers` those of the kernel that the thesis' code measures (`epochzero_papers.thesis.layer_kernel`).
@@ -10,25 +10,25 @@ Shu. Understanding and improving neural architecture search (thesis, section 7.5
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from epochzero.analysis.topology import CELLS, topologies
-from epochzero.bare import command
 from epochzero.data import Batch, load
 from epochzero.engine import PlanNetwork, parse
-from epochzero.engine.device import default_device, machine
+from epochzero.engine.device import machine
 from epochzero.errors import DegenerateError
 from epochzero.proxies.ntk import condition_number
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
+from epochzero_papers.harness.options import device_option, option
 from epochzero_papers.thesis.layer_kernel import layer_kernel
 
 TRACE, KAPPA = parse("ntk_trace"), parse("ntk_cond")
@@ -91,25 +91,24 @@ def _summary(values: list[float]) -> dict[str, Any]:
     return {"values": values, "mean": mean, "deviation": statistics.stdev(values) if len(values) > 1 else None}
 
 
-def main() -> None:
-    """Measure as the command line says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m epochzero_papers.thesis.known_cells",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--data", required=True, help="an .npz file, or CIFAR as it is published")
-    parser.add_argument("--out", type=Path, required=True, help="the result, a JSON file")
-    parser.add_argument("--device", default=default_device())
-    for name, usual in (("repeats", 10), ("batch-size", 64), ("channels", 16), ("cells", 8)):
-        parser.add_argument(f"--{name}", type=int, default=usual, help=f"default: {usual}")
-    parser.add_argument("--kernel", choices=("exact", "layers"), default="exact", help="default: exact")
-    asked = vars(parser.parse_args())
-    out, start = asked.pop("out"), time.perf_counter()
-    found = measured(**asked)
-    facts = {"settings": asked, "machine": machine(asked["device"]), "seconds": time.perf_counter() - start}
-    out.write_text(json.dumps({"cells": found} | facts, indent=1) + "\n", encoding="utf-8")
+@dataclass(frozen=True)
+class Asked:
+    """Which data and how much of everything; the fields but `out` are the arguments of `measured`."""
+
+    data: str = option(about="an .npz file, or CIFAR as it is published")
+    out: Path = option(about="the result, a JSON file")
+    device: str = device_option()
+    repeats: int = option(10)
+    batch_size: int = option(64)
+    channels: int = option(16)
+    cells: int = option(8)
+    kernel: Literal["exact", "layers"] = option("exact")
 
 
-if __name__ == "__main__":
-    command(main)
+def run(asked: Asked) -> None:
+    """Measure, and write the result to a file."""
+    start, settings = time.perf_counter(), asdict(asked)
+    out = settings.pop("out")
+    cells = measured(**settings)
+    facts = {"settings": settings, "machine": machine(asked.device), "seconds": time.perf_counter() - start}
+    out.write_text(json.dumps({"cells": cells} | facts, indent=1) + "\n", encoding="utf-8")

@@ -1,34 +1,41 @@
 r"""How well the ensembles of finished chains of NESBS withstand attacks: Table 5.4 of the thesis, at their scale.
 
-    python -m epochzero_papers.thesis.nesbs_attacks nb201-0.json --data cifar10.npz --device cuda --images 256
+    python -m epochzero_papers nesbs-attacks nb201-0.json --data cifar10.npz --device cuda --images 256
 
 Each member in turn is attacked with its own gradients alone; the table has the member's own accuracy on these images
 (attack) and that of the averaged prediction of all members (defence), see `ensemble/attacks.py`. What is found is one
-more stage of the run's file, and `nesbs_report` prints it with the rest. FGSM and PGD need torch and numpy alone,
+more stage of the run's file, and `nesbs-report` prints it with the rest. FGSM and PGD need torch and numpy alone,
 Carlini-Wagner (cw) and AutoAttack (autoattack) the extra `attacks`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
+import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from epochzero.bare import command
 from epochzero.ensemble.attacks import robustness
 from epochzero.ensemble.model import Ensemble, Pixels
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.train.image_data import Images
-from epochzero_papers.harness.processes import Member, OutOfTimeError, Setting, network_of, stopping, weights_file
-from epochzero_papers.thesis.nesbs_chain import OUT_OF_TIME, Stages, setting_of
+from epochzero_papers.harness.options import option
+from epochzero_papers.harness.processes import (
+    Member,
+    Setting,
+    exit_when_out_of_time,
+    network_of,
+    stopping,
+    weights_file,
+)
+from epochzero_papers.thesis.nesbs_chain import Stages, setting_of
 
 STAGE = "attack "
 """and the attack's name: the stage of a run's file"""
@@ -76,25 +83,23 @@ def _ensemble(members: Sequence[Member], setting: Setting, images: Images) -> En
     return Ensemble(space, archs, modules, Pixels.of(images)).to(setting.device).eval()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--data", required=True, help="the .npz file of images that the runs are of")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--attacks", default="fgsm,pgd", help="separated by commas: fgsm, pgd, cw, autoattack")
-    parser.add_argument("--images", type=int, default=256, help="test images that are attacked")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which it stops")
-    given = parser.parse_args(arguments)
-    until = time.time() + given.seconds
-    if given.device.startswith("cuda"):
+@dataclass(frozen=True)
+class Asked:
+    """Which runs to attack, and how."""
+
+    files: tuple[Path, ...] = option(about="the files of finished runs", positional=True)
+    data: str = option(about="the .npz file of images that the runs are of")
+    device: str = option("cpu")
+    attacks: str = option("fgsm,pgd", "separated by commas: fgsm, pgd, cw, autoattack")
+    images: int = option(256, "test images that are attacked")
+    seconds: float = option(math.inf, "after which it stops; default: never")
+
+
+def run(asked: Asked) -> None:
+    """Attack the ensembles of each run."""
+    until = time.time() + asked.seconds
+    if asked.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
-    try:
-        for file in given.files:
-            attacked(file, given.data, given.device, given.attacks.split(","), given.images, until)
-    except OutOfTimeError:
-        print("out of time; the same command goes on from here", file=sys.stderr)
-        sys.exit(OUT_OF_TIME)
-
-
-if __name__ == "__main__":
-    command(main)
+    with exit_when_out_of_time():
+        for file in asked.files:
+            attacked(file, asked.data, asked.device, asked.attacks.split(","), asked.images, until)

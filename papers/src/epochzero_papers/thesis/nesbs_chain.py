@@ -1,7 +1,7 @@
 r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, members trained from scratch, figures.
 
-    python -m epochzero_papers.thesis.nesbs_chain --space nb201 --data cifar10.npz --device cuda --seed 0 --out 0.json
-    python -m epochzero_papers.thesis.nesbs_chain --space darts --data cifar10.npz --curves --out darts-0.json
+    python -m epochzero_papers nesbs-chain --space nb201 --data cifar10.npz --device cuda --seed 0 --out 0.json
+    python -m epochzero_papers nesbs-chain --space darts --data cifar10.npz --curves --out darts-0.json
 
     1  shared weights are trained on 70 % of the training images, on uniform paths; the rest is held out
     2  the posterior is learnt after that on the held-out images; a best-response posterior during a training of its own
@@ -22,13 +22,13 @@ Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 
 from __future__ import annotations
 
-import argparse
 import json
+import math
 import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -37,7 +37,6 @@ from typing import Any, Literal
 import torch
 
 from epochzero.api import score
-from epochzero.bare import command
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.metrics import measure
 from epochzero.ensemble.model import drop_path_probabilities
@@ -51,7 +50,15 @@ from epochzero.supernet.single_path import Picks
 from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import SUPERNET, held_out, train_supernet
 from epochzero.types import Origin
-from epochzero_papers.harness.processes import Member, OutOfTimeError, Setting, SideBySide, network_of, stopping
+from epochzero_papers.harness.options import option
+from epochzero_papers.harness.processes import (
+    Member,
+    Setting,
+    SideBySide,
+    exit_when_out_of_time,
+    network_of,
+    stopping,
+)
 from epochzero_papers.thesis.nesbs_curves import (
     TEMPERATURES,
     Inherited,
@@ -66,8 +73,45 @@ PARTIAL = {"nb201": 1, "darts": 2}
 SAMPLERS: tuple[Literal["mc", "svgd"], ...] = ("mc", "svgd")
 OF_THE_MACHINE = ("out", "data", "workers", "seconds", "step_by_step")
 """what may change when a run goes on"""
-OUT_OF_TIME = 3
-"""the exit code of a run that was stopped by the clock"""
+
+
+@dataclass(frozen=True)
+class ChainSettings:
+    """How large a chain is, on which data, and where it runs."""
+
+    space: Literal["nb201", "darts"] = option()
+    data: str = option(about="an .npz file of images")
+    out: str = option(about="the result, a JSON file")
+    device: str = option("cpu")
+    seed: int = option(0)
+    workers: int = option(1, "processes that train members")
+    seconds: float = option(math.inf, "after which the run stops, to be resumed by the same command; default: never")
+    step_by_step: bool = option(False, "on a GPU, learn posteriors without recorded steps")
+    images: int = option(0, "training images to use; 0 for all")
+    channels: int = option(16)
+    cells: int = option(0, "0 for as many as the papers search with")
+    epochs: int = option(SUPERNET.epochs, "of the supernet")
+    batch: int = option(SUPERNET.batch_size)
+    rate: float = option(SUPERNET.learning_rate, "of the supernet, at its start")
+    posterior_epochs: int = option(20)
+    posterior_batch: int = option(128)
+    likelihood: Literal["sum", "mean"] = option("sum")
+    response_every: int = option(1, "steps of the weights for one of the best-response posterior")
+    keep_every: int = option(1, "epochs of a supernet for one checkpoint")
+    size: int = option(3, "members of an ensemble")
+    candidates: int = option(5, "ensembles to choose from, for each delta of a grid of 7")
+    svgd_steps: int = option(1000)
+    pool: int = option(10, "networks that NES-RS trains")
+    untrained_pool: int = option(32, "networks to choose from without training")
+    proxy: str = option("naswot")
+    member_epochs: int = option(12)
+    member_batch: int = option(128)
+    looked_at: int = option(50, "architectures for the discrepancy, from each source")
+    curves: bool = option(False, "the curves of Figures 5.3, 5.6 and 5.7 as well")
+    inherited: bool = option(False, "inherited weights alone: no member is trained")
+    curve_images: int = option(2000, "held-out and test images to evaluate inherited weights on")
+    trials: int = option(2)
+    budget: int = option(6, "ensembles that the curves evaluate")
 
 
 class Stages:
@@ -107,12 +151,12 @@ def setting_of(settings: Mapping[str, Any], data: str, device: str, out: Path) -
 class Chain:
     """The stages for one space and one seed."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, given: ChainSettings) -> None:
         self.given, self.space, self.seed = given, spaces[given.space], given.seed
         self.until = time.time() + given.seconds
         self.progress = stopping(self.until)
         out = Path(given.out)
-        settings = {key: value for key, value in vars(given).items() if key not in OF_THE_MACHINE}
+        settings = {key: value for key, value in asdict(given).items() if key not in OF_THE_MACHINE}
         self.stages = Stages(out, settings | {"data": Path(given.data).name})
         self.folder = out.with_suffix(".run")
         self.setting = setting_of(self.stages.found["settings"], given.data, given.device, out)
@@ -336,51 +380,9 @@ class Chain:
         return [Member(text, 1000 * self.seed + texts[:place].count(text)) for place, text in enumerate(texts)]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--space", choices=list(PARTIAL), required=True)
-    add("--data", required=True, help="an .npz file of images")
-    add("--out", required=True, help="the file of what is found, JSON")
-    add("--device", default="cpu")
-    add("--seed", type=int, default=0)
-    add("--workers", type=int, default=1, help="processes that train members")
-    add("--seconds", type=float, default=float("inf"), help="after which the run stops; the same command goes on")
-    add("--step-by-step", action="store_true", help="on a GPU, learn posteriors without recorded steps")
-    add("--images", type=int, default=0, help="training images to use; 0 for all")
-    add("--channels", type=int, default=16)
-    add("--cells", type=int, default=0, help="0 for as many as the papers search with")
-    add("--epochs", type=int, default=SUPERNET.epochs, help="of the supernet")
-    add("--batch", type=int, default=SUPERNET.batch_size)
-    add("--rate", type=float, default=SUPERNET.learning_rate, help="of the supernet's descent, at its start")
-    add("--posterior-epochs", type=int, default=20)
-    add("--posterior-batch", type=int, default=128)
-    add("--likelihood", choices=["sum", "mean"], default="sum")
-    add("--response-every", type=int, default=1, help="steps of the weights for one of the best-response posterior")
-    add("--keep-every", type=int, default=1, help="epochs of a supernet for one checkpoint")
-    add("--size", type=int, default=3, help="members of an ensemble")
-    add("--candidates", type=int, default=5, help="ensembles to choose from, for each delta of a grid of 7")
-    add("--svgd-steps", type=int, default=1000)
-    add("--pool", type=int, default=10, help="networks that NES-RS trains")
-    add("--untrained-pool", type=int, default=32, help="networks to choose from without training")
-    add("--proxy", default="naswot")
-    add("--member-epochs", type=int, default=12)
-    add("--member-batch", type=int, default=128)
-    add("--looked-at", type=int, default=50, help="architectures for the discrepancy, from each source")
-    add("--curves", action="store_true", help="the curves of Figures 5.3, 5.6 and 5.7 as well")
-    add("--inherited", action="store_true", help="inherited weights alone: no member is trained")
-    add("--curve-images", type=int, default=2000, help="held-out and test images to evaluate inherited weights on")
-    add("--trials", type=int, default=2)
-    add("--budget", type=int, default=6, help="ensembles that the curves evaluate")
-    given = parser.parse_args(arguments)
+def run(given: ChainSettings) -> None:
+    """Run a chain to its end, or until its time is over."""
     if given.device.startswith("cuda"):
         torch.set_float32_matmul_precision("high")
-    try:
+    with exit_when_out_of_time():
         Chain(given).run()
-    except OutOfTimeError:
-        print(f"{Path(given.out).stem}: out of time; the same command goes on from here", file=sys.stderr)
-        sys.exit(OUT_OF_TIME)
-
-
-if __name__ == "__main__":
-    command(main)

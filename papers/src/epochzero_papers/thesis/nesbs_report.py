@@ -1,6 +1,6 @@
 """What several runs of the chain of NESBS found, as tables in Markdown and a plot of their curves.
 
-    python -m epochzero_papers.thesis.nesbs_report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER --data
+    python -m epochzero_papers nesbs-report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER --data
     cifar10.npz
 
 All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
@@ -11,19 +11,19 @@ Figure 5.4 (`ensemble/picture.py`).
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from epochzero.bare import command
 from epochzero.ensemble.picture import draw_predictions
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import new_panels, save
+from epochzero_papers.harness.options import option
 from epochzero_papers.harness.processes import Member, SideBySide, is_trained
 from epochzero_papers.thesis.nesbs_attacks import ENSEMBLES, STAGE
 from epochzero_papers.thesis.nesbs_chain import setting_of
@@ -201,19 +201,20 @@ def picture(file: Path, data: str, folder: Path) -> Path:
     return draw_predictions(predictions, setting.images().test_y, folder / "nesbs_predictions.png")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--plot", type=Path, help="a folder for a plot of the curves")
-    parser.add_argument("--data", help="the images of the runs: with --plot, also a picture of the first run's members")
-    given = parser.parse_args(arguments)
-    runs = read(given.files)
-    print(as_markdown(runs), end="")
-    if given.plot is not None:
-        plot(runs, given.plot)
-        if given.data is not None:
-            picture(given.files[0], given.data, given.plot)
+@dataclass(frozen=True)
+class Asked:
+    """Which runs to report, and where pictures go."""
+
+    files: tuple[Path, ...] = option(about="the files of the runs", positional=True)
+    plot: Path | None = option(None, "a folder for a plot of the curves")
+    data: str | None = option(None, "the images of the runs: with --plot, also a picture of the first run's members")
 
 
-if __name__ == "__main__":
-    command(main)
+def run(asked: Asked) -> str:
+    """Returns the tables, after drawing what is asked for."""
+    runs = read(asked.files)
+    if asked.plot is not None:
+        plot(runs, asked.plot)
+        if asked.data is not None:
+            picture(asked.files[0], asked.data, asked.plot)
+    return as_markdown(runs).rstrip("\n")

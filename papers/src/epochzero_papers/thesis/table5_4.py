@@ -79,7 +79,7 @@ class ThesisTable54(Ensembles):
     paper = {row: C10[row] | C100[row] for row in C10}  # noqa: RUF012
     unmeasured = (
         "The cells of RobNet, ENAS and DARTS are not trained here. Carlini-Wagner and AutoAttack need the extra "
-        "`attacks`: `python -m epochzero_papers.thesis.nesbs_attacks --attacks cw,autoattack`.",
+        "`attacks`: `python -m epochzero_papers nesbs-attacks --attacks cw,autoattack`.",
     )
 
     def more(self, work: Work, file: Path, out: Path) -> None:

@@ -47,7 +47,7 @@ class ThesisTable61(Searches):
     }
     waiting: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("NASI (T)", "NASI (4T)"),
-        "`python -m epochzero_papers.nasi.grid record --data cifar10.npz --batch-size 8 --option cells=1 --option "
+        "`python -m epochzero_papers nasi-record --data cifar10.npz --batch-size 8 --option cells=1 --option "
         "without=none --seed S --steps 200 --out S.json` for each seed, then `... nasi_grid report *.json --table "
         "nb201.csv.gz --steps 50,200 --nu adaptive --mu 1`",
     )
