@@ -16,7 +16,7 @@ from epochzero.engine import PlanNetwork, parse_list, score_population
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed import measure as speed
 from epochzero.evaluate.speed.measure import Row, Settings, run_speed
-from epochzero.evaluate.speed.report import begun, left_out
+from epochzero.evaluate.speed.report import begun, left_out, saver
 from epochzero.evaluate.speed.roofline import Ceilings, Passes, ceilings, floor, passes
 from epochzero.evaluate.speed.timing import Job, Timed, measure, measured
 from epochzero.objectives.bundles import bundles, groups
@@ -75,7 +75,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_row_comes_as_it_is_measured_and_is_saved(here: None, tmp_path: Path) -> None:
     rows: list[Row | str] = []
     out = tmp_path / "speed.json"
-    report = run_speed(replace(TINY, ways="alone,lockstep"), rows.append, speed.saver(out))
+    report = run_speed(replace(TINY, ways="alone,lockstep"), rows.append, saver(out))
     wanted = [(name, way) for name in ("grad_norm", "one batch") for way in ("lockstep", "alone")]
     assert [(row.name, row.way) for row in rows if isinstance(row, Row)] == wanted
     assert report == json.loads(out.read_text(encoding="utf-8"))
@@ -125,12 +125,12 @@ def test_a_report_that_time_cut_short_is_gone_on_with(monkeypatch: pytest.Monkey
     before: Any = None
     for _ in range(2):
         before = begun(out)
-        report = run_speed(settings, lambda row: None, speed.saver(out, table, before), before)
+        report = run_speed(settings, lambda row: None, saver(out, table, before), before)
     both = ("lockstep", "alone")
     again = [("snip", "lockstep"), *(("snip", way) for way in both), ("plain", "lockstep")]
     assert done == [*(("grad_norm", way) for way in both), *again]
     assert left_out(before) == ["left out, the budget was spent: snip (alone), plain (lockstep), plain (alone)"]
-    run_speed(settings, lambda row: None, speed.saver(out, table, report), report)
+    run_speed(settings, lambda row: None, saver(out, table, report), report)
     report = json.loads(out.read_text(encoding="utf-8"))
     assert [(row["name"], row["way"]) for row in report["rows"]] == [
         (name, way) for name in ("grad_norm", "snip", "plain") for way in both
@@ -148,11 +148,11 @@ def test_a_report_that_time_cut_short_is_gone_on_with(monkeypatch: pytest.Monkey
 
 def test_what_cannot_be_gone_on_with(tmp_path: Path) -> None:
     assert begun(tmp_path / "none.json") is None
-    assert "--resume goes on with the report at --out" in refusal("bench-speed", "--resume")
+    assert "--resume continues the report at --out" in refusal("bench-speed", "--resume")
     for text in ("no JSON", "[1]", '{"rows": []}'):
         other = tmp_path / "other.json"
         other.write_text(text)
-        assert "other.json' is no report of speed" in refusal("bench-speed", "--resume", "--out", other)
+        assert "other.json' is not a report of speed" in refusal("bench-speed", "--resume", "--out", other)
 
 
 def test_what_the_budget_leaves_out_is_said(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,19 +264,17 @@ def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> Non
     """As a module, in a process that has nothing else; first with a mistake, which is a sentence."""
     program = (
         "import sys\n"
-        "from epochzero.run import speed, timing\n"
-        "speed.measured = timing.measure\n"
+        "from epochzero.evaluate.speed import measure, timing\n"
+        "measure.measured = timing.measure\n"
         "from epochzero.bare import command\n"
-        "given = sys.argv[1:]\n"
-        "sys.argv = ['speed', '--only', 'naswt']\n"
+        "from epochzero.bare.__main__ import main\n"
         "try:\n"
-        "    command(speed.main)\n"
+        "    command(lambda: main(['speed', '--only', 'naswt']))\n"
         "except SystemExit as stop:\n"
         "    assert stop.code == 2, stop.code\n"
         "else:\n"
         "    raise AssertionError('naswt was measured')\n"
-        "sys.argv = ['speed', *given]\n"
-        "command(speed.main)\n"
+        "command(lambda: main(['speed', *sys.argv[1:]]))\n"
     )
     tiny = ["--only", "synflow", "--ways", "alone", "--networks", "1", "--input-shape", "3,8,8", "--device", "cpu"]
     out = tmp_path / "speed.json"

@@ -14,6 +14,7 @@ from epochzero.bare import command
 
 COMMANDS = {
     "search": ("epochzero.bare.search", "search a space, and write the result into one file"),
+    "speed": ("epochzero.bare.speed", "measure the speed and memory of scoring"),
     "sweep": ("epochzero.bare.sweep", "score many networks of a space into one table"),
 }
 """name to module and one line of help"""

@@ -11,8 +11,8 @@ from rich.table import Table
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, DataSource, Device, InputShape, Plugins, Seed, SpaceName, Workers
 from epochzero.cli.plugin import load_plugins
-from epochzero.evaluate.speed.measure import Settings, line, run_speed, saver
-from epochzero.evaluate.speed.report import begun, left_out
+from epochzero.evaluate.speed.measure import Settings, measure_speed
+from epochzero.evaluate.speed.report import left_out
 
 
 def bench_speed(
@@ -76,9 +76,9 @@ def bench_speed(
         row_seconds=row_seconds,
         budget=budget,
     )
-    before = begun(file) if resume else None
-    save = saver(file, table, before)
-    report = run_speed(settings, lambda row: err.print(line(row), style="dim", soft_wrap=True), save, before)
+    report = measure_speed(
+        settings, lambda row: err.print(row, style="dim", soft_wrap=True), out=file, table=table, resume=resume
+    )
     if json:
         print_json(report)
     else:

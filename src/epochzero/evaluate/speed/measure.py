@@ -1,29 +1,21 @@
-"""How fast networks are scored, with how much memory, and how far from what the machine could do.
+"""Speed and memory of scoring, compared with an estimate of what the machine allows.
 
-    python -m epochzero.evaluate.speed.measure --device cuda --data cifar10.npz --out speed.json
-    python -m epochzero.evaluate.speed.measure --only "one batch,dextr" --networks 512 --population 128
+    python -m epochzero.bare speed --device cuda --data cifar10.npz --out speed.json
+    epochzero bench-speed --only "one batch,dextr" --networks 512 --population 128
 
-Everything on a GPU that is lent for ten minutes at a time: the same command again, until nothing is left out.
+Random networks of a space are scored by each proxy and by bundles that share passes, in several ways: one network at a
+time (alone), in populations (lockstep), and in worker processes (processes; on a GPU each of them scores populations).
+Times go from architectures to scores, including planning, drawing weights and merging. Other networks come first, to
+warm up, and plans are forgotten before each row. Where a row was measured both ways, the scores are compared, network
+by network.
 
-    python -m epochzero.evaluate.speed.measure --device cuda --data cifar10.npz --networks 512 --row-seconds 4
-    --budget 480 \
-        --resume --out speed.json --markdown speed.md
-
-Needs torch and numpy alone; `epochzero bench-speed` is the same with a table. Random networks of a space are scored by
-each proxy alone and by bundles that share passes, in several ways: one network after the other (alone), side by side
-(lockstep), in worker processes (on a GPU, each of them runs its networks side by side). Times go from architectures to
-scores: planning, drawing weights and merging included. Other networks come first, to warm up; plans are forgotten
-before each row. Where a row was measured both ways, the scores are compared, network by network.
-
-Peak memory on a GPU is what torch had allocated at most. On a CPU each row has a process of its own, and it is what
-that process grew by at most (of worker processes, the largest one; on a GPU, what all hold together).
+Peak memory on a GPU is the most that torch had allocated. On a CPU each row has its own process, and it is the growth
+of that process (of the largest worker process; on a GPU, of all together).
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,34 +24,33 @@ from random import Random
 
 import torch
 
-from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy
-from epochzero.engine.device import default_device, machine, usable
+from epochzero.engine.device import machine, usable
 from epochzero.engine.population.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
-from epochzero.evaluate.speed.equality import agreement
-from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, left_out, markdown
+from epochzero.evaluate.speed.agreement import agreement
+from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, saver
 from epochzero.evaluate.speed.roofline import Ceilings, Floor, ceilings, floor
 from epochzero.evaluate.speed.timing import Job, Scores, Timed, Way, measured
 from epochzero.executors.base import LARGEST
 from epochzero.executors.processes import cores
-from epochzero.objectives.bundles import bundles, groups
+from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
 from epochzero.registry import near_miss, spaces
 from epochzero.study.networks import batch_for, network_of
 
 WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
 GPU_WORKERS = 8
-"""processes that share a GPU, unless a number is given: each keeps a core busy"""
-CPU_ROOM = 2 * 2**30
-"""bytes of activations that a population may hold on a CPU, where none is asked for"""
+"""default number of processes that share a GPU; each keeps a core busy"""
+CPU_MEMORY = 2 * 2**30
+"""default limit of a population's activations on a CPU, in bytes"""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured, and for how long."""
+    """The networks, proxies and ways to measure, and time limits."""
 
     space: str = "nb201"
     only: str | None = None
@@ -68,7 +59,7 @@ class Settings:
     networks: int = 128
     alone_networks: int = 8
     slow_networks: int = 16
-    """at most, of proxies that take a tangent kernel or run the network themselves"""
+    """limit for proxies that compute a tangent kernel or run the network themselves"""
     population: int | None = None
     batch_size: int = 64
     data: str = "pink"
@@ -78,9 +69,9 @@ class Settings:
     workers: int | None = None
     tf32: bool = False
     row_seconds: float = 10.0
-    """no new population is begun in a row after that"""
+    """seconds after which a row starts no new population"""
     budget: float = 120.0
-    """seconds after which no new row is begun"""
+    """seconds after which no new row is started"""
 
 
 @dataclass(frozen=True)
@@ -91,21 +82,39 @@ class Row:
     way: str
     networks: int
     population: int | None
-    """networks side by side at most; of processes, how many there are"""
+    """size of the largest population; for processes, their number"""
     ms: float
-    """a network"""
+    """milliseconds per network"""
     per_second: float
     peak_mib: float
     without_score: int
     floor: Floor | None
     times_floor: float | None
-    """how many times the floor it takes"""
+    """time divided by the floor"""
+
+
+def measure_speed(
+    settings: Settings,
+    show: Callable[[str], None],
+    *,
+    out: Path | None = None,
+    table: Path | None = None,
+    resume: bool = False,
+) -> Report:
+    """Measures all rows, and calls `show` with each as a line of text.
+
+    After each row the report is written to `out` as JSON and to `table` in Markdown. `resume` keeps the rows of the
+    report at `out`.
+    """
+    before = begun(out) if resume else None
+    save = saver(out, table, before)
+    return run_speed(settings, lambda row: show(line(row)), save, before)
 
 
 def run_speed(
     settings: Settings, show: Callable[[Row | str], None], save: Callable[[Report], None], before: Report | None = None
 ) -> Report:
-    """Measure all rows; `show` gets each as it comes, or a sentence, and `save` the report so far.
+    """Measures all rows; calls `show` with each row, or a sentence, and `save` with the report so far.
 
     Rows of the report `before` are kept, and not measured again.
     """
@@ -182,7 +191,7 @@ def _ways(settings: Settings) -> list[Way]:
 
 
 def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, texts: Sequence[str]) -> tuple[Job, int]:
-    """What to measure, and how many networks run at a time in it."""
+    """The job of a row, and the number of networks that it runs at the same time."""
     slow = not all(proxy.quick for proxy in members)
     most = min(settings.networks, settings.slow_networks) if slow else settings.networks
     on_gpu = settings.device != "cpu"
@@ -216,14 +225,14 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
 
 
 def _automatic(settings: Settings, members: Sequence[Proxy], batch: Batch, text: str) -> int:
-    """As many networks as there is memory for."""
+    """The number of networks that fit into memory."""
     space = spaces[settings.space]
     network = network_of(space, space.parse(text), batch, device=settings.device)
     if settings.device != "cpu":
         return population_size(network, batch, [need for proxy in members for need in proxy.needs])
     if not isinstance(network, PlanNetwork):
         return 1
-    return max(1, min(POPULATION, CPU_ROOM // (4 * network.plan.activations * batch.size)))
+    return max(1, min(POPULATION, CPU_MEMORY // (4 * network.plan.activations * batch.size)))
 
 
 def _floor(job: Job, members: Sequence[Proxy], limits: Ceilings, scored: int) -> Floor | None:
@@ -242,43 +251,12 @@ def _row(name: str, way: str, population: int, timed: Timed, least: Floor | None
 
 
 def _agreements(name: str, members: Sequence[Proxy], scores: dict[str, tuple[Scores, int]]) -> list[Report]:
-    """Of the scores of the same networks in lockstep and alone, as many as were scored both ways."""
+    """Agreement of the scores of the networks that were scored both in populations and one at a time."""
     (together, population), (alone, _) = scores["lockstep"], scores["alone"]
-    found = []
-    for proxy in members:
-        pairs = [(one[proxy.text], other[proxy.text]) for one, other in zip(together, alone, strict=False)]
-        found.append({"row": name} | dataclasses.asdict(agreement(proxy.text, population, pairs)))
-    return found
-
-
-def options() -> argparse.ArgumentParser:
-    """The options, whose names are those of `Settings`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m epochzero.evaluate.speed.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    given = Settings()
-    parser.add_argument("--space", default=given.space)
-    parser.add_argument("--only", help=f"proxies and bundles, separated by commas; bundles: {', '.join(bundles())}")
-    parser.add_argument("--ways", help=f"of {', '.join(WAYS)}; default: all")
-    parser.add_argument("--networks", type=int, default=given.networks)
-    parser.add_argument("--alone-networks", type=int, default=given.alone_networks, help="scored one after the other")
-    parser.add_argument("--slow-networks", type=int, default=given.slow_networks, help="of the slow proxies, at most")
-    parser.add_argument("--population", type=int, help="networks side by side; default: what memory allows")
-    parser.add_argument("--batch-size", type=int, default=given.batch_size)
-    parser.add_argument("--data", default=given.data, help="pink, white, or a file")
-    parser.add_argument("--input-shape", help="of one sample of noise: 3,32,32")
-    parser.add_argument("--seed", type=int, default=given.seed)
-    parser.add_argument("--device", default=default_device())
-    parser.add_argument("--workers", type=int, help=f"worker processes; default: all cores, {GPU_WORKERS} on a GPU")
-    parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    parser.add_argument("--row-seconds", type=float, default=given.row_seconds, help="for one measurement, about")
-    parser.add_argument("--budget", type=float, default=given.budget, help="seconds after which no row is begun")
-    parser.add_argument("--out", type=Path, help="a JSON file")
-    parser.add_argument("--resume", action="store_true", help="go on with the report at --out")
-    parser.add_argument("--markdown", type=Path, help="a file for the table in Markdown")
-    return parser
+    pairs = {
+        p.text: [(one[p.text], other[p.text]) for one, other in zip(together, alone, strict=False)] for p in members
+    }
+    return [{"row": name} | dataclasses.asdict(agreement(text, population, of)) for text, of in pairs.items()]
 
 
 def line(row: Row | str) -> str:
@@ -292,34 +270,3 @@ def line(row: Row | str) -> str:
         f"{row.name:16} {row.way:9} {row.ms:10.3f} ms  {row.per_second:9.1f}/s  {row.peak_mib:9.1f} MiB  "
         f"{row.networks} networks, {row.population} at a time{limit}"
     )
-
-
-def saver(out: Path | None, table: Path | None = None, before: Report | None = None) -> Callable[[Report], None]:
-    """What writes the report so far, and its table in Markdown; a file that cannot be written says so now."""
-
-    def save(report: Report) -> None:
-        if out is not None:
-            out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        if table is not None:
-            table.write_text(markdown(report) if report else "", encoding="utf-8")
-
-    save(before or {})
-    return save
-
-
-def main() -> None:
-    """Measure and print."""
-    asked = vars(options().parse_args())
-    out, table = asked.pop("out"), asked.pop("markdown")
-    before = begun(out) if asked.pop("resume") else None
-    save = saver(out, table, before)
-    report = run_speed(Settings(**asked), lambda row: print(line(row), flush=True), save, before)
-    print(json.dumps(report["machine"] | report["ceilings"]))
-    for one in report["equality"]:
-        print(json.dumps(one))
-    for sentence in left_out(report):
-        print(sentence)
-
-
-if __name__ == "__main__":
-    command(main)

@@ -1,38 +1,57 @@
-"""A report of speed: going on with one that time cut short, and its table in Markdown."""
+"""A report of speed as JSON and as a table in Markdown, and how an interrupted one is resumed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochzero.errors import UserError
+from epochzero.files import write
 
 Report = dict[str, Any]
 
 SPENT = "the budget was spent"
 """why a row is left out that another run can measure"""
 MAY_DIFFER = {"only", "ways", "budget", "row_seconds"}
-"""settings that say which rows are measured and for how long, not what"""
+"""settings that choose the rows and the time limit, and do not change what is measured"""
 
 
 def begun(file: Path | None) -> Report | None:
-    """The report of an earlier run, where there is one."""
+    """The report of an earlier run, if there is one."""
     if file is None:
-        raise UserError("--resume goes on with the report at --out: give that too.")
+        raise UserError("--resume continues the report at --out: give that too.")
     try:
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        known = not found or {"machine", "settings", "rows", "equality", "left_out"} <= found.keys()
+        report = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        known = not report or {"machine", "settings", "rows", "equality", "left_out"} <= report.keys()
     except (ValueError, AttributeError):
         known = False
     if not known:
-        raise UserError(f"'{file}' is no report of speed: give another --out, or leave --resume away.")
-    return found or None
+        raise UserError(f"'{file}' is not a report of speed: give another --out, or leave out --resume.")
+    return report or None
+
+
+def saver(
+    out: Path | None,
+    table: Path | None = None,
+    before: Report | None = None,
+    as_markdown: Callable[[Report], str] | None = None,
+) -> Callable[[Report], None]:
+    """A function that writes a report as JSON and as a table; a file that cannot be written is an error at once."""
+
+    def save(report: Report) -> None:
+        if out is not None:
+            write(out, json.dumps(report, indent=1) + "\n")
+        if table is not None:
+            write(table, (as_markdown or markdown)(report) if report else "")
+
+    save(before or {})
+    return save
 
 
 def continued(before: Report, fresh: Report, names: Collection[str], ways: Sequence[str]) -> Report:
-    """The earlier report without what it lacks in part: a row's ways are compared, so they are measured in one run."""
+    """The earlier report without incomplete rows: a row's ways are compared, so they are measured in one run."""
     for part, ignored in (("machine", {"date"}), ("settings", MAY_DIFFER)):
         for key, value in fresh[part].items():
             if key not in ignored and before[part].get(key) != value:
@@ -50,7 +69,7 @@ def continued(before: Report, fresh: Report, names: Collection[str], ways: Seque
 
 
 def is_done(report: Report, name: str) -> bool:
-    """Whether a row was measured, or tried, before."""
+    """True for a row that was measured or tried before."""
     return any(one["name"] == name for one in [*report["rows"], *report["left_out"]])
 
 
@@ -69,7 +88,7 @@ COLUMNS = (
 
 
 def markdown(report: Report) -> str:
-    """What was measured, with a line of how, and a row for each proxy and bundle; milliseconds a network."""
+    """A line about the setting, and a row for each proxy and bundle: milliseconds per network, gains, errors."""
     machine, settings = report["machine"], report["settings"]
     by_name: dict[str, dict[str, Any]] = {}
     for row in report["rows"]:
@@ -114,7 +133,7 @@ def _number(value: float | None) -> str:
 
 
 def left_out(report: Report) -> list[str]:
-    """What was not measured, by reason."""
+    """A sentence for each reason why rows were not measured."""
     by_reason: dict[str, list[str]] = {}
     for one in report["left_out"]:
         by_reason.setdefault(one["why"], []).append(f"{one['name']} ({one['way']})")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -15,11 +17,18 @@ import scipy.stats
 from epochzero import data
 from epochzero.engine import PlanNetwork, Scored, parse_list, score_population
 from epochzero.errors import MachineError, UserError
-from epochzero.evaluate.speed import equality
-from epochzero.evaluate.speed.equality import Settings, agreement, companies, run_equality, spearman
+from epochzero.evaluate.speed.agreement import agreement, spearman
+from epochzero.evaluate.speed.report import saver
 from epochzero.registry import spaces
 from epochzero.types import Score
 from tests.fresh import Fresh
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "equality.py"
+spec = importlib.util.spec_from_file_location("equality", SCRIPT)
+assert spec is not None and spec.loader is not None
+equality = sys.modules["equality"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(equality)
+Settings, run_equality, shuffled_populations = equality.Settings, equality.run_equality, equality.shuffled_populations
 
 TINY = Settings(networks=4, populations="1,3", proxies="snip,naswot", batch_size=4, input_shape="3,8,8")
 
@@ -37,13 +46,13 @@ def test_the_figures_are_those_of_scores_computed_directly(tmp_path: Path) -> No
         return [one.scores for one in score_population(networks, parse_list(TINY.proxies), batch, 0, lockstep)]
 
     alone = scored([0, 1, 2, 3], "never")
-    first, last = companies(4, 3, 0)
+    first, last = shuffled_populations(4, 3, 0)
     together = dict(zip(last, scored(last, "always"), strict=True))
     together |= dict(zip(first, scored(first, "always"), strict=True))
 
     said: list[str] = []
     out, table = tmp_path / "equality.json", tmp_path / "equality.md"
-    report = run_equality(TINY, said.append, equality.saver(out, table))
+    report = run_equality(TINY, said.append, saver(out, table, as_markdown=equality.markdown))
     assert report == json.loads(out.read_text(encoding="utf-8"))
     assert report["settings"]["data_digest"] == batch.id and report["alone"] == 4
     assert report["sizes"] == [
@@ -71,12 +80,12 @@ def test_the_figures_are_those_of_scores_computed_directly(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("networks", "size"), [(64, 1), (64, 7), (64, 64), (4, 3)])
 def test_every_network_has_company_of_the_size_asked_for(networks: int, size: int) -> None:
-    found = companies(networks, size, 0)
+    found = shuffled_populations(networks, size, 0)
     assert {len(company) for company in found} == {len({*company}) for company in found} == {size}
     assert {number for company in found for number in company} == {*range(networks)}
     assert len(found) == -(-networks // size)
-    assert found == companies(networks, size, 0) != companies(networks, size, 1)
-    assert [n for company in companies(64, 1, 0) for n in company] != companies(64, 64, 0)[0]
+    assert found == shuffled_populations(networks, size, 0) != shuffled_populations(networks, size, 1)
+    assert [n for company in shuffled_populations(64, 1, 0) for n in company] != shuffled_populations(64, 64, 0)[0]
 
 
 def test_an_agreement_by_hand() -> None:
@@ -120,7 +129,7 @@ def test_nothing_is_begun_after_the_budget(monkeypatch: pytest.MonkeyPatch) -> N
         clock[0] += 10
         return [Scored({"snip": Score(1.0)}, 0.0) for _ in networks]
 
-    monkeypatch.setattr("epochzero.evaluate.speed.equality.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("equality.time.perf_counter", lambda: clock[0])
     monkeypatch.setattr(equality, "score_population", slow)
     said: list[str] = []
     settings = replace(TINY, networks=3, populations="1,2", proxies="snip", budget=45.0)
@@ -167,7 +176,7 @@ def test_mistakes_are_sentences(changed: dict[str, Any], sentence: str) -> None:
 
 
 def test_it_runs_with_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
-    program = "from epochzero.run import equality\nfrom epochzero.bare import command\ncommand(equality.main)\n"
+    program = f"import runpy\nrunpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
     tiny = ["--networks", 2, "--populations", "2", "--proxies", "snip", "--batch-size", 4, "--input-shape", "3,8,8"]
     out = tmp_path / "equality.json"
     done = fresh.bare(program, *tiny, "--device", "cpu", "--out", out)

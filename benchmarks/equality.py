@@ -1,33 +1,29 @@
-"""Whether a network's scores are the same in any company: one by one, and in populations of several sizes.
+"""Compares a network's scores one at a time with its scores in populations of several sizes.
 
-    python -m epochzero.evaluate.speed.equality --space nb201 --networks 64 --populations 1,7,64 --proxies all
-    --batch-size 64 \
+    python benchmarks/equality.py --space nb201 --networks 64 --populations 1,7,64 --proxies all --batch-size 64 \
         --data cifar10.npz --device cuda --budget 240 --out equality.json --markdown equality.md
 
-Needs torch and numpy alone. Random networks of a space are scored one after the other. Then, for each size, they are
-put in another order and scored side by side, that many at a time; where the last ones are fewer, networks that were
-scored before fill them up, so that every population has its size. All proxies are scored in one call, which shares
-passes. Each proxy's scores are compared, network by network: relative errors are |a - b| / max(|a|, |b|).
+Needs torch and numpy alone. Random networks of a space are scored one at a time. Then, for each size, they are shuffled
+and scored in populations of that size; networks that were scored before fill up the last one. All proxies are scored in
+one call, which shares passes. Each proxy's scores are compared network by network: relative errors are
+|a - b| / max(|a|, |b|).
 
-Beware: the engine runs a lone network alone, so that populations of 1 say whether scores repeat and nothing of merging.
-A population that it cannot merge runs one by one, too, and one that memory has no room for runs in pieces: how many
-were whole is said for each size, as far as it is known beforehand. A proxy that runs the network itself always does so
-one by one.
+Beware: the engine runs a single network without merging, so that populations of 1 only show whether scores repeat. A
+population that it cannot merge also runs one network at a time, and one that exceeds the memory runs in pieces: the
+number of whole populations is given for each size, as far as it is known beforehand. A proxy that runs the network
+itself always does so one network at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import numpy as np
 
 from epochzero.bare import command
 from epochzero.data import Batch
@@ -38,22 +34,21 @@ from epochzero.engine.population.population import Population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
+from epochzero.evaluate.speed.agreement import Agreement, agreement
+from epochzero.evaluate.speed.report import Report, saver
 from epochzero.objectives.bundles import bundles, groups
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.study.networks import batch_for, network_of
 from epochzero.types import Origin, Score
 
-Report = dict[str, Any]
-Pair = tuple[Score, Score]
-"""of one network, by the two ways that are compared"""
 Known = dict[int, dict[str, Score]]
 """scores by proxy, of the networks with these numbers"""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is compared, and for how long."""
+    """The networks, proxies and population sizes to compare, and a time limit."""
 
     space: str = "nb201"
     networks: int = 64
@@ -66,50 +61,11 @@ class Settings:
     device: str = "cpu"
     tf32: bool = False
     budget: float = 240.0
-    """seconds after which no network and no population is begun"""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Of one proxy's scores of the same networks in lockstep and alone."""
-
-    proxy: str
-    population: int
-    networks: int
-    """that have both scores"""
-    one_alone: int
-    """that have a score one way and none the other"""
-    neither: int
-    """that have none either way"""
-    median_relative_error: float | None
-    worst_relative_error: float | None
-    spearman: float | None
-
-
-def agreement(proxy: str, population: int, pairs: Sequence[Pair]) -> Agreement:
-    """How far the scores of each pair lie from each other, and how alike they rank the networks."""
-    both = np.array([(one.value, other.value) for one, other in pairs if one.ok and other.ok]).reshape(-1, 2)
-    differ = sum(one.ok != other.ok for one, other in pairs)
-    scale = np.abs(both).max(1, initial=0)
-    gaps = np.abs(both[:, 0] - both[:, 1]) / np.where(scale > 0, scale, 1)
-    median, worst = (float(np.median(gaps)), float(gaps.max())) if len(gaps) else (None, None)
-    neither = len(pairs) - len(both) - differ
-    return Agreement(proxy, population, len(both), differ, neither, median, worst, spearman(both[:, 0], both[:, 1]))
-
-
-def spearman(one: Any, other: Any) -> float | None:
-    """The correlation of ranks, those of equal values averaged; None where all values are equal, or there are none."""
-    ranks = []
-    for values in (one, other):
-        _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-        rank = (np.cumsum(times) - (times - 1) / 2)[place]
-        ranks.append(rank - rank.mean() if len(rank) else rank)
-    spread = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
-    return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
+    """seconds after which no new network or population is started"""
 
 
 def run_equality(settings: Settings, show: Callable[[str], None], save: Callable[[Report], None]) -> Report:
-    """Score and compare; `show` gets each proxy's line of a size as it is known, and `save` the report so far."""
+    """Scores and compares; calls `show` with the line of each proxy and size, and `save` with the report so far."""
     start = time.perf_counter()
     sizes, members = _sizes(settings), _members(settings.proxies)
     space = spaces[settings.space]
@@ -119,7 +75,7 @@ def run_equality(settings: Settings, show: Callable[[str], None], save: Callable
         space, settings.data, input_shape=shape(settings.input_shape), size=settings.batch_size, seed=settings.seed
     )
     rng = Random(settings.seed)
-    crew = _Crew(settings, batch, members, [space.sample(rng) for _ in range(settings.networks)])
+    scorer = _Scorer(settings, batch, members, [space.sample(rng) for _ in range(settings.networks)])
     report: Report = {
         "machine": machine(settings.device),
         "settings": dataclasses.asdict(settings) | {"data_digest": batch.id, "data_about": batch.about},
@@ -137,13 +93,13 @@ def run_equality(settings: Settings, show: Callable[[str], None], save: Callable
 
     alone: Known = {}
     for numbers in in_time([number] for number in range(settings.networks)):
-        alone |= crew.score(numbers, "never")[0]
+        alone |= scorer.score(numbers, "never")[0]
     report["alone"] = len(alone)
     for size in sizes:
         found: Known = {}
         whole = begun = 0
-        for numbers in in_time(companies(settings.networks, size, settings.seed)):
-            scores, merged = crew.score(numbers, "always")
+        for numbers in in_time(shuffled_populations(settings.networks, size, settings.seed)):
+            scores, merged = scorer.score(numbers, "always")
             found = scores | found
             whole, begun = whole + merged, begun + 1
         both = sorted(alone.keys() & found.keys())
@@ -160,8 +116,8 @@ def run_equality(settings: Settings, show: Callable[[str], None], save: Callable
     return report
 
 
-def companies(networks: int, size: int, seed: int) -> list[list[int]]:
-    """The networks' numbers in an order that is this size's own, that many at a time; the last ones reach back."""
+def shuffled_populations(networks: int, size: int, seed: int) -> list[list[int]]:
+    """The networks' numbers, shuffled for this size and cut into populations; the last one repeats earlier networks."""
     order = list(range(networks))
     Random(f"{seed} in populations of {size}").shuffle(order)
     starts = (min(first, networks - size) for first in range(0, networks, size))
@@ -169,8 +125,8 @@ def companies(networks: int, size: int, seed: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True)
-class _Crew:
-    """The networks by their numbers, and what scores them."""
+class _Scorer:
+    """The networks by their numbers, with the data and proxies to score them."""
 
     settings: Settings
     batch: Batch
@@ -178,7 +134,7 @@ class _Crew:
     archs: Sequence[Any]
 
     def score(self, numbers: Sequence[int], lockstep: Lockstep) -> tuple[Known, bool]:
-        """Their scores, and whether they ran as one population. Networks are built anew: nothing is left in them."""
+        """Their scores, and true if they ran as one population. Networks are built anew for each call."""
         given, origin = self.settings, Origin(seed=self.settings.seed)
         space = spaces[given.space]
         networks = [network_of(space, self.archs[n], self.batch, origin, given.device) for n in numbers]
@@ -206,7 +162,7 @@ def _sizes(settings: Settings) -> list[int]:
 
 
 def _members(names: str) -> list[Proxy]:
-    """Each proxy once, in the order of the bundles that they are asked for in."""
+    """Each proxy once, in the order of the bundles asked for."""
     if not split_list(names):
         raise UserError(f"--proxies names nothing: give proxies or bundles ({', '.join(bundles())}).")
     return list({proxy.text: proxy for members in groups(names).values() for proxy in members}.values())
@@ -235,7 +191,7 @@ def _short(value: float | None, form: str) -> str:
 
 
 def markdown(report: Report) -> str:
-    """A line of how, one for each size, and a row for each proxy."""
+    """A line about the setting, one for each size, and a row for each proxy."""
     of, given, sizes = report["machine"], report["settings"], report["sizes"]
     rows: dict[str, list[str]] = {}
     for one in report["rows"]:
@@ -268,7 +224,7 @@ def markdown(report: Report) -> str:
 def options() -> argparse.ArgumentParser:
     """The options, whose names are those of `Settings`."""
     parser = argparse.ArgumentParser(
-        prog="python -m epochzero.evaluate.speed.equality",
+        prog="python benchmarks/equality.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -283,29 +239,16 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=given.seed)
     parser.add_argument("--device", default=default_device())
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    parser.add_argument("--budget", type=float, default=given.budget, help="seconds after which nothing is begun")
+    parser.add_argument("--budget", type=float, default=given.budget, help="seconds after which nothing new is started")
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--markdown", type=Path, help="a file for the table in Markdown")
     return parser
 
 
-def saver(out: Path | None, table: Path | None) -> Callable[[Report], None]:
-    """What writes the report so far, and its table; a file that cannot be written says so now."""
-
-    def save(report: Report) -> None:
-        if out is not None:
-            out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        if table is not None:
-            table.write_text(markdown(report) if report else "", encoding="utf-8")
-
-    save({})
-    return save
-
-
 def main() -> None:
     """Compare and print."""
     asked = vars(options().parse_args())
-    save = saver(asked.pop("out"), asked.pop("markdown"))
+    save = saver(asked.pop("out"), asked.pop("markdown"), as_markdown=markdown)
     run_equality(Settings(**asked), lambda text: print(text, flush=True), save)
 
 
