@@ -28,8 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
 from epochzero.engine import Proxy, score
-from epochzero.engine.gpu import fused, routine_run
-from epochzero.engine.gpu.arena import Moments, Place, Window
+from epochzero.engine.gpu import arena, fused
+from epochzero.engine.gpu.arena import Maps, Moments, Window
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.population import grouped_kernels, grouping, population, reductions
 from epochzero.objectives.bundles import groups
@@ -78,7 +78,7 @@ def convolve_back(out: Tensor, _: Tensor, weight: Tensor, *more: object) -> None
     out.fill_(1.0)
 
 
-def correlate(place: Place, _: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
+def correlate(place: Maps, _: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
     shape = len(gradient), gradient.shape[-1], place.arena.shape[-1], window[0], window[0]
     return torch.ones(2, *shape).sum(0)
 
@@ -94,13 +94,13 @@ def norm_back(out: Tensor, *more: object) -> tuple[Tensor, Tensor]:
     return totals[:, 0], totals[:, 1]
 
 
-def convolve_along(out: Tensor, _: object, slots: Tensor, weights: tuple[Tensor, Tensor], *more: object) -> None:
+def convolve_jvp(out: Tensor, _: object, slots: Tensor, weights: tuple[Tensor, Tensor], *more: object) -> None:
     for weight in weights:
         taps(weight)
     out.fill_(1.0)
 
 
-def norm_back_along(out: tuple[Tensor, Tensor], arena: Tensor, *more: object) -> None:
+def norm_back_jvp(out: tuple[Tensor, Tensor], arena: Tensor, *more: object) -> None:
     torch.ones(len(out[0]), 7, arena.shape[-1]).fill_(1.0)
     out[0].fill_(1.0)
     out[1].fill_(1.0)
@@ -119,15 +119,15 @@ ROUTINES = SimpleNamespace(
     norm_back=norm_back,
     pool=fill,
     moments=lambda place, slots: Moments(torch.ones(len(slots), 2, 2, place.arena.shape[-1]), 64),
-    convolve_along=convolve_along,
-    convolve_back_along=lambda out, _, weights, *more: convolve_along(out, _, out, weights),
-    correlate_along=lambda pair, slots, relu, gradients, window: correlate(pair[0], slots, relu, gradients[0], window),
-    norm_back_along=norm_back_along,
+    convolve_jvp=convolve_jvp,
+    convolve_back_jvp=lambda out, _, weights, *more: convolve_jvp(out, _, out, weights),
+    correlate_jvp=lambda pair, slots, relu, gradients, window: correlate(pair[0], slots, relu, gradients[0], window),
+    norm_back_jvp=norm_back_jvp,
 )
 KERNELS = {
     "conv": SimpleNamespace(
-        convolve_beside=beside,
-        correlate_beside=lambda x, gradient, shape, maps, window: torch.ones(2, *shape).sum(0),
+        convolve_joint=beside,
+        correlate_joint=lambda x, gradient, shape, maps, window: torch.ones(2, *shape).sum(0),
     ),
     "maps": SimpleNamespace(
         SOURCES=8,
@@ -138,8 +138,8 @@ KERNELS = {
         products=lambda a, b: a.new_ones(a.shape[:3]),
         agreements=lambda x: x.new_ones(2, x.shape[1], len(x), len(x)).sum(0),
         mark=lambda shown, *more: shown.fill_(1),
-        products_apart=lambda a, slots, b, _: a.arena.new_ones(a.arena.shape[1], len(slots), a.arena.shape[-1]),
-        agreements_apart=lambda a, slots: a.arena.new_ones(2, len(slots), *a.arena.shape[1:2] * 2).sum(0),
+        products_at=lambda a, slots, b, _: a.arena.new_ones(a.arena.shape[1], len(slots), a.arena.shape[-1]),
+        agreements_at=lambda a, slots: a.arena.new_ones(2, len(slots), *a.arena.shape[1:2] * 2).sum(0),
     ),
 }
 
@@ -155,8 +155,7 @@ def as_on_a_gpu() -> Iterator[None]:
             (fused, "_maps", lambda: KERNELS["maps"]),
             (grouping, "_routines", lambda network: blocks_with_routines(network.plan)),
             (population, "runs_here", lambda x: True),
-            (routine_run, "kernels", lambda arena: ROUTINES),
-            (reductions, "kernels", lambda arena: ROUTINES),
+            (arena, "kernels", lambda: ROUTINES),
             (reductions, "runs_here", lambda x: True),
             (reductions, "_kernels", lambda: KERNELS["reductions"]),
             (grouped_kernels, "slow_in_groups", lambda x: x.dtype == torch.float64),

@@ -139,7 +139,7 @@ def together(
     `many` takes tensors [B, M, ...], those of M networks side by side, and gives a tensor [M, ...]. For values that are
     added up (`Summed`), `onto(total, networks, owners, maps)` adds those of the maps to their owners' rows of the
     total, which is None at first, and gives the total [networks, ...]; or None for maps that have no value. With
-    `spread`, they also take maps where they lie (`epochzero.engine.gpu.routine_run.Spread`), and hand them to
+    `spread`, they also take maps where they lie (`epochzero.engine.gpu.routine_run.ScatteredMaps`), and hand them to
     `epochzero.engine.population.reductions`.
     """
 

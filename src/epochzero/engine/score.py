@@ -16,7 +16,7 @@ import torch
 
 from epochzero.data import Batch
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
-from epochzero.engine.gpu.side_stream import aside
+from epochzero.engine.gpu.side_stream import on_side_stream
 from epochzero.engine.network import Network
 from epochzero.engine.passes import FACTS, Need, Pass
 from epochzero.engine.population.columns import Crowd
@@ -249,7 +249,7 @@ class _Scoring:
         for proxy, needs in self._waiting:
             if proxy.text not in self._columns and all(need.run in self.found for need in needs):
                 found = [self.found[need.run] for need in needs]
-                with aside([one.launched if isinstance(one, Crowd) else None for one in found]):
+                with on_side_stream([one.launched if isinstance(one, Crowd) else None for one in found]):
                     self._columns[proxy.text] = _computed(proxy, needs, found, len(self.networks))
         self._waiting = [(proxy, needs) for proxy, needs in self._waiting if proxy.text not in self._columns]
         needed = {need.run for _, needs in self._waiting for need in needs}

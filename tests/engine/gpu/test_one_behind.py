@@ -14,8 +14,8 @@ import torch
 from epochzero import data
 from epochzero.engine import PlanNetwork, parse, score_population
 from epochzero.engine import score as scoring
-from epochzero.engine.gpu.block_run import Relay
-from epochzero.engine.gpu.routine_run import Performance
+from epochzero.engine.gpu.block_run import BlockRun
+from epochzero.engine.gpu.routine_run import RoutineRun
 from epochzero.engine.passes import Pass
 from epochzero.engine.population import population
 from epochzero.engine.population.columns import Crowd, Rows
@@ -214,12 +214,12 @@ def test_nothing_is_left_of_a_population_and_no_garbage_is_looked_for(
 
         monkeypatch.setattr(kind, "__init__", noted)
 
-    for kind in (Population, Relay, Tape, Performance, Crowd, Rows):
+    for kind in (Population, BlockRun, Tape, RoutineRun, Crowd, Rows):
         noting(kind)
 
     def counting(*given: Any) -> Any:
         assert not gc.isenabled()
-        most.append(sum(isinstance(one, (Relay, Tape, Performance)) for one in there))
+        most.append(sum(isinstance(one, (BlockRun, Tape, RoutineRun)) for one in there))
         most.append(sum(isinstance(one, Population) for one in there) - 1)
         return run_together(*given)
 

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import TwoTensors
+from epochzero.engine.gpu.arena import TensorPair
 from epochzero.engine.gpu.routine import NoRoutineError, routine
-from epochzero.engine.gpu.routine_run import Performance, Watcher, apart, beside
+from epochzero.engine.gpu.routine_run import RoutineRun, Watcher, from_joint, to_joint
 from epochzero.engine.gpu.routine_steps import Routine
-from epochzero.engine.gpu.routine_velocity import Along
+from epochzero.engine.gpu.routine_velocity import RoutineVelocity
 from epochzero.engine.population.merged import Merged
 from epochzero.engine.population.tape import INPUT, BackSums, Tape
 from epochzero.plan.execute import execute
@@ -38,10 +38,10 @@ class _Run(NamedTuple):
     """the node of the whole plan that it read"""
     node: int
     """the one that it is"""
-    of: Performance | _Taped
+    of: RoutineRun | TapedBlock
 
 
-class Relay:
+class BlockRun:
     """The values of one run, and what it takes to go back through it."""
 
     def __init__(
@@ -78,16 +78,16 @@ class Relay:
 
     def _run(
         self, name: str, block: Merged, norm: Norm, weights: Mapping[str, Tensor], given: Tensor
-    ) -> Performance | _Taped:
+    ) -> RoutineRun | TapedBlock:
         watch = self._watch
         known = routine_of(block, norm, () if watch is None else watch.streams)
         if known is not None and given.dim() == 5:
-            performed = Performance(name, block, known, weights, given)
+            performed = RoutineRun(name, block, known, weights, given)
             if watch is not None:
                 performed.show(watch)
             return performed
-        x = beside(given, block.size) if given.dim() == 5 else given
-        return _Taped(name, block, norm, weights, x, self._follow, watch, self._sums)
+        x = to_joint(given, block.size) if given.dim() == 5 else given
+        return TapedBlock(name, block, norm, weights, x, self._follow, watch, self._sums)
 
     @torch.no_grad()
     def gradients(self, of_output: Tensor, names: Collection[str], seen: object = None) -> dict[str, Tensor]:
@@ -109,13 +109,13 @@ class Relay:
                 sent[source] = back if source not in sent else sent[source] + back
         if INPUT in wanted and self._first in sent:
             gradient = sent[self._first]
-            found[INPUT] = beside(gradient, len(gradient)) if gradient.dim() == 5 else gradient
+            found[INPUT] = to_joint(gradient, len(gradient)) if gradient.dim() == 5 else gradient
         return found
 
-    def bends(self) -> bool:
+    def has_curvature(self) -> bool:
         """Whether it has `curvature`: one block after the other, routines up to the last."""
         chained = all(run.source == before.node for before, run in pairwise(self._runs))
-        return chained and all(isinstance(run.of, Performance) for run in self._runs[:-1])
+        return chained and all(isinstance(run.of, RoutineRun) for run in self._runs[:-1])
 
     def curvature(self, of: Callable[[Tensor], Tensor], along: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The product of the Hessian of `of`, a function of the output, with these directions of parameters.
@@ -124,26 +124,26 @@ class Relay:
         through the last block by autograd.
         """
         *runs, last = [run.of for run in self._runs]
-        moving: list[Along] = []
-        assert isinstance(last, _Taped)
+        moving: list[RoutineVelocity] = []
+        assert isinstance(last, TapedBlock)
         with torch.no_grad():
             velocity: Tensor | None = None
             for run in runs:
-                assert isinstance(run, Performance)
-                moving.append(Along(run, velocity, along))
+                assert isinstance(run, RoutineRun)
+                moving.append(RoutineVelocity(run, velocity, along))
                 velocity = moving[-1].output
         assert velocity is not None
         found: dict[str, Tensor] = {}
-        gradients = last.bent(of, beside(velocity, len(velocity)), along, found)
+        gradients = last.bent(of, to_joint(velocity, len(velocity)), along, found)
         with torch.no_grad():
-            pair: TwoTensors | None = (apart(gradients[0], len(velocity)), apart(gradients[1], len(velocity)))
+            pair: TensorPair | None = (from_joint(gradients[0], len(velocity)), from_joint(gradients[1], len(velocity)))
             while moving:
                 assert pair is not None
                 pair = moving.pop().back(pair, bool(moving), found)
         return found
 
 
-def suits(merged: Merged, norm: Norm, watch: Watcher) -> bool:
+def can_run_blocks(merged: Merged, norm: Norm, watch: Watcher) -> bool:
     """Whether a relay can run this, and is of use."""
     if norm == "eval" or not watch.streams <= WATCHED:
         return False
@@ -183,11 +183,11 @@ def _node(piece: Inlined) -> int:
     return piece.start + piece.block.size - len(piece.inputs) - 1
 
 
-Recorded = Tape | Relay
+Recorded = Tape | BlockRun
 """a run whose gradients can be taken"""
 
 
-class _Taped:
+class TapedBlock:
     """A block that runs through a tape."""
 
     def __init__(
@@ -221,7 +221,7 @@ class _Taped:
         self, gradient: Tensor, wanted: Collection[str], of_input: bool, watch: Watcher | None, found: dict[str, Tensor]
     ) -> Tensor | None:
         if gradient.dim() == 5:
-            gradient = beside(gradient, len(gradient))
+            gradient = to_joint(gradient, len(gradient))
         names = [param for param in self.weights if f"{self.name}.{param}" in wanted]
         seen = None if watch is None else self._named(watch.arrived)
         own = self.tape.gradients(gradient, [*names, *([INPUT] if of_input else [])], seen)
@@ -231,7 +231,7 @@ class _Taped:
 
     def bent(
         self, of: Callable[[Tensor], Tensor], velocity: Tensor, along: Mapping[str, Tensor], found: dict[str, Tensor]
-    ) -> TwoTensors:
+    ) -> TensorPair:
         """The gradient of `of` for the block's input, and how it changes along the velocity and the directions."""
         x = self.x.detach().requires_grad_()
         own = {param: value for param, value in self.weights.items() if f"{self.name}.{param}" in along}

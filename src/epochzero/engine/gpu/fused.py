@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.engine.gpu.arena import Window
+from epochzero.engine.gpu.arena import Window, installed
 from epochzero.plan.ops.base import Back, Gradients
 from epochzero.plan.upload import upload
 
@@ -33,7 +32,7 @@ Geometry = tuple[int, int, int, int]
 
 def available(x: Tensor) -> bool:
     """Whether all kernels of this file can run on `x`."""
-    return x.is_cuda and x.dtype == torch.float32 and _installed()
+    return x.is_cuda and x.dtype == torch.float32 and installed()
 
 
 def fits(weight: Tensor, stride: object, padding: object) -> bool:
@@ -44,12 +43,7 @@ def fits(weight: Tensor, stride: object, padding: object) -> bool:
 
 def gathers(x: Tensor) -> bool:
     """Whether `gather_sum` can run on `x`, which may be in double precision too."""
-    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and _installed()
-
-
-@cache
-def _installed() -> bool:
-    return find_spec("triton") is not None
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and installed()
 
 
 @cache
@@ -115,11 +109,9 @@ def recorded_conv(x: Tensor, weight: Tensor, geometry: Geometry) -> tuple[Tensor
     ) -> tuple[Gradients, Gradients]:
         of_x = of_weight = None
         if inputs[0]:
-            of_x = _conv().convolve_beside(
-                gradient, weight, x.shape[2:], groups, window, True, x if rectified else None
-            )
+            of_x = _conv().convolve_joint(gradient, weight, x.shape[2:], groups, window, True, x if rectified else None)
         if params[0]:
-            of_weight = _correlation().correlate_beside(x, gradient, weight.shape, groups, window)
+            of_weight = _correlation().correlate_joint(x, gradient, weight.shape, groups, window)
         return [of_x], [of_weight]
 
     return _convolved(x, weight, geometry), back
@@ -130,7 +122,7 @@ def _convolved(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
     height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
     window = _window(weight, geometry)
-    out: Tensor = _conv().convolve_beside(x, weight, (height, width), groups, window, False, None)
+    out: Tensor = _conv().convolve_joint(x, weight, (height, width), groups, window, False, None)
     return out
 
 
@@ -160,7 +152,7 @@ class _InputGradient(Function):
         ctx.save_for_backward(gradient, weight)
         ctx.geometry = geometry
         window = _window(weight, geometry)
-        out: Tensor = _conv().convolve_beside(gradient, weight, shape[2:], geometry[3], window, True, None)
+        out: Tensor = _conv().convolve_joint(gradient, weight, shape[2:], geometry[3], window, True, None)
         return out
 
     @staticmethod
@@ -179,7 +171,7 @@ class _WeightGradient(Function):
         ctx.geometry = geometry
         stride, padding, dilation, groups = geometry
         window = (shape[3], stride, padding, dilation)
-        out: Tensor = _correlation().correlate_beside(x, gradient, shape, groups, window)
+        out: Tensor = _correlation().correlate_joint(x, gradient, shape, groups, window)
         return out
 
     @staticmethod

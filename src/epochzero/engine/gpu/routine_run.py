@@ -8,17 +8,18 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Place, Terms, kernels
+from epochzero.engine.gpu import arena as arenas
+from epochzero.engine.gpu.arena import Maps, Terms
 from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Routine, Sum
 from epochzero.engine.population.merged import Merged
 from epochzero.plan.ops.batch_statistics import check
 from epochzero.plan.plan import Node
 
 
-class Spread(NamedTuple):
+class ScatteredMaps(NamedTuple):
     """Maps of an arena: one for each of some networks."""
 
-    place: Place
+    place: Maps
     slots: Tensor
     """[M]"""
     relu: bool = False
@@ -34,7 +35,7 @@ class Spread(NamedTuple):
         out = arena.new_empty((len(self), *arena.shape[1:]))
         ones = torch.arange(len(self) + 1, dtype=torch.int32, device=arena.device)
         none = torch.full_like(self.slots, -1)
-        kernels(arena).combine(out, self.place, Terms(ones, self.slots, none), None)
+        arenas.kernels().combine(out, self.place, Terms(ones, self.slots, none), None)
         return out.relu_() if self.relu else out
 
     @property
@@ -60,41 +61,41 @@ class Watcher(Protocol):
     def arrived(self, node: Node, gradient: Tensor) -> None:
         """The gradient of its output."""
 
-    def spread(self, stream: str, node: Node, which: Any, *maps: Spread) -> None:
+    def spread(self, stream: str, node: Node, which: Any, *maps: ScatteredMaps) -> None:
         """What a node of a routine was given, or that, its output and the gradient of it, for `which` of its maps."""
 
     def ended(self, node: Node, maps: Tensor, back: Callable[[Tensor], Tensor]) -> None:
         """What the block gives that ends with a node, [P, B, H, W, C], and how a gradient of that goes back."""
 
 
-def beside(maps: Tensor, networks: int) -> Tensor:
+def to_joint(maps: Tensor, networks: int) -> Tensor:
     """[P, B, H, W, C] as torch has it: [B, P * C, H, W]; a single map comes so many times."""
     return maps.expand(networks, *maps.shape[1:]).permute(1, 0, 4, 2, 3).flatten(1, 2)
 
 
-def apart(joint: Tensor, networks: int) -> Tensor:
+def from_joint(joint: Tensor, networks: int) -> Tensor:
     """And back."""
     each: Tensor = joint.unflatten(1, (networks, -1))  # type: ignore[no-untyped-call]
     return each.permute(1, 0, 3, 4, 2).contiguous()
 
 
-class Filler(Protocol):
+class StepRunner(Protocol):
     """What takes the steps of a routine."""
 
     arenas: list[Tensor]
     output: Tensor
 
-    def place(self, shape: int) -> Place:
+    def place(self, shape: int) -> Maps:
         """Where maps of a shape are."""
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
         """Write sums."""
 
     def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
         """Write convolutions, with their norms."""
 
 
-class Performance:
+class RoutineRun:
     """A block that runs by its routine, for all networks at once."""
 
     def __init__(self, name: str, block: Merged, known: Routine, weights: Mapping[str, Tensor], given: Tensor) -> None:
@@ -102,7 +103,7 @@ class Performance:
         self.nodes = block.plan.nodes
         self.weights = weights
         self.given = given
-        self.kernels = kernels(given)
+        self.kernels = arenas.kernels()
         self.tables = known.tables(given.device)
         self.sizes = [self._size(node) for node in known.shapes]
         self.arenas = [given.new_empty((count, *size)) for count, size in zip(known.slots, self.sizes, strict=True)]
@@ -111,7 +112,7 @@ class Performance:
         self.output = given.new_empty((len(known.output.terms.counts), *self.sizes[known.output.shape]))
         self.fill(self)
 
-    def fill(self, by: Filler) -> None:
+    def fill(self, by: StepRunner) -> None:
         """Step by step, its arenas and its output, or those of what runs along with it."""
         for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
             if isinstance(step, Sum):
@@ -129,10 +130,10 @@ class Performance:
         channels, height, width = self.nodes[node].shape
         return self.given.shape[1], height, width, channels // self.block.maps[self.nodes[node].name]
 
-    def place(self, shape: int) -> Place:
-        return Place(self.arenas[shape], self.given if shape == 0 else None)
+    def place(self, shape: int) -> Maps:
+        return Maps(self.arenas[shape], self.given if shape == 0 else None)
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
         scaled = (step.terms.rows >= 0).any()
         coefficients = self.coefficients[step.shape] if scaled else None
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), coefficients)
@@ -181,11 +182,11 @@ class Performance:
         """What is read of the run."""
         if "relus" in watch.streams:
             for node, (slots, which) in self.tables.relus.items():
-                watch.spread("relus", self._named(node), which, Spread(self.place(self._shape(node)), slots))
+                watch.spread("relus", self._named(node), which, ScatteredMaps(self.place(self._shape(node)), slots))
         if "norms" in watch.streams:
             for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
                 if isinstance(step, Convolution) and step.norm is not None:
-                    given = Spread(Place(self.arenas[step.shape]), table[2])
+                    given = ScatteredMaps(Maps(self.arenas[step.shape]), table[2])
                     watch.spread("norms", self._named(step.norm), step.which, given)
         if watch.streams & {"blocks", "block_gradients"}:
             watch.ended(self._named(len(self.nodes) - 1), self.output, self._sent_back)
@@ -213,9 +214,9 @@ class Performance:
     ) -> Tensor | None:
         known = self.routine
         if gradient.dim() == 4:
-            gradient = apart(gradient, len(self.output))
+            gradient = from_joint(gradient, len(self.output))
         arenas = self.back_arenas()
-        places = [Place(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
+        places = [Maps(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
         for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
             if isinstance(step, Sum):
                 self.add_up(step, table, arenas[step.shape][step.first :], places[step.shape])
@@ -235,7 +236,7 @@ class Performance:
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[Tensor],
-        places: list[Place],
+        places: list[Maps],
         wanted: Collection[str],
         of_input: bool,
         watch: Watcher | None,
@@ -255,9 +256,9 @@ class Performance:
                 if weight is not None and param in wanted:
                     found[param] = self.filled(value, step.norm, which, count)
         if watch is not None:
-            given = Spread(self.place(step.given), sources, step.relu)
-            gave = Spread(Place(self.arenas[step.shape]), own)
-            gradient = Spread(Place(arrived), starts[:-1])
+            given = ScatteredMaps(self.place(step.given), sources, step.relu)
+            gave = ScatteredMaps(Maps(self.arenas[step.shape]), own)
+            gradient = ScatteredMaps(Maps(arrived), starts[:-1])
             watch.spread("layer_gradients", self._named(step.node), step.which[back.alive], given, gave, gradient)
         window = self.window(step.node)
         if (name := self.names(step.node)[0]) in wanted:

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Pair, Place, Terms, TwoTensors
-from epochzero.engine.gpu.routine_run import Performance
+from epochzero.engine.gpu.arena import Maps, MapsPair, TensorPair, Terms
+from epochzero.engine.gpu.routine_run import RoutineRun
 from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Sum
 
 
-class Along:
+class RoutineVelocity:
     """The velocities of a performance."""
 
-    def __init__(self, run: Performance, given: Tensor | None, along: Mapping[str, Tensor]) -> None:
+    def __init__(self, run: RoutineRun, given: Tensor | None, along: Mapping[str, Tensor]) -> None:
         """Of what it was given (None: it does not move) and of parameters; others do not move."""
         self.run, self.along = run, along
         self.given = torch.zeros_like(run.given) if given is None else given
@@ -31,16 +31,16 @@ class Along:
         self.output = torch.empty_like(run.output)
         run.fill(self)
 
-    def place(self, shape: int) -> Place:
-        return Place(self.arenas[shape], self.given if shape == 0 else None)
+    def place(self, shape: int) -> Maps:
+        return Maps(self.arenas[shape], self.given if shape == 0 else None)
 
-    def _pair(self, shape: int) -> Pair:
+    def _pair(self, shape: int) -> MapsPair:
         return self.run.place(shape), self.place(shape)
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Place) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), None)
 
-    def _weights(self, node: int) -> TwoTensors:
+    def _weights(self, node: int) -> TensorPair:
         weight = self.run.weight(node)
         velocity = self.along.get(self.run.names(node)[0])
         return weight, torch.zeros_like(weight) if velocity is None else velocity
@@ -52,19 +52,19 @@ class Along:
         given = self.arenas[step.shape][slots]
         out = given if step.norm is None else self.before_norms[step.shape][step.row : step.row + count]
         weights, window = self._weights(step.node), run.window(step.node)
-        self.kernels.convolve_along(out, self._pair(step.given), sources, weights, which, window, step.relu)
+        self.kernels.convolve_jvp(out, self._pair(step.given), sources, weights, which, window, step.relu)
         if step.norm is not None:
-            moved, arena, statistics = Place(self.before_norms[step.shape]), run.arenas[step.shape], run.statistics
+            moved, arena, statistics = Maps(self.before_norms[step.shape]), run.arenas[step.shape], run.statistics
             scale, _ = run.affine(step.norm)
             self.kernels.norm_back(given, arena, own, moved, rows, statistics[step.shape], rows, scale, which)
 
-    def back(self, gradients: TwoTensors, of_input: bool, found: dict[str, Tensor]) -> TwoTensors | None:
+    def back(self, gradients: TensorPair, of_input: bool, found: dict[str, Tensor]) -> TensorPair | None:
         """The gradients of what was given, with velocities; those of the parameters that move change by `found`."""
         run = self.run
         known = run.routine
         arenas = [run.back_arenas() for _ in gradients]
         places = [
-            [Place(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
+            [Maps(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
             for one, own in zip(arenas, gradients, strict=True)
         ]
         for step, table in zip(known.back_steps, run.tables.back_steps, strict=True):
@@ -89,7 +89,7 @@ class Along:
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[list[Tensor]],
-        pair: Pair,
+        pair: MapsPair,
         of_input: bool,
         found: dict[str, Tensor],
     ) -> None:
@@ -103,12 +103,12 @@ class Along:
             scale, _ = run.affine(step.norm)
             arena, moved = run.arenas[step.shape], self.before_norms[step.shape]
             statistics = run.statistics[step.shape]
-            self.kernels.norm_back_along(
+            self.kernels.norm_back_jvp(
                 (first, second), arena, own, moved, pair, gradients, statistics, rows, scale, which
             )
         window, arrived = run.window(step.node), (first, second)
         if (name := run.names(step.node)[0]) in self.along:
-            value = self.kernels.correlate_along(self._pair(step.given), sources, step.relu, arrived, window)
+            value = self.kernels.correlate_jvp(self._pair(step.given), sources, step.relu, arrived, window)
             found[name] = run.filled(value, step.node, which, count)
         if of_input or (step.sources[back.alive] >= 0).any():
             on = run.place(step.given) if step.relu else None
@@ -116,4 +116,4 @@ class Along:
             slots = slice(back.first, back.first + count)
             out, moved = (one[step.given][slots] for one in arenas)
             self.kernels.convolve_back(out, first, weights[0], which, window, on, sources)
-            self.kernels.convolve_back_along(moved, arrived, weights, which, window, on, sources)
+            self.kernels.convolve_back_jvp(moved, arrived, weights, which, window, on, sources)

@@ -32,7 +32,7 @@ def mark(device: torch.device) -> Mark | None:
 
 
 @contextmanager
-def aside(marks: Sequence[Mark | None]) -> Iterator[None]:
+def on_side_stream(marks: Sequence[Mark | None]) -> Iterator[None]:
     """What is launched in here waits for the marks alone, and is done at the end; without them, it queues as ever.
 
     So tensors that were made before the marks and are let go of later are not written over while they are read here.
@@ -56,7 +56,7 @@ def _side(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
 
 
-class Arriving:
+class HostCopy:
     """Numbers that come to the CPU while this process goes on."""
 
     def __init__(self, numbers: Tensor) -> None:

@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 from epochzero.engine.gpu import triton_rows
-from epochzero.engine.gpu.arena import Moments, Pair, Place, TwoTensors, Window
+from epochzero.engine.gpu.arena import Maps, MapsPair, Moments, TensorPair, Window
 from epochzero.engine.gpu.triton_arena import WIDE, address, beginning, launch
 from epochzero.engine.gpu.triton_windows import (
     Read,
@@ -298,7 +298,7 @@ def _launch(
 
 
 def convolve(
-    out: Tensor, place: Place, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
+    out: Tensor, place: Maps, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
 ) -> Moments | None:
     """See `epochzero.engine.gpu.arena`."""
     sizes = forward(out, place)
@@ -307,27 +307,27 @@ def convolve(
     )
 
 
-def convolve_along(
-    out: Tensor, pair: Pair, slots: Tensor, weights: TwoTensors, which: Tensor, window: Window, relu: bool
+def convolve_jvp(
+    out: Tensor, pair: MapsPair, slots: Tensor, weights: TensorPair, which: Tensor, window: Window, relu: bool
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
     _launch(out, Read.at(*pair), weights, None, slots, which, forward(out, pair[0]), window, False, relu=relu)
 
 
 def convolve_back(
-    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Place | None, slots: Tensor
+    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Maps | None, slots: Tensor
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
     _back(out, (gradient, None), (weight, None), which, window, on, slots)
 
 
-def convolve_back_along(
+def convolve_back_jvp(
     out: Tensor,
-    gradients: TwoTensors,
-    weights: TwoTensors,
+    gradients: TensorPair,
+    weights: TensorPair,
     which: Tensor,
     window: Window,
-    on: Place | None,
+    on: Maps | None,
     slots: Tensor,
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
@@ -340,7 +340,7 @@ def _back(
     weights: tuple[Tensor, Tensor | None],
     which: Tensor,
     window: Window,
-    on: Place | None,
+    on: Maps | None,
     slots: Tensor,
 ) -> None:
     maps, images, *size, inputs = out.shape
@@ -351,7 +351,7 @@ def _back(
     _launch(out, read, weights, None if on is None else on.arena, slots, which, sizes, window, True)
 
 
-def convolve_beside(
+def convolve_joint(
     x: Tensor, weight: Tensor, size: tuple[int, int], maps: int, window: Window, transposed: bool, on: Tensor | None
 ) -> Tensor:
     """The convolution of every map of x [B, M * Ci, H, W] with its weights [M * Co, Ci, k, k], or its transpose.

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Moments, Pair, Place, TwoTensors
+from epochzero.engine.gpu.arena import Maps, MapsPair, Moments, TensorPair
 from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PIXELS = 256
@@ -196,7 +196,7 @@ def _sizes(maps: Tensor) -> tuple[int, int, int, int]:
     return math.prod(size), channels, max(1, PIXELS * 16 // wide), wide
 
 
-def moments(place: Place, slots: Tensor) -> Moments:
+def moments(place: Maps, slots: Tensor) -> Moments:
     """See `epochzero.engine.gpu.arena`."""
     count, (pixels, channels, tile, wide) = len(slots), _sizes(place.arena)
     tiles = triton.cdiv(pixels, tile)
@@ -233,7 +233,7 @@ def norm_back(
     out: Tensor,
     arena: Tensor,
     own: Tensor,
-    place: Place,
+    place: Maps,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,
@@ -327,7 +327,7 @@ def _apply_along(
     BC: tl.constexpr,
     BP: tl.constexpr,
 ) -> None:
-    """One tile of the gradient, and of its velocity (`epochzero.engine.gpu.arena.norm_back_along`)."""
+    """One tile of the gradient, and of its velocity (`epochzero.engine.gpu.arena.norm_back_jvp`)."""
     tile, m = tl.program_id(0), tl.program_id(1)
     n, c = tile * BP + tl.arange(0, BP), tl.arange(0, BC)
     real = c < C
@@ -361,12 +361,12 @@ def _apply_along(
     tl.store(out_along + begin + at, moved * slope[None, :], mask=there)
 
 
-def norm_back_along(
-    out: TwoTensors,
+def norm_back_jvp(
+    out: TensorPair,
     arena: Tensor,
     own: Tensor,
     velocities: Tensor,
-    pair: Pair,
+    pair: MapsPair,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from epochzero.data.batch import Batch
-from epochzero.engine.gpu.block_run import Relay
+from epochzero.engine.gpu.block_run import BlockRun
 from epochzero.engine.gpu.graph import own_stream
 from epochzero.engine.gpu.replay import Replay
-from epochzero.engine.gpu.side_stream import Arriving
+from epochzero.engine.gpu.side_stream import HostCopy
 from epochzero.engine.inputs import like, pass_curve
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import PlanNetwork
@@ -169,13 +169,13 @@ def _forward(
             return responses(lambda joint: (population.by_network(joint) * signs).sum())
 
         found.tensors["input_gradients"] = own = responses(torch.sum)
-        found.late = partial(_refuse_rounding, signed, Arriving(are_faint(own, x, logits)))
+        found.late = partial(_refuse_rounding, signed, HostCopy(are_faint(own, x, logits)))
     if y is not None and wanted & NEED_LABELS:
         names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
         of_loss = _of_loss(population, packed, names, logits, y, wanted, found, watcher, back)
         if "hessian_gradients" in wanted:
             along = {name: of_loss[name] for name in layers}
-            if isinstance(tape, Relay) and tape.bends():
+            if isinstance(tape, BlockRun) and tape.has_curvature():
                 loss = partial(_joint_loss, population, y)
                 second = _filled(tape.curvature(loss, along), packed, layers)
             else:
@@ -188,7 +188,7 @@ def _forward(
         found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
 
 
-def _refuse_rounding(signed: Signed, seen: Arriving, found: Crowd) -> None:
+def _refuse_rounding(signed: Signed, seen: HostCopy, found: Crowd) -> None:
     """Looks closely at faint responses, where there are some; which of them are rounding is read later."""
     faint = seen.wait()
     if faint.any():

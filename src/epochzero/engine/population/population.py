@@ -14,7 +14,7 @@ from torch import Tensor
 
 from epochzero.data.batch import Batch, Part
 from epochzero.engine.gpu.arena import runs_here
-from epochzero.engine.gpu.block_run import Recorded, Relay, suits
+from epochzero.engine.gpu.block_run import BlockRun, Recorded, can_run_blocks
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
@@ -122,9 +122,9 @@ class Population:
         """Of what was recorded of a pass whose draws have all been played: it keeps memory."""
         self.replays = {key: replay for key, replay in self.replays.items() if key[0] != kind}
 
-    def relays(self, run: Pass, watcher: WatcherOfMany, x: Tensor) -> bool:
+    def runs_by_blocks(self, run: Pass, watcher: WatcherOfMany, x: Tensor) -> bool:
         """Whether the pass runs by routines: kernels of our own, where there are some."""
-        return runs_here(x) and suits(self.merged, run.norm, watcher)
+        return runs_here(x) and can_run_blocks(self.merged, run.norm, watcher)
 
     def recorded(
         self,
@@ -138,14 +138,14 @@ class Population:
     ) -> Recorded:
         """A run of all whose gradients can be taken."""
         watch = watcher if watcher.items else None
-        if self.relays(run, watcher, x):
-            return Relay(self.merged, run.norm, packed, x, follow, of_inputs, watch, self.back_sums)
+        if self.runs_by_blocks(run, watcher, x):
+            return BlockRun(self.merged, run.norm, packed, x, follow, of_inputs, watch, self.back_sums)
         return Tape(plan, packed, (side_by_side(x, self.size),), follow, of_inputs, watch, self.back_sums)
 
     def run(self, run: Pass, plan: Plan, packed: Mapping[str, Tensor], x: Tensor, watcher: WatcherOfMany) -> None:
         """A run of all of which nothing is wanted but what is seen on the way."""
-        if self.relays(run, watcher, x):
-            Relay(self.merged, run.norm, packed, x, watch=watcher)
+        if self.runs_by_blocks(run, watcher, x):
+            BlockRun(self.merged, run.norm, packed, x, watch=watcher)
         else:
             between = "block_gradients" in watcher.streams
             inputs = side_by_side(x, self.size).requires_grad_(between)

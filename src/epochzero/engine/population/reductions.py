@@ -20,17 +20,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu import fused
-from epochzero.engine.gpu.arena import kernels, runs_here
-from epochzero.engine.gpu.routine_run import Spread
+from epochzero.engine.gpu import arena, fused
+from epochzero.engine.gpu.arena import runs_here
+from epochzero.engine.gpu.routine_run import ScatteredMaps
 
-Maps = Tensor | Spread
+Maps = Tensor | ScatteredMaps
 
 
 def products(a: Maps, b: Maps) -> Tensor:
     """[B, M, C] the sums over positions of the products of two maps."""
-    if isinstance(a, Spread) and isinstance(b, Spread) and runs_here(a.place.arena):
-        return _kernels().products_apart(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
+    if isinstance(a, ScatteredMaps) and isinstance(b, ScatteredMaps) and runs_here(a.place.arena):
+        return _kernels().products_at(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
     a, b = _dense(a), _dense(b)
     if _fused(a, b):
         return _kernels().products(a, b)  # type: ignore[no-any-return]
@@ -39,8 +39,8 @@ def products(a: Maps, b: Maps) -> Tensor:
 
 def agreements(x: Maps) -> Tensor:
     """[M, B, B]; single precision holds counts exactly up to 2^24."""
-    if isinstance(x, Spread) and runs_here(x.place.arena):
-        return _kernels().agreements_apart(x.place, x.slots)  # type: ignore[no-any-return]
+    if isinstance(x, ScatteredMaps) and runs_here(x.place.arena):
+        return _kernels().agreements_at(x.place, x.slots)  # type: ignore[no-any-return]
     x = _dense(x)
     if _fused(x):
         return _kernels().agreements(x.flatten(2))  # type: ignore[no-any-return]
@@ -53,7 +53,7 @@ def agreements(x: Maps) -> Tensor:
 
 def mark(shown: Tensor, owners: Tensor, x: Maps) -> None:
     """Writes 1 at the patterns [P, 2^B] of each map's owner."""
-    if isinstance(x, Spread) and runs_here(x.place.arena):
+    if isinstance(x, ScatteredMaps) and runs_here(x.place.arena):
         _kernels().mark(shown, owners, x.place, x.slots)
         return
     on = (_dense(x) > 0).flatten(2)  # [B, M, A]
@@ -64,9 +64,9 @@ def mark(shown: Tensor, owners: Tensor, x: Maps) -> None:
 
 def variances(x: Maps) -> Tensor:
     """[M, C]."""
-    if not isinstance(x, Spread):
+    if not isinstance(x, ScatteredMaps):
         return torch.var(x, [0, *range(3, x.dim())])
-    moments, tile = kernels(x.place.arena).moments(x.place, x.slots)
+    moments, tile = arena.kernels().moments(x.place, x.slots)
     pixels = math.prod(x.place.arena.shape[1:4])
     counts = (pixels - tile * torch.arange(moments.shape[1], device=moments.device)).clamp(max=tile).view(1, -1, 1)
     means, squares = moments.unbind(2)  # [M, tiles, C]
@@ -76,7 +76,7 @@ def variances(x: Maps) -> Tensor:
 
 
 def _dense(x: Maps) -> Tensor:
-    return x.dense if isinstance(x, Spread) else x
+    return x.dense if isinstance(x, ScatteredMaps) else x
 
 
 def _fused(*maps: Tensor) -> bool:

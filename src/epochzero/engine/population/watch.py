@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
-from epochzero.engine.gpu.routine_run import Spread
+from epochzero.engine.gpu.routine_run import ScatteredMaps
 from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spread
 from epochzero.engine.population.columns import NONE, Numbers, Piece, Rows
 from epochzero.engine.population.grouped_ops import Apart
@@ -104,7 +104,7 @@ class WatcherOfMany:
             for item in self._asked("layer_gradients"):
                 self._feed(item, self.merged.members[node.name], node, [*self._waiting[node.name], gradient])
 
-    def spread(self, stream: str, node: Node, which: Numbers, *maps: Spread) -> None:
+    def spread(self, stream: str, node: Node, which: Numbers, *maps: ScatteredMaps) -> None:
         """The same of `which` maps of a node, wherever they are."""
         members = self.merged.members[node.name]
         place = np.full(self.merged.maps[node.name], NONE)
@@ -170,7 +170,7 @@ class WatcherOfMany:
         self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
     ) -> None:
         """Each map is of one network, though several of its layers may be given the same."""
-        count = len(maps[0]) if isinstance(maps[0], Spread) else maps[0].shape[1]
+        count = len(maps[0]) if isinstance(maps[0], ScatteredMaps) else maps[0].shape[1]
         owners = np.zeros(count, np.int64)
         owners[members.slots] = members.networks
         seen = np.zeros(count, np.bool_)
@@ -261,13 +261,13 @@ class WatcherOfMany:
         return self.found
 
 
-def _tensor(maps: Tensor | Spread) -> Tensor:
-    return maps.place.arena if isinstance(maps, Spread) else maps
+def _tensor(maps: Tensor | ScatteredMaps) -> Tensor:
+    return maps.place.arena if isinstance(maps, ScatteredMaps) else maps
 
 
-def _chosen(maps: Tensor | Spread, index: Tensor) -> Tensor | Spread:
+def _chosen(maps: Tensor | ScatteredMaps, index: Tensor) -> Tensor | ScatteredMaps:
     """Some of the maps."""
-    return maps._replace(slots=maps.slots[index]) if isinstance(maps, Spread) else maps[:, index]
+    return maps._replace(slots=maps.slots[index]) if isinstance(maps, ScatteredMaps) else maps[:, index]
 
 
 def _maps(packed: Tensor, count: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 Written for `unittest`, so that a bare GPU image can run it too:
 
-    PYTHONPATH=src python -m unittest tests.test_gpu_aside
+    PYTHONPATH=src python -m unittest tests.test_gpu_side_stream
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unittest
 
 import torch
 
-from epochzero.engine.gpu.side_stream import Arriving, aside, mark
+from epochzero.engine.gpu.side_stream import HostCopy, mark, on_side_stream
 
 CUDA = torch.device("cuda")
 
@@ -21,9 +21,9 @@ class AsideOnAGPU(unittest.TestCase):
     def setUp(self) -> None:
         """A tensor, a mark behind it, and a second or so of work behind that."""
         self.found = 2 * torch.ones(1000, device=CUDA)
-        with aside([mark(CUDA)]):
+        with on_side_stream([mark(CUDA)]):
             self.found.sum().item()  # loading a kernel waits for everything
-        self.flags = Arriving(self.found > 1)
+        self.flags = HostCopy(self.found > 1)
         self.at = mark(CUDA)
         work = torch.randn(8192, 8192, device=CUDA)
         for _ in range(100):
@@ -35,12 +35,12 @@ class AsideOnAGPU(unittest.TestCase):
         return not self.end.event.query()  # type: ignore[no-untyped-call]
 
     def test_it_does_not_wait_for_what_was_launched_later(self) -> None:
-        with aside([self.at]):
+        with on_side_stream([self.at]):
             self.assertEqual(self.found.sum().item(), 2000)
         self.assertTrue(self.busy())
 
     def test_without_a_mark_it_queues(self) -> None:
-        with aside([self.at, None]):
+        with on_side_stream([self.at, None]):
             self.assertEqual(self.found.sum().item(), 2000)
         self.assertFalse(self.busy())
 

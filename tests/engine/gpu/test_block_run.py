@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from epochzero import data
-from epochzero.engine.gpu.block_run import Relay, routine_of
+from epochzero.engine.gpu.block_run import BlockRun, routine_of
 from epochzero.engine.gpu.routine import NoRoutineError, blocks_with_routines, routine
 from epochzero.engine.gpu.routine_steps import Convolution
 from epochzero.engine.population import joint_run as lockstep
@@ -52,11 +52,11 @@ def few_cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def relays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def runs_by_blocks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """As if kernels ran here; what ran by routines is noted."""
     noted: list[str] = []
 
-    class Noted(Relay):
+    class Noted(BlockRun):
         def __init__(self, *given: Any, **named: Any) -> None:
             noted.append("run")
             super().__init__(*given, **named)
@@ -67,30 +67,30 @@ def relays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(population, "runs_here", lambda _: True)
     for module in (population, lockstep):
-        monkeypatch.setattr(module, "Relay", Noted)
+        monkeypatch.setattr(module, "BlockRun", Noted)
     return noted
 
 
 @pytest.mark.parametrize("size", [2, 12])
-def test_every_proxy_scores_a_network_as_it_does_alone(size: int, relays: list[str]) -> None:
+def test_every_proxy_scores_a_network_as_it_does_alone(size: int, runs_by_blocks: list[str]) -> None:
     cut = NB201.plan(NB201.smallest(), 3, SHAPE)
     plans = [*some_plans("nb201", size - 1, seed=1), cut]
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     asked = [precise(name) for name in EVERY]
     together = scored(plans, asked, batch, "always")
-    assert relays.count("run") >= 8 and "curvature" in relays
+    assert runs_by_blocks.count("run") >= 8 and "curvature" in runs_by_blocks
     for i in range(0, size, 1 if size < 4 else 5):
         assert_equal(together[i], scored([plans[i]], asked, batch, "never")[0])
 
 
 @pytest.mark.parametrize("name", RELAYED)
-def test_what_runs_by_routines(name: str, relays: list[str]) -> None:
+def test_what_runs_by_routines(name: str, runs_by_blocks: list[str]) -> None:
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     found = scored(some_plans("nb201", 3, seed=4), [precise(name)], batch, "always")
-    assert relays and any(score.ok for own in found for score in own.values())
+    assert runs_by_blocks and any(score.ok for own in found for score in own.values())
 
 
-def test_networks_without_routines_run_as_before(relays: list[str]) -> None:
+def test_networks_without_routines_run_as_before(runs_by_blocks: list[str]) -> None:
     """NAS-Bench-101's cells join and pool; their gradients come out the same through a tape."""
     plans = some_plans("nb101", 2)
     assert not any(map(blocks_with_routines, plans)) and all(map(blocks_with_routines, some_plans("nb201", 3)))
@@ -101,7 +101,7 @@ def test_networks_without_routines_run_as_before(relays: list[str]) -> None:
 
 
 @pytest.mark.parametrize("groups", [2, 8])
-def test_convolutions_in_groups_go_through_a_tape(groups: int, relays: list[str]) -> None:
+def test_convolutions_in_groups_go_through_a_tape(groups: int, runs_by_blocks: list[str]) -> None:
     """Depthwise ones, too: kernels take each output channel of a network from all of its inputs."""
     grouped = Conv(8, 3, padding=1, groups=groups)
     plan = in_blocks([Conv(8, 3, padding=1), BatchNorm()], [ReLU(), grouped, Conv(8, 1), BatchNorm()])
@@ -111,19 +111,19 @@ def test_convolutions_in_groups_go_through_a_tape(groups: int, relays: list[str]
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     asked = [precise(name) for name in ("grad_norm", "grasp", "naswot")]
     together, alone = (scored([plan] * 3, asked, batch, how) for how in ("always", "never"))
-    assert relays and alone[0]["grasp"].ok
+    assert runs_by_blocks and alone[0]["grasp"].ok
     assert_equal(together[0], alone[0])
 
 
 @pytest.mark.parametrize("space", ["nb201", "transnas_macro"])
-def test_one_sample_of_a_few_pixels(space: str, relays: list[str]) -> None:
+def test_one_sample_of_a_few_pixels(space: str, runs_by_blocks: list[str]) -> None:
     """Where an axis of length one makes a view of what is a copy elsewhere."""
     shape = {"nb201": (3, 4, 4)}.get(space, SHAPE)
     plans = some_plans(space, 1, shape) * 2
     batch = data.load("pink", input_shape=shape, num_classes=3, size=1)
     asked = [precise(name) for name in ("synflow", "grad_norm")]
     together, alone = (scored(plans, asked, batch, how) for how in ("always", "never"))
-    assert relays
+    assert runs_by_blocks
     for one, other in zip(together, alone, strict=True):
         assert_equal(one, other)
 
