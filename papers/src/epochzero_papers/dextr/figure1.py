@@ -17,10 +17,10 @@ from typing import ClassVar
 
 from epochzero import data
 from epochzero.data.batch import digest
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.recipes import Recipe
-from epochzero_papers.harness.base import Found, Row, Sample, Work
+from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Figures, Group, Merits
 from epochzero_papers.harness.searching import estimate
 from epochzero_papers.harness.training import some, trained
@@ -38,6 +38,7 @@ class Convergence(Extent):
     """that are trained on; all if None"""
 
 
+@experiment
 class DextrFigure1(Correlations):
     """The first term of Dextr."""
 
@@ -77,6 +78,3 @@ class DextrFigure1(Correlations):
         name = digest(text)[:16]
         found = trained(work, name, spaces["nb201"], arch, images, recipe, seed=work.seed, facts=facts)
         return [epoch["loss"] for epoch in found.history]
-
-
-experiments.register(DextrFigure1.name, DextrFigure1(), origin=__name__)

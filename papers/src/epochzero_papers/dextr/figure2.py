@@ -21,12 +21,12 @@ import numpy as np
 from epochzero.analysis.curves import dextr_of_each
 from epochzero.data import Batch
 from epochzero.errors import DegenerateError, UserError
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.stats import Estimate, spearman
 from epochzero.study.networks import batch_for, network_of
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, NB201, missing
 
 MEAN, SPREAD, ACCURACY = "mean over inputs", "std over inputs", "test accuracy %"
@@ -43,6 +43,7 @@ class Stability(Settings):
     high: float = 90.0
 
 
+@experiment
 class DextrFigure2(Recipe):
     """Values of Dextr over images and circles."""
 
@@ -126,6 +127,3 @@ def opened(experiment: str, work: Work, column: str, size: int) -> Opened:
         raise missing(experiment, [file for file, path in ((NB201, table), (CIFAR10, images)) if not path], work.folder)
     batch = batch_for(spaces["nb201"], images, size=size, parts=1, seed=work.seed)
     return Opened(AccuracyTable.read(table), column, batch)
-
-
-experiments.register(DextrFigure2.name, DextrFigure2(), origin=__name__)

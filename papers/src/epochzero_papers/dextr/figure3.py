@@ -16,18 +16,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from epochzero.analysis.features import layer_independence
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.stats import Estimate
 from epochzero.study.networks import network_of
 from epochzero.types import Origin
 from epochzero_papers.dextr.figure2 import opened
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, NB201
 from epochzero_papers.harness.searching import estimate
 
 GOOD, BAD = 89.43, 63.0
 
 
+@experiment
 class DextrFigure3(Recipe):
     """Features of three networks."""
 
@@ -55,6 +56,3 @@ class DextrFigure3(Recipe):
         work.progress(len(chosen), len(chosen))
         texts = [text for text, _ in chosen]
         return Found(rows, {"nb201": Sample("nb201", texts, {}, values, dict.fromkeys(values, batch.about), {})})
-
-
-experiments.register(DextrFigure3.name, DextrFigure3(), origin=__name__)

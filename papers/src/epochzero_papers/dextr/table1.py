@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import (
     NB101_C10,
     NB201_C10,
@@ -28,6 +28,7 @@ from epochzero_papers.harness.correlations import (
 from epochzero_papers.harness.files import CIFAR10, NB301, TASKONOMY, TRANSNAS
 
 
+@experiment
 class DextrTable1(Correlations):
     """Ten proxies."""
 
@@ -55,6 +56,3 @@ class DextrTable1(Correlations):
         "swap_reg": (0.48, 0.67, 0.47, 0.49, 0.88, 0.90, 0.87, 0.49),
         "dextr": (0.53, 0.75, 0.55, 0.65, 0.90, 0.91, 0.87, 0.44),
     }
-
-
-experiments.register(DextrTable1.name, DextrTable1(), origin=__name__)

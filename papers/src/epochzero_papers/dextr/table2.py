@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 
+@experiment
 class DextrTable2(FoundNetworks):
     """Three proxies."""
 
@@ -42,6 +43,3 @@ class DextrTable2(FoundNetworks):
     columns = ("params M",)
     built_in = "darts_imagenet"
     unmeasured = IMAGENET
-
-
-experiments.register(DextrTable2.name, DextrTable2(), origin=__name__)

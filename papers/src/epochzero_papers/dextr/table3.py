@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 TINY, SMALL = 6e6, 24e6
 
 
+@experiment
 class DextrTable3(FoundNetworks):
     """Two spaces."""
 
@@ -47,6 +48,3 @@ class DextrTable3(FoundNetworks):
     columns = ("params M", "FLOPs G")
     on_images = False
     unmeasured = IMAGENET
-
-
-experiments.register(DextrTable3.name, DextrTable3(), origin=__name__)

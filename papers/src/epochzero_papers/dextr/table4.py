@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import NB201_C10, NB201_C100, NB201_IN16, Correlations, Figures
 
 
+@experiment
 class DextrTable4(Correlations):
     """Terms and combinations."""
 
@@ -32,6 +33,3 @@ class DextrTable4(Correlations):
         "harmonic(zen,zico)": (0.44, 0.44, 0.47),
         "dextr": (0.90, 0.91, 0.87),
     }
-
-
-experiments.register(DextrTable4.name, DextrTable4(), origin=__name__)

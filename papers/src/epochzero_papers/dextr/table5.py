@@ -21,9 +21,8 @@ from epochzero.engine import Pass, Proxy, Trace, each_layer, need
 from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
 from epochzero.proxies.dextr import gram
-from epochzero.registry import experiments
 from epochzero.stats.bootstrap import Floats, estimate
-from epochzero_papers.harness.base import Found, Quoted, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.connections import Column, Connections, Load, Pair
 
 PAPER = {"NB101": 0.9918, "NB201": 0.9001, "NB301": 0.9951}
@@ -45,6 +44,7 @@ def share_of_large(trace: Trace) -> Tensor:
 LARGE = Proxy("share_of_large", share_of_large, [need(Pass(only=(0, 1)), layers=gram)], True, {})
 
 
+@experiment
 class DextrTable5(Connections[Settings]):
     """One mean for each space."""
 
@@ -80,6 +80,3 @@ def _row(name: str, sample: Sample, seed: int) -> Row:
     if not len(shares):
         return Row(name, SHARE, ASKED, "mean", None, left_out, PAPER.get(name), "no network has a value")
     return Row(name, SHARE, ASKED, "mean", estimate([mean], len(shares), seed=seed), left_out, PAPER.get(name))
-
-
-experiments.register(DextrTable5.name, DextrTable5(), origin=__name__)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Correlations, Extent, Figures, Target
 from epochzero_papers.harness.files import CIFAR10, CIFAR100, IMAGENET16, NATS_SSS
 
@@ -22,6 +22,7 @@ TARGETS = (
 )
 
 
+@experiment
 class DextrTable6(Correlations):
     """Eleven proxies."""
 
@@ -42,6 +43,3 @@ class DextrTable6(Correlations):
         "meco": (-0.79, -0.87, -0.86),
         "dextr": (-0.63, -0.60, -0.67),
     }
-
-
-experiments.register(DextrTable6.name, DextrTable6(), origin=__name__)

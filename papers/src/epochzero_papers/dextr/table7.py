@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
 from epochzero_papers.dextr.table6 import TARGETS
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Correlations, Extent, Figures
 
 
+@experiment
 class DextrTable7(Correlations):
     """Two forms."""
 
@@ -23,6 +24,3 @@ class DextrTable7(Correlations):
     quick = Extent(networks=16, batch_size=16)
     targets = TARGETS
     spearman: ClassVar[Figures] = {"dextr": (-0.63, -0.60, -0.67), "dextr_opt": (0.56, 0.66, 0.65)}
-
-
-experiments.register(DextrTable7.name, DextrTable7(), origin=__name__)

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 LIMIT = 450e6
 
 
+@experiment
 class DextrTable8(FoundNetworks):
     """Two objectives."""
 
@@ -33,6 +34,3 @@ class DextrTable8(FoundNetworks):
     columns = ("FLOPs M",)
     on_images = False
     unmeasured = IMAGENET
-
-
-experiments.register(DextrTable8.name, DextrTable8(), origin=__name__)

@@ -15,11 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.evaluate.bench import kept_figure
+from epochzero.registry import experiments
 from epochzero.stats import Correlation
 from epochzero.store import JSON, Run, Store, add, manifest
 from epochzero_papers.harness.files import FOLDER, File
@@ -268,3 +269,12 @@ def _kept(row: Row) -> dict[str, JSON]:
 def _mapping(value: JSON) -> Mapping[str, Any]:
     assert isinstance(value, Mapping)
     return value
+
+
+R = TypeVar("R", bound=Recipe)
+
+
+def experiment(recipe: type[R]) -> type[R]:
+    """Register an instance of the decorated recipe under its name."""
+    experiments.register(recipe.name, recipe(), origin=recipe.__module__)
+    return recipe

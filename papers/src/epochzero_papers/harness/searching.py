@@ -39,7 +39,7 @@ POOL = File(
     "proxy scores of the networks of NAS-Bench-201, column arch and one for each proxy",
     "`python -m epochzero.study.sweep` makes it",
 )
-OWN = Path(__file__).parents[3] / "docs" / "data"
+OWN = Path(__file__).parents[4] / "docs" / "data"
 """the project's own tables, where it was not installed but checked out"""
 FEEDBACK = "table:cifar10_val_12ep"
 """validation accuracy on CIFAR-10 after 12 epochs"""

@@ -24,8 +24,8 @@ from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.batch import Part, digest
 from epochzero.errors import DataError
-from epochzero.registry import experiments, proxies
-from epochzero_papers.harness.base import Settings
+from epochzero.registry import proxies
+from epochzero_papers.harness.base import Settings, experiment
 from epochzero_papers.harness.connections import Column, Connections, Load, Pair
 from epochzero_papers.nasi.one_shot_spaces import ONE_SHOT
 
@@ -35,6 +35,7 @@ PAPER = {
 }
 
 
+@experiment
 class NasiFigure1(Connections[Settings]):
     """Label- and data-agnostic trace norm."""
 
@@ -86,6 +87,3 @@ def random_data(batch: Batch, seed: int) -> Batch:
 
 def _replaced(batch: Batch, noise: Batch, index: int) -> Part:
     return noise.part(index)[0], batch.part(index)[1]
-
-
-experiments.register(NasiFigure1.name, NasiFigure1(), origin=__name__)

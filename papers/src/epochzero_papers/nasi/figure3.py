@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Extent, Figures
 from epochzero_papers.nasi.one_shot_spaces import OneShotCorrelations
 
 
+@experiment
 class NasiFigure3(OneShotCorrelations):
     """The trace norm alone."""
 
@@ -25,6 +26,3 @@ class NasiFigure3(OneShotCorrelations):
     quick = Extent(networks=5, batch_size=8, spaces=("nb1shot1_s1",))
     spearman: ClassVar[Figures] = {"nasi_trace": (None, None, None)}
     kendall = spearman
-
-
-experiments.register(NasiFigure3.name, NasiFigure3(), origin=__name__)

@@ -19,9 +19,8 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from epochzero.objectives.objective import Objective, parse_objective
-from epochzero.registry import experiments
 from epochzero.types import Score
-from epochzero_papers.harness.base import Work
+from epochzero_papers.harness.base import Work, experiment
 from epochzero_papers.harness.correlations import Extent, Figures, Group, Merits, as_scores
 from epochzero_papers.harness.scoring import score_all
 from epochzero_papers.nasi.one_shot_spaces import OneShotCorrelations
@@ -30,6 +29,7 @@ TRACE = "nasi_trace"
 CONDITIONED = f"{TRACE}, conditioned"
 
 
+@experiment
 class NasiTable3(OneShotCorrelations):
     """Four metrics and the trace norm."""
 
@@ -71,6 +71,3 @@ def below_the_mean(scores: Sequence[Score]) -> list[Score]:
     nu = sum(known) / len(known) if known else math.nan
     above = Score.degenerate("its trace norm is above nu, the mean of the sample")
     return [above if score.ok and score.value > nu else score for score in scores]
-
-
-experiments.register(NasiTable3.name, NasiTable3(), origin=__name__)

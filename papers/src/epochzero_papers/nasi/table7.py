@@ -20,8 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epochzero.engine.proxy import parse
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Settings
+from epochzero_papers.harness.base import Settings, experiment
 from epochzero_papers.harness.connections import Column, Connections, Load, Pair
 from epochzero_papers.nasi.one_shot_spaces import ONE_SHOT
 
@@ -48,6 +47,7 @@ class Sizes(Settings):
         return [size for size in MINI_BATCH if size <= self.batch_size]
 
 
+@experiment
 class NasiTable7(Connections[Sizes]):
     """Approximate against exact trace norm."""
 
@@ -71,6 +71,3 @@ class NasiTable7(Connections[Sizes]):
             Pair("exact", name, {"pearson": dict(zip(self.spaces, values, strict=True)), "spearman": {}})
             for name, values in printed.items()
         ]
-
-
-experiments.register(NasiTable7.name, NasiTable7(), origin=__name__)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Found, Work
+from epochzero_papers.harness.base import Found, Work, experiment
 from epochzero_papers.harness.files import NB101, File
 from epochzero_papers.harness.searching import Arena, Benchmark, Searches, found_in, left_out
 from epochzero_papers.ours.nb101_pool import Cells, NB101Pool, of_winners
@@ -25,6 +24,7 @@ SCORES = File(
 )
 
 
+@experiment
 class NB101Narrow(NB101Pool):
     """Selected networks of NAS-Bench-101, of all that there are accuracies of."""
 
@@ -40,6 +40,3 @@ class NB101Narrow(NB101Pool):
     def measure(self, work: Work) -> Found:
         arena, searched, rows = self._contests(work)
         return found_in(arena, rows, of_winners(arena, searched), left_out(arena, self.contests))
-
-
-experiments.register(NB101Narrow.name, NB101Narrow(), origin=__name__)

@@ -17,14 +17,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from epochzero.objectives.objective import parse_objective
-from epochzero.registry import experiments
 from epochzero.study.loop import Outcome, run_search
 from epochzero.study.methods.hnas import METRICS
 from epochzero.study.networks import batch_for
 from epochzero.study.sources import Listed, TableSource
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
-from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.base import Found, Row, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, NB101, File
 from epochzero_papers.harness.searching import (
     SECONDS,
@@ -64,6 +63,7 @@ class Cells(Trials):
     """0: every cell is left out"""
 
 
+@experiment
 class NB101Pool(Searches):
     """Selected networks of NAS-Bench-101."""
 
@@ -172,6 +172,3 @@ def joined(pool: TableSource, more: TableSource) -> TableSource:
     cells = own | {name: [None if row is None else found[row] for row in rows] for name, found in new.items()}
     table = AccuracyTable(pool.table.archs, cells, f"{pool.table.source} and {more.table.source}")
     return TableSource(table, pool.space, f"{pool.name} and {more.name}", pool=True)
-
-
-experiments.register(NB101Pool.name, NB101Pool(), origin=__name__)

@@ -25,7 +25,7 @@ from epochzero.hardware.latency import Latency
 from epochzero.hardware.meters import TableMeter
 from epochzero.objectives.goals import Goal, parse_goals
 from epochzero.objectives.objective import is_looked_up
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.study.front import Front
 from epochzero.study.loop import Outcome, run_search
@@ -33,7 +33,7 @@ from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import first_front, hypervolume
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Status, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Status, Work, experiment
 from epochzero_papers.harness.files import FOLDER, NB201, File, missing
 from epochzero_papers.harness.searching import FEEDBACK, POOL, Arena, Trials, estimate, find_pool
 
@@ -85,6 +85,7 @@ class Plane(NamedTuple):
         return hypervolume(rows, self.reference) / self.whole
 
 
+@experiment
 class LatencyFront(Recipe):
     """Hypervolumes of fronts found by tables."""
 
@@ -177,6 +178,3 @@ def _fronts(arena: Arena, latency: Latency, method: str, goal: str, seed: int) -
 
 def _row(device: str, x: str, y: str, statistic: str, shares: list[float]) -> Row:
     return Row(device, x, y, statistic, estimate(shares), 0)
-
-
-experiments.register(LatencyFront.name, LatencyFront(), origin=__name__)

@@ -28,11 +28,11 @@ import numpy as np
 import torch
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.stats.bootstrap import Interval, estimate
 from epochzero.stats.correlation import kendall_statistic, spearman_statistic
 from epochzero.stats.few import kendall_interval, spearman_interval
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import MNIST, missing
 from epochzero_papers.sigeo.digits import STATISTICS, Digits, History, Perceptrons, follow
 
@@ -53,6 +53,7 @@ class Study(Settings):
     """steps of warm-up"""
 
 
+@experiment
 class SigeoFigure2(Recipe):
     """The study of perceptrons."""
 
@@ -149,6 +150,3 @@ def _row(sample: str, x: str, y: str, measure: str, columns: dict[str, np.ndarra
         return Row(sample, x, y, measure, estimate(statistics, n, seed=seed, interval=INTERVALS[measure](n)), 0)
     except DegenerateError as reason:
         return Row(sample, x, y, measure, None, 0, why=str(reason))
-
-
-experiments.register(SigeoFigure2.name, SigeoFigure2(), origin=__name__)

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from epochzero.recommend.sub_one_shot import RecommenderResult
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Quoted
+from epochzero_papers.harness.base import Quoted, experiment
 from epochzero_papers.sigeo.table5 import LOSS, SMALL, Contest, FoundRecommenders, Searching
 
 LEVEL = 0.01
 
 
+@experiment
 class SigeoFigure4(FoundRecommenders):
     """Four scores."""
 
@@ -39,6 +39,3 @@ class SigeoFigure4(FoundRecommenders):
     def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
         losses = [one.test_log_loss for one in found.candidates]
         return {LOSS: losses, f"lowest {LOSS}": [min(losses)]}
-
-
-experiments.register(SigeoFigure4.name, SigeoFigure4(), origin=__name__)

@@ -9,12 +9,13 @@ Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information t
 
 from __future__ import annotations
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.sigeo.figure2 import SigeoFigure2, Study
 
 LEVELS = (0, 48, 192, 281, 375, 469)
 
 
+@experiment
 class SigeoFigure7(SigeoFigure2):
     """More levels, test loss alone."""
 
@@ -23,6 +24,3 @@ class SigeoFigure7(SigeoFigure2):
     full = Study(networks=24, levels=LEVELS)
     quick = Study(networks=8, repeats=2, steps=500, levels=LEVELS)
     targets = ("final test loss",)
-
-
-experiments.register(SigeoFigure7.name, SigeoFigure7(), origin=__name__)

@@ -30,11 +30,10 @@ from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.recommend.training import trainer as ctr
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSource
-from epochzero.registry import experiments
 from epochzero.stats import kendall, spearman
 from epochzero.study.task import Task
 from epochzero.types import Score
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.sigeo.clicks import LAW, LEVELS, Place, Sizes, warmed
 
 LOSS = "test log loss"
@@ -89,6 +88,7 @@ class Warmed:
         return {f"{name}, {self.text}": parse(text) for name, text in proxies.items()}
 
 
+@experiment
 class SigeoRecommender(Recipe):
     """Rank correlations of scores with the log loss of trained recommenders."""
 
@@ -147,6 +147,3 @@ def _rows(name: str, values: dict[str, list[float | None]], seed: int) -> list[R
         else Row("clicks", name, LOSS, statistic.__name__, None, left_out, why="too few networks have a score")
         for statistic in (spearman, kendall)
     ]
-
-
-experiments.register(SigeoRecommender.name, SigeoRecommender(), origin=__name__)

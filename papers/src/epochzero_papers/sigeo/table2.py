@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import (
     NB101_C10,
     NB201_C10,
@@ -27,6 +27,7 @@ from epochzero_papers.harness.correlations import (
 from epochzero_papers.harness.files import NB301
 
 
+@experiment
 class SigeoTable2(Correlations):
     """Fifteen proxies."""
 
@@ -67,6 +68,3 @@ class SigeoTable2(Correlations):
         "zico": (0.46, 0.54, 0.58, 0.60, 0.35),
         "sigeo": (0.46, 0.58, 0.62, 0.61, 0.35),
     }
-
-
-experiments.register(SigeoTable2.name, SigeoTable2(), origin=__name__)

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from epochzero.objectives.objective import Objective, parse_objective
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Work
+from epochzero_papers.harness.base import Work, experiment
 from epochzero_papers.harness.correlations import Correlations, Extent, Figures, Group, Merits, as_scores
 from epochzero_papers.sigeo.table2 import SigeoTable2
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
@@ -38,6 +37,7 @@ class Warmth(Extent):
         return percent * self.images // (100 * self.batch_size)
 
 
+@experiment
 class SigeoTable3(Correlations):
     """Two proxies at four levels."""
 
@@ -93,6 +93,3 @@ class SigeoTable3(Correlations):
                 text = ZICO if proxy == "zico" else WARM if taken else ZERO_SHOT
                 merits[name] = [as_scores(parse_objective(text), [scores[taken] for scores in found])]
             yield merits, [warm.about]
-
-
-experiments.register(SigeoTable3.name, SigeoTable3(), origin=__name__)

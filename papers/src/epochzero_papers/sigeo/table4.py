@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from epochzero.registry import experiments
 from epochzero.train.recipes import RECIPES
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import grid
 
@@ -24,6 +24,7 @@ MILLION = 1e6
 PROXIES = ("flops", "grad_norm", "synflow", "naswot", "zen", "zico", "sigeo")
 
 
+@experiment
 class SigeoTable4(FoundNetworks):
     """Seven proxies and none."""
 
@@ -52,6 +53,3 @@ class SigeoTable4(FoundNetworks):
     tested: ClassVar[Mapping[str, bool]] = {"CIFAR-10": False}
     recipe = replace(RECIPES["zen"], warm_up=0)
     unmeasured = "a second search and training on all of CIFAR-100"
-
-
-experiments.register(SigeoTable4.name, SigeoTable4(), origin=__name__)

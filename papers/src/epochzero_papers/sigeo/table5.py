@@ -23,8 +23,7 @@ from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, RecommenderResult, SubOneShotSearch
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work, experiment
 from epochzero_papers.harness.files import FOLDER, File
 from epochzero_papers.harness.planned import Figures, grid
 from epochzero_papers.harness.searching import estimate
@@ -177,6 +176,7 @@ def _table(name: str, file: Path | None, folder: Path, settings: Searching) -> C
     return encode(file, name.lower(), folder / f"{name}-rows")
 
 
+@experiment
 class SigeoTable5(FoundRecommenders):
     """Searches after three levels of warm-up."""
 
@@ -192,6 +192,3 @@ class SigeoTable5(FoundRecommenders):
     @property
     def quoted(self) -> Sequence[Quoted]:
         return [Quoted(x, y, "as named", value) for x, columns in PAPER.items() for y, value in columns.items()]
-
-
-experiments.register(SigeoTable5.name, SigeoTable5(), origin=__name__)

@@ -25,9 +25,8 @@ from torch import Tensor
 from epochzero.ensemble.svgd import svgd_rd
 from epochzero.evaluate.plots import new_panels, save
 from epochzero.plan import generator
-from epochzero.registry import experiments
 from epochzero.stats.bootstrap import Estimate, estimate
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.options import option
 
 MEANS = torch.tensor([[-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)  # [2, d]
@@ -46,6 +45,7 @@ class Study(Settings):
     steps: int = 1000
 
 
+@experiment
 class ThesisFigure52(Recipe):
     """Particles on two hills."""
 
@@ -150,6 +150,3 @@ class Asked:
 def draw(asked: Asked) -> str:
     """Draw the picture; returns the names of the files."""
     return " ".join(picture(asked.folder, "svgd_rd"))
-
-
-experiments.register(ThesisFigure52.name, ThesisFigure52(), origin=__name__)

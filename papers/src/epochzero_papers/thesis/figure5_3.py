@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.thesis.ensembles import SMALL, Columns, Ensembles, Sizes
 
 
+@experiment
 class ThesisFigure53(Ensembles):
     """Errors after one evaluation and after all."""
 
@@ -37,6 +38,3 @@ class ThesisFigure53(Ensembles):
             found.setdefault(f"{what}, 1 evaluation", {})[way] = float(mean[0])
             found.setdefault(f"{what}, best of {len(mean)}", {})[way] = float(mean[-1])
         return found
-
-
-experiments.register(ThesisFigure53.name, ThesisFigure53(), origin=__name__)

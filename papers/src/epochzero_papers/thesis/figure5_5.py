@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.thesis.ensembles import SMALL, Columns, Ensembles, Sizes
 
 ROWS = {"most probable": "most_probable", "best seen": "best", "gap": "gap"}
 
 
+@experiment
 class ThesisFigure55(Ensembles):
     """Two posteriors."""
 
@@ -34,6 +35,3 @@ class ThesisFigure55(Ensembles):
             which: {row: 100 * stages[f"discrepancy, {which}"][name] for row, name in ROWS.items()}
             for which in ("post-training", "best-response")
         }
-
-
-experiments.register(ThesisFigure55.name, ThesisFigure55(), origin=__name__)

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.thesis.ensembles import SMALL, Columns, Ensembles, Sizes
 
 
+@experiment
 class ThesisFigure57(Ensembles):
     """Errors by delta."""
 
@@ -35,6 +36,3 @@ class ThesisFigure57(Ensembles):
             }
             for tau, found in stages["deltas"].items()
         }
-
-
-experiments.register(ThesisFigure57.name, ThesisFigure57(), origin=__name__)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.nasi.one_shot import Budget, OneShotSearches, Reading, Search
 
 SHARES = {"1/8": 8, "1/4": 4, "1/2": 2, "all": 1}
 
 
+@experiment
 class ThesisFigure62(OneShotSearches):
     """Four budgets."""
 
@@ -31,6 +32,3 @@ class ThesisFigure62(OneShotSearches):
             Reading(f"NASI, {name} of the steps", max(1, settings.steps // part)) for name, part in SHARES.items()
         ]
         return [Search(settings.batch_size, {}, readings)]
-
-
-experiments.register(ThesisFigure62.name, ThesisFigure62(), origin=__name__)

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.nasi.one_shot import Budget, OneShotSearches, Reading, Search
 
 NUS = (0.1, 0.3, 1.0, 3.0, 10.0)
 MUS = (0.5, 1.0, 2.0, 4.0)
 
 
+@experiment
 class ThesisFigure66(OneShotSearches):
     """Twenty pairs from one recording for each seed."""
 
@@ -32,6 +33,3 @@ class ThesisFigure66(OneShotSearches):
         pairs = product(NUS, MUS)
         readings = [Reading(f"nu {nu:g} x mean, mu {mu:g}", settings.steps, nu, mu) for nu, mu in pairs]
         return [Search(settings.batch_size, {}, readings)]
-
-
-experiments.register(ThesisFigure66.name, ThesisFigure66(), origin=__name__)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Settings
+from epochzero_papers.harness.base import Settings, experiment
 from epochzero_papers.harness.connections import Column, Load, Pair
 from epochzero_papers.thesis.table7_4 import ThesisTable74
 
 
+@experiment
 class ThesisFigure72(ThesisTable74):
     """Three of the table's pairs."""
 
@@ -32,6 +32,3 @@ class ThesisFigure72(ThesisTable74):
             for pair in super().pairs(settings)
             if pair.y == "trace" and pair.x in ("grad", "snip", "grasp")
         ]
-
-
-experiments.register(ThesisFigure72.name, ThesisFigure72(), origin=__name__)

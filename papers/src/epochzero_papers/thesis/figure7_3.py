@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epochzero.registry import experiments
 from epochzero.study.loop import Outcome
-from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.base import Found, Row, Work, experiment
 from epochzero_papers.harness.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
 from epochzero_papers.thesis.table7_3 import baselines, hnas
 
@@ -29,6 +28,7 @@ class Length(Trials):
     evaluations: int = 100
 
 
+@experiment
 class ThesisFigure73(Searches):
     """Regret curves."""
 
@@ -72,6 +72,3 @@ def regrets(arena: Arena, contest: Contest, seed: int) -> list[float]:
 
     arena.search(contest, seed, note)
     return curve
-
-
-experiments.register(ThesisFigure73.name, ThesisFigure73(), origin=__name__)

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from epochzero.errors import DegenerateError
-from epochzero.registry import experiments
 from epochzero.stats import spearman
 from epochzero.stats.bootstrap import Floats
 from epochzero.stats.within import equal_bins
 from epochzero.types import Score
-from epochzero_papers.harness.base import Found, Row, Sample, Work
+from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Group, Merits
 from epochzero_papers.harness.searching import estimate
 
@@ -37,6 +36,7 @@ class Binned(Extent):
     bins: int = 20
 
 
+@experiment
 class ThesisFigure74(Correlations):
     """Four metrics and kappa."""
 
@@ -80,6 +80,3 @@ def in_bins(
     about = dict.fromkeys(curves, f"the networks that have {metric} and {KAPPA}.")
     archs = [f"bin {number:g}" for number in curves["bin"] if number is not None]
     return rows, Sample("nb201", archs, {}, curves, about, {})
-
-
-experiments.register(ThesisFigure74.name, ThesisFigure74(), origin=__name__)

@@ -21,10 +21,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from epochzero.engine import parse
-from epochzero.registry import experiments
 from epochzero.study.methods.base import Floats, Pool
 from epochzero.study.methods.hnas import HNAS
-from epochzero_papers.harness.base import Found, Row, Work
+from epochzero_papers.harness.base import Found, Row, Work, experiment
 from epochzero_papers.harness.searching import (
     FEEDBACK,
     ON_NB201,
@@ -45,6 +44,7 @@ C_RANGE = (-9.0, 3.0)
 """from where kappa/M alone decides to where the other term does"""
 
 
+@experiment
 class ThesisFigure75(Searches):
     """Correlation by step."""
 
@@ -113,6 +113,3 @@ def _search(arena: Arena, contest: Contest, seed: int) -> HNAS:
     pool = Pool(archs, {name: np.array(column) for name, column in columns.items()}, {})
     options: dict[str, Any] = dict(contest.options)
     return HNAS(arena.pool.space, seed, pool, **options)
-
-
-experiments.register(ThesisFigure75.name, ThesisFigure75(), origin=__name__)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from epochzero.analysis.topology import KNOWN, topologies, widest
-from epochzero.registry import experiments, spaces
+from epochzero.registry import spaces
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import Genotype
 from epochzero.stats import Estimate
 from epochzero.train import recipes
 from epochzero.train.image_data import Images, load_images
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, missing
 from epochzero_papers.harness.planned import Figures, grid
 from epochzero_papers.harness.searching import estimate
@@ -78,6 +78,7 @@ class Training(Settings):
     """that are trained on; all if None"""
 
 
+@experiment
 class ThesisTable41(Recipe):
     """Ten networks, counted and trained."""
 
@@ -149,6 +150,3 @@ def _error(work: Work, images: Images, name: str, arch: Genotype, repeat: int) -
     seed = work.seed + repeat
     found = trained(work, f"{name} {repeat}", space, arch, images, recipe, seed=seed, facts=facts)
     return 100 * (1 - found.history[-1]["test_accuracy"])
-
-
-experiments.register(ThesisTable41.name, ThesisTable41(), origin=__name__)

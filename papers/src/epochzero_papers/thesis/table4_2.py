@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from epochzero.analysis.topology import KNOWN, Topology, random_connections, topologies
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.harness.searching import estimate
 
@@ -38,6 +37,7 @@ PAPER = grid(
 )
 
 
+@experiment
 class ThesisTable42(Recipe):
     """Counts alone."""
 
@@ -73,6 +73,3 @@ class ThesisTable42(Recipe):
         work.progress(len(KNOWN), len(KNOWN))
         about = "No data: counted on the cells; the histogram is of the variants' widths."
         return Found(rows, {"darts": Sample("darts", [], {}, values, dict.fromkeys(values, about), {})})
-
-
-experiments.register(ThesisTable42.name, ThesisTable42(), origin=__name__)

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import Columns, Ensembles, Sizes, percent
 
 
+@experiment
 class ThesisTable51(Ensembles):
     """Errors on three data sets."""
 
@@ -36,6 +37,3 @@ class ThesisTable51(Ensembles):
 
     def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
         return {label: percent(stages, "error")}
-
-
-experiments.register(ThesisTable51.name, ThesisTable51(), origin=__name__)

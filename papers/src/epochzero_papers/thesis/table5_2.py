@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import SMALL, Columns, Ensembles, percent
 
 
+@experiment
 class ThesisTable52(Ensembles):
     """Errors on two data sets."""
 
@@ -40,6 +41,3 @@ class ThesisTable52(Ensembles):
 
     def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
         return {label: percent(stages, "error")}
-
-
-experiments.register(ThesisTable52.name, ThesisTable52(), origin=__name__)

@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from epochzero.registry import experiments
-from epochzero_papers.harness.base import Work
+from epochzero_papers.harness.base import Work, experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import SMALL, WAYS, Columns, Ensembles, Sizes
 from epochzero_papers.thesis.nesbs_attacks import STAGE, attacked
@@ -67,6 +66,7 @@ C100 = _printed(
 )
 
 
+@experiment
 class ThesisTable54(Ensembles):
     """Accuracies under attack."""
 
@@ -95,6 +95,3 @@ class ThesisTable54(Ensembles):
             for attack in done
             for side in SIDES
         }
-
-
-experiments.register(ThesisTable54.name, ThesisTable54(), origin=__name__)

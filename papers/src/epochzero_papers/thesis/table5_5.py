@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import OTHERS, WAYS, Columns, Ensembles, percent
 
 SEVERAL = {title: way for title, way in (WAYS | OTHERS).items() if way != "single best"}
 
 
+@experiment
 class ThesisTable55(Ensembles):
     """Two measures on two data sets."""
 
@@ -39,6 +40,3 @@ class ThesisTable55(Ensembles):
 
     def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
         return {f"{label} {name}": percent(stages, name.lower(), SEVERAL) for name in ("ATE", "PPD")}
-
-
-experiments.register(ThesisTable55.name, ThesisTable55(), origin=__name__)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import Columns, Ensembles, Sizes
 
@@ -23,6 +23,7 @@ CASE = "error, "
 STATISTICS = {"spearman": "spearman", "pearson": "pearson", "agreement-30%": "agreement"}
 
 
+@experiment
 class ThesisTable56(Ensembles):
     """Three statistics by size."""
 
@@ -46,6 +47,3 @@ class ThesisTable56(Ensembles):
             for case, found in cases
             if case.startswith(CASE)
         }
-
-
-experiments.register(ThesisTable56.name, ThesisTable56(), origin=__name__)

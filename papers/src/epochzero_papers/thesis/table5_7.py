@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.thesis.ensembles import Columns, Ensembles, Sizes, percent
 
@@ -22,6 +22,7 @@ SAMPLERS = {"NESBS, MC sampling": "mc", "NESBS, SVGD-RD": "svgd"}
 POSTERIORS = {"best-response": "best-response", "post-training": "NESBS"}
 
 
+@experiment
 class ThesisTable57(Ensembles):
     """Two posteriors and two samplers."""
 
@@ -38,6 +39,3 @@ class ThesisTable57(Ensembles):
             posterior: percent(stages, "error", {title: f"{which}, {way}" for title, way in SAMPLERS.items()})
             for posterior, which in POSTERIORS.items()
         }
-
-
-experiments.register(ThesisTable57.name, ThesisTable57(), origin=__name__)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.searching import FEEDBACK, Contest, Printed, Searches
 
 TE_NAS = Contest("TE-NAS", "te_nas", "te_rank(ntk_cond(of=sum),linear_regions)", 257)
@@ -23,6 +23,7 @@ TE_NAS_LABELS = Contest("TE-NAS, labels", "te_nas", "te_rank(ntk_cond,linear_reg
 KNAS = Contest("KNAS", "top_k", FEEDBACK, 20, {"proxy": "nasi_trace"})
 
 
+@experiment
 class ThesisTable61(Searches):
     """Training-free searches."""
 
@@ -51,6 +52,3 @@ class ThesisTable61(Searches):
         "without=none --seed S --steps 200 --out S.json` for each seed, then `... nasi_grid report *.json --table "
         "nb201.csv.gz --steps 50,200 --nu adaptive --mu 1`",
     )
-
-
-experiments.register(ThesisTable61.name, ThesisTable61(), origin=__name__)

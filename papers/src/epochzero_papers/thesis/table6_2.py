@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
 from epochzero.train.recipes import RECIPES
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import grid
 
 
+@experiment
 class ThesisTable62(FoundNetworks):
     """Two constraints."""
 
@@ -38,6 +39,3 @@ class ThesisTable62(FoundNetworks):
     tested: ClassVar[Mapping[str, bool]] = {"C10 error %": True}
     recipe = RECIPES["darts"]
     unmeasured = "a second training of each network, on all of CIFAR-100"
-
-
-experiments.register(ThesisTable62.name, ThesisTable62(), origin=__name__)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.nasi.one_shot import Budget, OneShotSearches, Reading, Search
 
 KINDS = {"standard": {}, "random labels": {"labels": "random"}, "random data": {"data": "random"}}
 
 
+@experiment
 class ThesisTable64(OneShotSearches):
     """Three kinds of data."""
 
@@ -37,6 +38,3 @@ class ThesisTable64(OneShotSearches):
 
     def searches(self, settings: Budget) -> Sequence[Search]:
         return [Search(settings.batch_size, kind, [Reading(name, settings.steps)]) for name, kind in KINDS.items()]
-
-
-experiments.register(ThesisTable64.name, ThesisTable64(), origin=__name__)

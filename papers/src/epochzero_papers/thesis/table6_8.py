@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.nasi.one_shot import QUICK, Budget, OneShotSearches, Reading, Search
 
@@ -24,6 +24,7 @@ class Batches(Budget):
     sizes: tuple[int, ...] = (8, 16, 32, 64, 128)
 
 
+@experiment
 class ThesisTable68(OneShotSearches):
     """Five sizes."""
 
@@ -45,6 +46,3 @@ class ThesisTable68(OneShotSearches):
     def searches(self, settings: Budget) -> Sequence[Search]:
         assert isinstance(settings, Batches)
         return [Search(size, {}, [Reading(f"b = {size}", settings.steps)]) for size in settings.sizes]
-
-
-experiments.register(ThesisTable68.name, ThesisTable68(), origin=__name__)

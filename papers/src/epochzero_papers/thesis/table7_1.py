@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import NB101_C10, NB201_C10, Figures
 from epochzero_papers.thesis.guarantees import Guarantees, by_metric, non_realizable, realizable
 
 
+@experiment
 class ThesisTable71(Guarantees):
     """Four metrics on two benchmarks."""
 
@@ -34,6 +35,3 @@ class ThesisTable71(Guarantees):
         **by_metric(realizable, [(-0.17, -0.15, -0.31, -0.21), (0.47, 0.47, 0.40, 0.39)]),
         **by_metric(non_realizable, [(0.23, 0.25, 0.32, 0.23), (0.56, 0.56, 0.50, 0.51)]),
     }
-
-
-experiments.register(ThesisTable71.name, ThesisTable71(), origin=__name__)

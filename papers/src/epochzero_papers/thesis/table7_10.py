@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from epochzero.registry import experiments
 from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Extent
 from epochzero_papers.thesis.ablation import Ablation, by_row
 
 SIZES = (4, 8, 16, 32, 64)
 
 
+@experiment
 class ThesisTable710(Ablation):
     """Four metrics, five batch sizes, twice."""
 
@@ -69,6 +70,3 @@ class ThesisTable710(Ablation):
 
     def task(self, task: Task, way: int, images: str, seed: int) -> Task:
         return replace(task, batch=batch_for(task.space, images, size=way, seed=seed))
-
-
-experiments.register(ThesisTable710.name, ThesisTable710(), origin=__name__)

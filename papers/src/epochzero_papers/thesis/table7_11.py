@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epochzero.plan import Builder, Plan
-from epochzero.registry import experiments
 from epochzero.spaces import nb201
 from epochzero.study.task import Task
 from epochzero.types import Shape
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Extent
 from epochzero_papers.thesis.ablation import Ablation, by_row
 
@@ -45,6 +45,7 @@ class Widened(nb201.NB201):
         return net.plan()
 
 
+@experiment
 class ThesisTable711(Ablation):
     """Four metrics, four widths, twice."""
 
@@ -87,6 +88,3 @@ class ThesisTable711(Ablation):
 
     def task(self, task: Task, way: int, images: str, seed: int) -> Task:
         return replace(task, space=Widened(way))
-
-
-experiments.register(ThesisTable711.name, ThesisTable711(), origin=__name__)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Figures
 from epochzero_papers.harness.transfer import TARGETS, thrice
 from epochzero_papers.thesis.guarantees import OTHER_METRICS, Guarantees, by_metric, non_realizable, realizable
 
 
+@experiment
 class ThesisTable712(Guarantees):
     """Four metrics, three datasets by three."""
 
@@ -48,6 +49,3 @@ class ThesisTable712(Guarantees):
             OTHER_METRICS,
         ),
     }
-
-
-experiments.register(ThesisTable712.name, ThesisTable712(), origin=__name__)

@@ -19,11 +19,10 @@ from typing import Any
 
 from epochzero.analysis.topology import CELLS, topologies
 from epochzero.data import load
-from epochzero.registry import experiments
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.connections import reasons
 from epochzero_papers.harness.files import CIFAR10, missing
 from epochzero_papers.harness.planned import grid
@@ -56,6 +55,7 @@ class Size(Settings):
     cells: int = 8
 
 
+@experiment
 class ThesisTable72(Recipe):
     """Kernels of seven networks."""
 
@@ -126,6 +126,3 @@ def _row(sample: str, name: str, what: str, values: Sequence[float], unscored: i
         return Row(sample, name, what, "as named", None, unscored, paper, "no draw of weights has a value")
     statistic = DEVIATION if what.endswith("deviation") else "mean"
     return Row(sample, name, what, "as named", estimate(values, statistic), unscored, paper)
-
-
-experiments.register(ThesisTable72.name, ThesisTable72(), origin=__name__)

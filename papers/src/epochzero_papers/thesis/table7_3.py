@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
 from epochzero.study.methods.hnas import METRICS
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.searching import FEEDBACK, Contest, Printed, Searches
 from epochzero_papers.thesis.table6_1 import KNAS, TE_NAS, TE_NAS_LABELS, ThesisTable61
 
@@ -45,6 +45,7 @@ def baselines(evaluations: int) -> list[Contest]:
     ]
 
 
+@experiment
 class ThesisTable73(Searches):
     """HNAS by metric."""
 
@@ -74,6 +75,3 @@ class ThesisTable73(Searches):
         "TPE, 80 evaluations": ((93.61, 0.52), (70.85, 1.28), (44.42, 1.49)),
         **{contest.label: ThesisTable61.paper[contest.label] for contest in (TE_NAS, TE_NAS_LABELS, KNAS)},
     }
-
-
-experiments.register(ThesisTable73.name, ThesisTable73(), origin=__name__)

@@ -23,8 +23,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from epochzero.engine import Pass, Proxy, Trace, need
-from epochzero.registry import experiments, proxies
-from epochzero_papers.harness.base import Settings
+from epochzero.registry import proxies
+from epochzero_papers.harness.base import Settings, experiment
 from epochzero_papers.harness.connections import Column, Connections, Load, Pair
 
 NB101 = {  # Pearson, Spearman, Kendall
@@ -67,6 +67,7 @@ def mean_kernel(trace: Trace) -> Tensor:
 KNAS = Proxy("thesis_knas", mean_kernel, [need(Pass(), "kernel_label")], higher_is_better=True, defaults={})
 
 
+@experiment
 class ThesisTable74(Connections[Settings]):
     """Correlations among eight metrics."""
 
@@ -93,6 +94,3 @@ class ThesisTable74(Connections[Settings]):
             Pair(*pair, {name: {"nb101": NB101[pair][i], "nb201": NB201[pair][i]} for i, name in enumerate(statistics)})
             for pair in NB201
         ]
-
-
-experiments.register(ThesisTable74.name, ThesisTable74(), origin=__name__)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import NB201_C10, NB201_C100, NB201_IN16, Figures
 from epochzero_papers.thesis.guarantees import (
     Guarantees,
@@ -28,6 +28,7 @@ from epochzero_papers.thesis.guarantees import (
 )
 
 
+@experiment
 class ThesisTable75(Guarantees):
     """Four scenarios."""
 
@@ -66,6 +67,3 @@ class ThesisTable75(Guarantees):
             [(0.559, 0.556, 0.501, 0.512), (0.552, 0.557, 0.498, 0.504), (0.505, 0.506, 0.480, 0.482)],
         ),
     }
-
-
-experiments.register(ThesisTable75.name, ThesisTable75(), origin=__name__)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Figures
 from epochzero_papers.harness.transfer import TARGETS, thrice
 from epochzero_papers.thesis.guarantees import Guarantees, by_metric, non_realizable, realizable
 
 
+@experiment
 class ThesisTable76(Guarantees):
     """Four metrics, three datasets by three."""
 
@@ -28,6 +29,3 @@ class ThesisTable76(Guarantees):
             non_realizable, thrice([(0.75, 0.75, 0.69, 0.69), (0.74, 0.74, 0.69, 0.69), (0.69, 0.69, 0.63, 0.65)])
         ),
     }
-
-
-experiments.register(ThesisTable76.name, ThesisTable76(), origin=__name__)

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from epochzero.registry import experiments
 from epochzero.train.recipes import RECIPES
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
 from epochzero_papers.harness.planned import grid
 
 POOL = (("acquisition", "ucb"), ("networks", 60_000), ("probes", 6))
 
 
+@experiment
 class ThesisTable77(FoundNetworks):
     """One search."""
 
@@ -36,6 +37,3 @@ class ThesisTable77(FoundNetworks):
     tested: ClassVar[Mapping[str, bool]] = {"C10 error %": True}
     recipe = RECIPES["darts"]
     unmeasured = "a second training of each network, on all of CIFAR-100"
-
-
-experiments.register(ThesisTable77.name, ThesisTable77(), origin=__name__)

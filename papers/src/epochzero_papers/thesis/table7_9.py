@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from epochzero.registry import experiments
+from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import NB201_C10, Figures
 from epochzero_papers.thesis.guarantees import Guarantees, by_metric, non_realizable, realizable
 
 
+@experiment
 class ThesisTable79(Guarantees):
     """Four metrics, three initialisations."""
 
@@ -42,6 +43,3 @@ class ThesisTable79(Guarantees):
             non_realizable, [(0.559, 0.556, 0.501, 0.512), (0.493, 0.501, 0.442, 0.460), (0.436, 0.439, 0.358, 0.407)]
         ),
     }
-
-
-experiments.register(ThesisTable79.name, ThesisTable79(), origin=__name__)
