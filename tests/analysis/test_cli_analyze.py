@@ -10,7 +10,7 @@ import pytest
 
 from epochzero.cli import analyze_subjects
 from tests.command import CHEAP, CUT, epochzero, refusal
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 NET = """
 import torch

@@ -10,7 +10,7 @@ import pytest
 from epochzero.errors import DataError, UserError
 from epochzero.registry import experiments
 from tests.command import CHEAP, CUT
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 POOLED = "|none~0|+|none~0|none~1|+|avg_pool_3x3~0|none~1|none~2|"
 CONV = "|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|"

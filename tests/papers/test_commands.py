@@ -14,7 +14,7 @@ from epochzero_papers.thesis import convergence_pictures
 from tests.analysis.test_pictures import AXIS, BOWL, HOLED
 from tests.command import epochzero, refusal
 from tests.fresh import Fresh
-from tests.papers.experiments_small import SMALL_IMAGES, small_images
+from tests.papers.small import SMALL_IMAGES, small_images
 
 HIDDEN = """
 import importlib.metadata, sys

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from epochzero.recommend.data.synthetic import Planted, write_text
 from tests.command import epochzero
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 from tests.report.stores import networks
 from tests.train import train_images
 

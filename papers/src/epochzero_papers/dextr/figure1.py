@@ -22,7 +22,7 @@ from epochzero.train.image_data import Images, load_images
 from epochzero.train.recipes import Recipe
 from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Figures, Group, Merits
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import some, trained
 
 CURVES = "training"

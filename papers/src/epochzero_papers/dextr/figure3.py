@@ -23,7 +23,7 @@ from epochzero.types import Origin
 from epochzero_papers.dextr.figure2 import opened
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, NB201
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 
 GOOD, BAD = 89.43, 63.0
 

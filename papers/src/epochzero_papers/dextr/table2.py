@@ -15,20 +15,22 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 
 @experiment
-class DextrTable2(FoundNetworks):
+class DextrTable2(NetworkSearches):
     """Three proxies."""
 
     name = "dextr-table2"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 2"
-    full = Hunts(batch_size=16, evaluations=170)
-    quick = Hunts(networks=1, batch_size=2, evaluations=17, options=(("channels", 2), ("cells", 3), ("validations", 1)))
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        label: Hunt("darts", proxy, "zero_cost_pt", options={"proxy": proxy})
+    full = SearchSettings(batch_size=16, evaluations=170)
+    quick = SearchSettings(
+        networks=1, batch_size=2, evaluations=17, options=(("channels", 2), ("cells", 3), ("validations", 1))
+    )
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        label: NetworkSearch("darts", proxy, "zero_cost_pt", options={"proxy": proxy})
         for label, proxy in (("Dextr", "dextr"), ("ZiCo", "zico"), ("MeCo", "meco"))
     }
     paper = grid(

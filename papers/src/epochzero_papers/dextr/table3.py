@@ -14,24 +14,24 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 TINY, SMALL = 6e6, 24e6
 
 
 @experiment
-class DextrTable3(FoundNetworks):
+class DextrTable3(NetworkSearches):
     """Two spaces."""
 
     name = "dextr-table3"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 3"
-    full = Hunts(batch_size=1)
-    quick = Hunts(batch_size=1, evaluations=2)
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        "tiny, Dextr": Hunt("autoformer_tiny", "dextr", "evolution_az", max_params=TINY),
-        "small, Dextr": Hunt("autoformer_small", "dextr", "evolution_az", max_params=SMALL),
-        "small, TF-TAS": Hunt("autoformer_small", "tf_tas", "evolution_az", max_params=SMALL),
+    full = SearchSettings(batch_size=1)
+    quick = SearchSettings(batch_size=1, evaluations=2)
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "tiny, Dextr": NetworkSearch("autoformer_tiny", "dextr", "evolution_az", max_params=TINY),
+        "small, Dextr": NetworkSearch("autoformer_small", "dextr", "evolution_az", max_params=SMALL),
+        "small, TF-TAS": NetworkSearch("autoformer_small", "tf_tas", "evolution_az", max_params=SMALL),
     }
     paper = grid(
         ("top-1 error %", "params M", "FLOPs G", "GPU days"),

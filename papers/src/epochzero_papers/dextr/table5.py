@@ -23,7 +23,7 @@ from epochzero.errors import DegenerateError
 from epochzero.proxies.dextr import gram
 from epochzero.stats.bootstrap import Floats, estimate
 from epochzero_papers.harness.base import Found, Quoted, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.connections import Column, Connections, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 
 PAPER = {"NB101": 0.9918, "NB201": 0.9001, "NB301": 0.9951}
 SHARE, ASKED = "share of layers", "sigma_max >= 1"
@@ -45,7 +45,7 @@ LARGE = Proxy("share_of_large", share_of_large, [need(Pass(only=(0, 1)), layers=
 
 
 @experiment
-class DextrTable5(Connections[Settings]):
+class DextrTable5(ScorePairs[Settings]):
     """One mean for each space."""
 
     name = "dextr-table5"

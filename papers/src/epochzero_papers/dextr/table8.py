@@ -13,22 +13,22 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import IMAGENET, grid
 
 LIMIT = 450e6
 
 
 @experiment
-class DextrTable8(FoundNetworks):
+class DextrTable8(NetworkSearches):
     """Two objectives."""
 
     name = "dextr-table8"
     source = "Dextr (openreview.net/forum?id=X0uPof5DVh), Table 8"
-    full = Hunts(batch_size=64, evaluations=100_000)
-    quick = Hunts(batch_size=1, evaluations=6)
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        "Dextr": Hunt("mobilenet", "dextr", "evolution_az", max_flops=LIMIT),
+    full = SearchSettings(batch_size=64, evaluations=100_000)
+    quick = SearchSettings(batch_size=1, evaluations=6)
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "Dextr": NetworkSearch("mobilenet", "dextr", "evolution_az", max_flops=LIMIT),
     }
     paper = grid(("FLOPs M", "top-1 accuracy %", "GPU days"), {"Dextr": (457, 78.8, 0.6), "AZ-NAS": (462, 78.6, 0.4)})
     columns = ("FLOPs M",)

@@ -27,8 +27,8 @@ from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score
 from epochzero_papers.harness.base import REPEAT, Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
-from epochzero_papers.harness.connections import reasons
 from epochzero_papers.harness.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, NB101, NB201, File, missing
+from epochzero_papers.harness.score_pairs import reasons
 from epochzero_papers.harness.scoring import Job, NotScoredError, Scores, nothing_recalled, recalled, score_all
 
 Figures = Mapping[str, Sequence[float | None]]

@@ -23,7 +23,7 @@ def some(images: Images, count: int | None) -> Images:
     return replace(images, **kept, facts=images.facts | {"train": count, "test": len(kept["test_y"])})
 
 
-def beside_the_store(work: Work, what: str) -> Path | None:
+def folder_at_store(work: Work, what: str) -> Path | None:
     """A folder for what a run goes on from; none without a store on disk."""
     if work.store.path == ":memory:":
         return None
@@ -35,7 +35,7 @@ def beside_the_store(work: Work, what: str) -> Path | None:
 @contextmanager
 def folder_for(work: Work, what: str) -> Iterator[Path]:
     """A folder beside the store, or one that is removed."""
-    kept = beside_the_store(work, what)
+    kept = folder_at_store(work, what)
     if kept is not None:
         yield kept
         return
@@ -55,7 +55,7 @@ def trained(
     facts: Mapping[str, Any],
 ) -> Trained:
     """A network after its training; `name` is that of its checkpoints."""
-    place = beside_the_store(work, "training")
+    place = folder_at_store(work, "training")
     folder = None if place is None else place / name.replace(" ", "-")
     if folder is not None:
         folder.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from epochzero.data.batch import Part, digest
 from epochzero.errors import DataError
 from epochzero.registry import proxies
 from epochzero_papers.harness.base import Settings, experiment
-from epochzero_papers.harness.connections import Column, Connections, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 from epochzero_papers.nasi.one_shot_spaces import ONE_SHOT
 
 PAPER = {
@@ -36,7 +36,7 @@ PAPER = {
 
 
 @experiment
-class NasiFigure1(Connections[Settings]):
+class NasiFigure1(ScorePairs[Settings]):
     """Label- and data-agnostic trace norm."""
 
     name = "nasi-figure1"

@@ -34,8 +34,8 @@ from epochzero.tables import AccuracyTable
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
 from epochzero_papers.harness.files import CIFAR10, NB101, missing
 from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.searching import estimate
-from epochzero_papers.harness.training import beside_the_store
+from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.training import folder_at_store
 from epochzero_papers.nasi.grid import recorded
 from epochzero_papers.nasi.one_shot_spaces import DRAWS, ONE_SHOT, rows_by_key
 
@@ -74,7 +74,7 @@ class Reading(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Searches that are recorded, and their readings."""
+    """TableSearches that are recorded, and their readings."""
 
     batch_size: int
     options: Mapping[str, str]
@@ -186,7 +186,7 @@ def _nasi(label: str, search: Search, images: Any, seed: int, work: Work) -> Nas
 
 def _recorded(nasi: Nasi, work: Work) -> State:
     """With a store on disk, a recording that was stopped is gone on with."""
-    folder = beside_the_store(work, "searches")
+    folder = folder_at_store(work, "searches")
     if folder is None:
         return recorded(nasi, work.settings.steps, lambda now: None)
     file = Saved(folder / f"{digest(json.dumps(nasi.settings))[:16]}.json")

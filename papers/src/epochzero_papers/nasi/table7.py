@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from epochzero.engine.proxy import parse
 from epochzero_papers.harness.base import Settings, experiment
-from epochzero_papers.harness.connections import Column, Connections, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 from epochzero_papers.nasi.one_shot_spaces import ONE_SHOT
 
 MINI_BATCH = {
@@ -48,7 +48,7 @@ class Sizes(Settings):
 
 
 @experiment
-class NasiTable7(Connections[Sizes]):
+class NasiTable7(ScorePairs[Sizes]):
     """Approximate against exact trace norm."""
 
     name = "nasi-table7"

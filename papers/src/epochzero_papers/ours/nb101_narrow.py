@@ -4,7 +4,7 @@ Kappa of a full network takes 64 backward passes of three billion multiply-accum
 has 16 channels in place of 128 (`nb101_stem16`), with batches of 16, all cells of a table can have it. The table of
 scores in docs/data was made so. Feedback and test accuracies are those of the full networks.
 
-The same contests as in `nb101-pool`, among all cells, each with the regret against the best of them. No paper prints
+The same searches as in `nb101-pool`, among all cells, each with the regret against the best of them. No paper prints
 these figures.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from epochzero_papers.harness.base import Found, Work, experiment
 from epochzero_papers.harness.files import NB101, File
-from epochzero_papers.harness.searching import Arena, Benchmark, Searches, found_in, left_out
+from epochzero_papers.harness.table_searches import Benchmark, SearchTables, TableSearches, found_in, left_out
 from epochzero_papers.ours.nb101_pool import Cells, NB101Pool, of_winners
 
 SCORES = File(
@@ -34,9 +34,9 @@ class NB101Narrow(NB101Pool):
     quick = Cells(networks=3, evaluations=0)
     benchmark = Benchmark("nb101", NB101, SCORES, {"C10": "test_acc_108ep"}, percent=100)
 
-    def arena(self, folder: Path) -> Arena:
-        return Searches.arena(self, folder)
+    def tables(self, folder: Path) -> SearchTables:
+        return TableSearches.tables(self, folder)
 
     def measure(self, work: Work) -> Found:
-        arena, searched, rows = self._contests(work)
-        return found_in(arena, rows, of_winners(arena, searched), left_out(arena, self.contests))
+        tables, searched, rows = self._all_searched(work)
+        return found_in(tables, rows, of_winners(tables, searched), left_out(tables, self.searches))

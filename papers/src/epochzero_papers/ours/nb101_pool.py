@@ -25,12 +25,12 @@ from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero_papers.harness.base import Found, Row, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, NB101, File
-from epochzero_papers.harness.searching import (
+from epochzero_papers.harness.table_searches import (
     SECONDS,
-    Arena,
     Benchmark,
-    Contest,
-    Searches,
+    SearchTables,
+    TableSearch,
+    TableSearches,
     Trials,
     accuracies,
     estimate,
@@ -56,7 +56,7 @@ LARGE = 100_000
 
 @dataclass(frozen=True)
 class Cells(Trials):
-    """Searches of the scored networks, and how many networks are scored for each search of every cell."""
+    """TableSearches of the scored networks, and how many networks are scored for each search of every cell."""
 
     batch_size: int = 16
     evaluations: int = 100
@@ -64,7 +64,7 @@ class Cells(Trials):
 
 
 @experiment
-class NB101Pool(Searches):
+class NB101Pool(TableSearches):
     """Selected networks of NAS-Bench-101."""
 
     name = "nb101-pool"
@@ -72,46 +72,48 @@ class NB101Pool(Searches):
     full = Cells(networks=10)
     quick = Cells(networks=3, evaluations=0)
     benchmark = Benchmark("nb101", NB101, SCORES, {"C10": "test_acc_108ep"}, percent=100)
-    contests = (
-        Contest("evolution, dextr", "evolution", "dextr", 1000),
-        Contest("random, dextr (N=100)", "random", "dextr", 100),
-        *(Contest(f"HNAS ({m})", "hnas", FEEDBACK, 20, {"metric": m, "networks": LARGE}) for m in METRICS),
-        Contest("random, 20 evaluations", "random", FEEDBACK, 20, {"batch": 1}),
-        Contest("REA, 20 evaluations", "evolution", FEEDBACK, 20, {"population": 10, "tournament": 3, "batch": 1}),
+    searches = (
+        TableSearch("evolution, dextr", "evolution", "dextr", 1000),
+        TableSearch("random, dextr (N=100)", "random", "dextr", 100),
+        *(TableSearch(f"HNAS ({m})", "hnas", FEEDBACK, 20, {"metric": m, "networks": LARGE}) for m in METRICS),
+        TableSearch("random, 20 evaluations", "random", FEEDBACK, 20, {"batch": 1}),
+        TableSearch("REA, 20 evaluations", "evolution", FEEDBACK, 20, {"population": 10, "tournament": 3, "batch": 1}),
     )
 
-    def arena(self, folder: Path) -> Arena:
-        arena = super().arena(folder)
+    def tables(self, folder: Path) -> SearchTables:
+        tables = super().tables(folder)
         kernels = find_pool(folder, KERNELS)
         if kernels is None:
-            return arena
-        space = arena.pool.space
-        return replace(arena, pool=joined(arena.pool, TableSource.read(kernels, space, pool=True)))
+            return tables
+        space = tables.pool.space
+        return replace(tables, pool=joined(tables.pool, TableSource.read(kernels, space, pool=True)))
 
     def measure(self, work: Work) -> Found:
-        arena, searched, rows = self._contests(work)
-        missing = left_out(arena, self.contests)
+        tables, searched, rows = self._all_searched(work)
+        missing = left_out(tables, self.searches)
         if work.settings.evaluations:
-            searched[EVERY] = self._among_every_cell(arena, work)
-            rows += self._selected(arena, EVERY, searched[EVERY], arena.accuracies.table.archs)
+            searched[EVERY] = self._among_every_cell(tables, work)
+            rows += self._selected(tables, EVERY, searched[EVERY], tables.accuracies.table.archs)
         else:
             missing.append(f"{EVERY}: left out of this small form.")
-        return found_in(arena, rows, of_winners(arena, searched), missing)
+        return found_in(tables, rows, of_winners(tables, searched), missing)
 
-    def _contests(self, work: Work) -> tuple[Arena, dict[str, list[Outcome]], list[Row]]:
-        """Where contests were held, what came of them, and what that says."""
-        arena, searched = self.contested(work, self.contests, Arena.search)
-        needs = {contest.label: contest.needs for contest in self.contests}
+    def _all_searched(self, work: Work) -> tuple[SearchTables, dict[str, list[Outcome]], list[Row]]:
+        """Where searches were held, what came of them, and what that says."""
+        tables, searched = self.run_all(work, self.searches, SearchTables.search)
+        needs = {spec.label: spec.needs for spec in self.searches}
         rows: list[Row] = []
         for label, outcomes in searched.items():
-            rows += self._selected(arena, label, outcomes, whole(arena.pool, needs[label]))
-        return arena, searched, rows
+            rows += self._selected(tables, label, outcomes, whole(tables.pool, needs[label]))
+        return tables, searched, rows
 
-    def _selected(self, arena: Arena, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]) -> list[Row]:
+    def _selected(
+        self, tables: SearchTables, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]
+    ) -> list[Row]:
         """Accuracy, deviation and regret of the winners, and the seconds of a search."""
-        rows = self._rows(label, accuracies(arena, outcomes))
-        held = [accuracy for accuracy in accuracies(arena, outcomes)["C10"] if accuracy is not None]
-        best = max(filter(None, (arena.accuracy(arch, "C10") for arch in pool)))
+        rows = self._rows(label, accuracies(tables, outcomes))
+        held = [accuracy for accuracy in accuracies(tables, outcomes)["C10"] if accuracy is not None]
+        best = max(filter(None, (tables.accuracy(arch, "C10") for arch in pool)))
         figures = {
             REGRET: [best - accuracy for accuracy in held],
             SECONDS: [outcome.seconds for outcome in outcomes],
@@ -123,14 +125,14 @@ class NB101Pool(Searches):
             if found
         ]
 
-    def _among_every_cell(self, arena: Arena, work: Work) -> list[Outcome]:
-        """Searches that score what they look at; scores are kept in the store."""
+    def _among_every_cell(self, tables: SearchTables, work: Work) -> list[Outcome]:
+        """TableSearches that score what they look at; scores are kept in the store."""
         settings = work.settings
         images = work.data or CIFAR10.find(work.folder) or "pink"
-        space = arena.accuracies.space
+        space = tables.accuracies.space
         batch = batch_for(space, images, size=settings.batch_size, seed=work.seed)
         objective = parse_objective(BY)
-        task = Task(space, objective.proxies, batch, device=work.device, sources=(Listed(arena.accuracies),))
+        task = Task(space, objective.proxies, batch, device=work.device, sources=(Listed(tables.accuracies),))
         found = []
         for place in range(SEARCHES):
 
@@ -153,9 +155,9 @@ class NB101Pool(Searches):
         return found
 
 
-def of_winners(arena: Arena, searched: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float | None]]:
-    """The test accuracies of the winners of each contest."""
-    return {label: accuracies(arena, outcomes)["C10"] for label, outcomes in searched.items()}
+def of_winners(tables: SearchTables, searched: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float | None]]:
+    """The test accuracies of the winners of each spec."""
+    return {label: accuracies(tables, outcomes)["C10"] for label, outcomes in searched.items()}
 
 
 def whole(pool: TableSource, columns: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Status, Work, experiment
 from epochzero_papers.harness.files import FOLDER, NB201, File, missing
-from epochzero_papers.harness.searching import FEEDBACK, POOL, Arena, Trials, estimate, find_pool
+from epochzero_papers.harness.table_searches import FEEDBACK, POOL, SearchTables, Trials, estimate, find_pool
 
 HARDWARE = File(
     ("hwnasbench_nb201.csv.gz", "hwnasbench_nb201.csv", "hwnasbench_nb201.parquet"),
@@ -103,9 +103,9 @@ class LatencyFront(Recipe):
         file = HARDWARE.find(work.folder)
         if file is None:
             raise missing(self.name, [HARDWARE], work.folder)
-        arena = Arena.open(self.name, work.folder)
+        tables = SearchTables.open(self.name, work.folder)
         hardware = TableSource.read(file, spaces["nb201"])
-        work.begin(pool=arena.pool.name, table=arena.accuracies.name, latencies=hardware.name)
+        work.begin(pool=tables.pool.name, table=tables.accuracies.name, latencies=hardware.name)
         seeds = range(work.seed, work.seed + work.settings.networks)
         total = len(work.settings.devices) * len(WANTED) * len(METHODS) * len(seeds)
         rows: list[Row] = []
@@ -113,10 +113,10 @@ class LatencyFront(Recipe):
         done = 0
         for device in work.settings.devices:
             latency = Latency(TableMeter(hardware, f"cifar10_{device}_latency"), spaces["nb201"])
-            truth = _plane(arena, latency, "table:cifar10_test")
+            truth = _plane(tables, latency, "table:cifar10_test")
             values: dict[str, list[float]] = {}
             for wanted, goal in WANTED.items():
-                searched = _plane(arena, latency, goal)
+                searched = _plane(tables, latency, goal)
                 everything = f"the whole table, {wanted}"
                 values[everything] = [truth.share(searched.front)]
                 rows.append(_row(device, everything, "all", TRUE, values[everything]))
@@ -124,7 +124,7 @@ class LatencyFront(Recipe):
                 for method, name in METHODS.items():
                     for seed in seeds:
                         work.progress(done, total)
-                        curves[method].append(_fronts(arena, latency, name, goal, seed))
+                        curves[method].append(_fronts(tables, latency, name, goal, seed))
                         done += 1
                 for place, step in enumerate(STEPS):
                     for statistic, plane in ((TRUE, truth), (SEARCHED, searched)):
@@ -134,19 +134,19 @@ class LatencyFront(Recipe):
                             x = f"{label}, {wanted}"
                             rows.append(_row(device, x, f"{step} evaluations", statistic, figures))
                             values[x] = figures
-            about = f"scores of {arena.pool.name}, accuracies of {arena.accuracies.name}, latencies of {latency.name}"
+            about = f"scores of {tables.pool.name}, accuracies of {tables.accuracies.name}, latencies of {latency.name}"
             samples[device] = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
         work.progress(total, total)
         return Found(rows, samples)
 
 
-def _plane(arena: Arena, latency: Latency, goal: str) -> Plane:
+def _plane(tables: SearchTables, latency: Latency, goal: str) -> Plane:
     """A goal, or several, against latency, over all networks of the pool."""
-    space = arena.pool.space
+    space = tables.pool.space
 
     def merits(wanted: Goal) -> Callable[[str], float]:
         name = wanted.proxy.text
-        source = arena.accuracies if is_looked_up(wanted.proxy) else arena.pool
+        source = tables.accuracies if is_looked_up(wanted.proxy) else tables.pool
         return lambda text: wanted.merit(source.value(text, name.removeprefix("table:")).value)
 
     def speed(text: str) -> float:
@@ -154,13 +154,13 @@ def _plane(arena: Arena, latency: Latency, goal: str) -> Plane:
         return math.nan if isinstance(timing, str) else -timing.median
 
     *wanted, _ = parse_goals(f"{goal},latency").goals
-    return Plane.of([space.text(arch) for arch in arena.pool.archs], *map(merits, wanted), speed)
+    return Plane.of([space.text(arch) for arch in tables.pool.archs], *map(merits, wanted), speed)
 
 
-def _fronts(arena: Arena, latency: Latency, method: str, goal: str, seed: int) -> list[list[str]]:
+def _fronts(tables: SearchTables, latency: Latency, method: str, goal: str, seed: int) -> list[list[str]]:
     """The networks on the front after each number of evaluations."""
     goals = parse_goals(f"{goal},latency")
-    task = Task(spaces["nb201"], goals.proxies, arena.batch, sources=(latency, arena.pool, arena.accuracies))
+    task = Task(spaces["nb201"], goals.proxies, tables.batch, sources=(latency, tables.pool, tables.accuracies))
     found: list[list[str]] = []
 
     def note(outcome: Outcome) -> None:

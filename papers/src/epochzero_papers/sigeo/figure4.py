@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from epochzero.recommend.sub_one_shot import RecommenderResult
 from epochzero_papers.harness.base import Quoted, experiment
-from epochzero_papers.sigeo.table5 import LOSS, SMALL, Contest, FoundRecommenders, Searching
+from epochzero_papers.sigeo.table5 import LOSS, SMALL, FoundRecommenders, Searching, TableSearch
 
 LEVEL = 0.01
 
@@ -28,11 +28,11 @@ class SigeoFigure4(FoundRecommenders):
     source = "SiGeo (arXiv:2311.13169), Figure 4"
     full = replace(Searching(), top=15)
     quick = replace(SMALL, top=2)
-    contests = (
-        Contest("ZiCo", "zico", LEVEL),
-        Contest("Fisher-Rao norm", "sigeo(weights=0/1/0)", LEVEL),
-        Contest("loss", "sigeo(weights=0/0/1)", LEVEL),
-        Contest("SiGeo", "sigeo", LEVEL),
+    searches = (
+        TableSearch("ZiCo", "zico", LEVEL),
+        TableSearch("Fisher-Rao norm", "sigeo(weights=0/1/0)", LEVEL),
+        TableSearch("loss", "sigeo(weights=0/0/1)", LEVEL),
+        TableSearch("SiGeo", "sigeo", LEVEL),
     )
     quoted: Sequence[Quoted] = ()
 

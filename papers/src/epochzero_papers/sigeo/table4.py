@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from epochzero.train.recipes import RECIPES
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import grid
 
 MILLION = 1e6
@@ -25,16 +25,16 @@ PROXIES = ("flops", "grad_norm", "synflow", "naswot", "zen", "zico", "sigeo")
 
 
 @experiment
-class SigeoTable4(FoundNetworks):
+class SigeoTable4(NetworkSearches):
     """Seven proxies and none."""
 
     name = "sigeo-table4"
     source = "SiGeo (arXiv:2311.13169), Table 4"
-    full = Hunts(evaluations=480_000, epochs=1440)
-    quick = Hunts(batch_size=8, evaluations=4, images=64)
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        "random": Hunt("resnet", "params", "random", max_params=MILLION),
-        **{proxy: Hunt("resnet", proxy, "evolution_zen", max_params=MILLION) for proxy in PROXIES},
+    full = SearchSettings(evaluations=480_000, epochs=1440)
+    quick = SearchSettings(batch_size=8, evaluations=4, images=64)
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "random": NetworkSearch("resnet", "params", "random", max_params=MILLION),
+        **{proxy: NetworkSearch("resnet", proxy, "evolution_zen", max_params=MILLION) for proxy in PROXIES},
     }
     paper = grid(
         ("CIFAR-10", "CIFAR-100"),

@@ -26,7 +26,7 @@ from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, RecommenderResul
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work, experiment
 from epochzero_papers.harness.files import FOLDER, File
 from epochzero_papers.harness.planned import Figures, grid
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import folder_for
 from epochzero_papers.sigeo.clicks import LAW
 
@@ -79,7 +79,7 @@ class Searching(Settings):
 SMALL = Searching(networks=4, batch_size=64, repeats=1, rows=6000, widest=16, generations=1, top=1, tables=())
 
 
-class Contest(NamedTuple):
+class TableSearch(NamedTuple):
     """A search by a score after some warm-up."""
 
     label: str
@@ -88,10 +88,10 @@ class Contest(NamedTuple):
 
 
 CONTESTS = (
-    Contest("NASRecNet, small, 100 %", ONE_SHOT, 1.0),
-    Contest("SiGeo, small, 100 %", "sigeo", 1.0),
+    TableSearch("NASRecNet, small, 100 %", ONE_SHOT, 1.0),
+    TableSearch("SiGeo, small, 100 %", "sigeo", 1.0),
     *(
-        Contest(f"{label}, small, {100 * level:g} %", proxy, level)
+        TableSearch(f"{label}, small, {100 * level:g} %", proxy, level)
         for level in (0.01, 0.0)
         for label, proxy in (("ZiCo", "zico"), ("SiGeo", "sigeo"))
     ),
@@ -103,7 +103,7 @@ class FoundRecommenders(Recipe):
 
     full: Searching = Searching()
     quick: Searching = SMALL
-    contests: Sequence[Contest]
+    searches: Sequence[TableSearch]
     needs = (CRITEO, AVAZU)
     unmeasured: Sequence[str] = ()
 
@@ -142,7 +142,7 @@ class FoundRecommenders(Recipe):
     def _searched(
         self, work: Work, table: CtrTable, folder: Path, before: float, parts: int
     ) -> dict[str, dict[str, list[float]]]:
-        """By figure and contest, the numbers of all repeats."""
+        """By figure and spec, the numbers of all repeats."""
         settings: Searching = work.settings
         preset = replace(
             PRESETS["reduced"],
@@ -154,19 +154,19 @@ class FoundRecommenders(Recipe):
             batch_size=settings.batch_size,
         )
         found: dict[str, dict[str, list[float]]] = {}
-        total = settings.repeats * len(self.contests)
-        for done, (seed, contest) in enumerate((s, c) for s in range(settings.repeats) for c in self.contests):
+        total = settings.repeats * len(self.searches)
+        for done, (seed, spec) in enumerate((s, c) for s in range(settings.repeats) for c in self.searches):
             work.progress(round(before * parts * total) + done, parts * total)
             chain = SubOneShotSearch(
                 table,
-                proxy=contest.proxy,
-                warmup=contest.level,
+                proxy=spec.proxy,
+                warmup=spec.level,
                 preset=preset,
                 max_embedding_rows=settings.embedding_rows,
                 seed=work.seed + seed,
             )
             for column, values in self.figures(chain.run(folder)).items():
-                found.setdefault(column, {}).setdefault(contest.label, []).extend(values)
+                found.setdefault(column, {}).setdefault(spec.label, []).extend(values)
         return found
 
 
@@ -178,11 +178,11 @@ def _table(name: str, file: Path | None, folder: Path, settings: Searching) -> C
 
 @experiment
 class SigeoTable5(FoundRecommenders):
-    """Searches after three levels of warm-up."""
+    """TableSearches after three levels of warm-up."""
 
     name = "sigeo-table5"
     source = "SiGeo (arXiv:2311.13169), Tables 1 and 5 and Figure 3"
-    contests = CONTESTS
+    searches = CONTESTS
     unmeasured = (
         "DLRM, the space nasrec_full and KDD are not measured here; `python -m "
         "epochzero_papers.sigeo.recommender_sweep "

@@ -21,7 +21,7 @@ from epochzero.train.supernet import SUPERNET
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero_papers.harness.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, File, missing
 from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import folder_for
 from epochzero_papers.thesis import nesbs_chain
 

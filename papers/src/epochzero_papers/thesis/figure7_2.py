@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epochzero_papers.harness.base import Settings, experiment
-from epochzero_papers.harness.connections import Column, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair
 from epochzero_papers.thesis.table7_4 import ThesisTable74
 
 

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 
 from epochzero.study.loop import Outcome
 from epochzero_papers.harness.base import Found, Row, Work, experiment
-from epochzero_papers.harness.searching import FEEDBACK, Arena, Contest, Searches, Trials, estimate, found_in, left_out
+from epochzero_papers.harness.table_searches import (
+    FEEDBACK,
+    SearchTables,
+    TableSearch,
+    TableSearches,
+    Trials,
+    estimate,
+    found_in,
+    left_out,
+)
 from epochzero_papers.thesis.table7_3 import baselines, hnas
 
 STATISTIC = "regret %"
@@ -29,7 +38,7 @@ class Length(Trials):
 
 
 @experiment
-class ThesisFigure73(Searches):
+class ThesisFigure73(TableSearches):
     """Regret curves."""
 
     name = "thesis-figure7.3"
@@ -37,38 +46,38 @@ class ThesisFigure73(Searches):
     full = Length(networks=10)
     quick = Length(networks=3, evaluations=20)
 
-    def curves(self, evaluations: int) -> list[Contest]:
+    def curves(self, evaluations: int) -> list[TableSearch]:
         """Every search with so many evaluations."""
         plain = {"proxy": "ntk_trace", "batch": 1}
         searched = [hnas("trace", evaluations=evaluations), hnas("knas", evaluations=evaluations)]
         return [
             *searched,
             *(one._replace(label=one.label.partition(",")[0]) for one in baselines(evaluations)),
-            Contest("trace metric", "top_k", FEEDBACK, evaluations, plain),
-            Contest("knas metric", "top_k", FEEDBACK, evaluations, plain | {"proxy": "nasi_trace"}),
+            TableSearch("trace metric", "top_k", FEEDBACK, evaluations, plain),
+            TableSearch("knas metric", "top_k", FEEDBACK, evaluations, plain | {"proxy": "nasi_trace"}),
         ]
 
     def measure(self, work: Work) -> Found:
-        contests = self.curves(work.settings.evaluations)
-        arena, found = self.contested(work, contests, regrets)
+        searches = self.curves(work.settings.evaluations)
+        tables, found = self.run_all(work, searches, regrets)
         rows = []
         for label, curves in found.items():
             for step in (step for step in STEPS if step <= work.settings.evaluations):
                 figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves])
                 rows.append(Row("nb201", label, f"{step} evaluations", STATISTIC, figure, 0))
         values = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
-        return found_in(arena, rows, values, left_out(arena, contests))
+        return found_in(tables, rows, values, left_out(tables, searches))
 
 
-def regrets(arena: Arena, contest: Contest, seed: int) -> list[float]:
+def regrets(tables: SearchTables, spec: TableSearch, seed: int) -> list[float]:
     """After each evaluation."""
     curve: list[float] = []
-    best = max(filter(None, (arena.accuracy(arch, "C10") for arch in arena.accuracies.table.archs)))
+    best = max(filter(None, (tables.accuracy(arch, "C10") for arch in tables.accuracies.table.archs)))
 
     def note(outcome: Outcome) -> None:
         if outcome.best is not None and outcome.evaluated > len(curve):
-            accuracy = arena.accuracy(outcome.best.text, "C10")
+            accuracy = tables.accuracy(outcome.best.text, "C10")
             curve.append(best - (accuracy if accuracy is not None else 0.0))
 
-    arena.search(contest, seed, note)
+    tables.search(spec, seed, note)
     return curve

@@ -22,7 +22,7 @@ from epochzero.stats.within import equal_bins
 from epochzero.types import Score
 from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Group, Merits
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 
 METRICS = ("grad_norm", "snip", "grasp", "ntk_trace")
 KAPPA = "ntk_cond"

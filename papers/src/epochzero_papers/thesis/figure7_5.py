@@ -24,12 +24,12 @@ from epochzero.engine import parse
 from epochzero.study.methods.base import Floats, Pool
 from epochzero.study.methods.hnas import HNAS
 from epochzero_papers.harness.base import Found, Row, Work, experiment
-from epochzero_papers.harness.searching import (
+from epochzero_papers.harness.table_searches import (
     FEEDBACK,
     ON_NB201,
-    Arena,
-    Contest,
-    Searches,
+    SearchTables,
+    TableSearch,
+    TableSearches,
     Trials,
     estimate,
     found_in,
@@ -45,37 +45,35 @@ C_RANGE = (-9.0, 3.0)
 
 
 @experiment
-class ThesisFigure75(Searches):
+class ThesisFigure75(TableSearches):
     """Correlation by step."""
 
     name = "thesis-figure7.5"
     source = "Shu, thesis, Figure 7.5"
     full = Trials(networks=10)
     quick = Trials(networks=3)
-    contests = (hnas("trace"), hnas("knas"))
+    searches = (hnas("trace"), hnas("knas"))
 
     def measure(self, work: Work) -> Found:
-        arena, found = self.contested(work, self.contests, correlations)
-        held = [contest for contest in self.contests if contest.label in found]
-        rows = [
-            Row("nb201", contest.label, "grid", AGREEMENT, estimate([agreement(arena, contest)]), 0) for contest in held
-        ]
+        tables, found = self.run_all(work, self.searches, correlations)
+        held = [spec for spec in self.searches if spec.label in found]
+        rows = [Row("nb201", spec.label, "grid", AGREEMENT, estimate([agreement(tables, spec)]), 0) for spec in held]
         for label, curves in found.items():
             for step, values in enumerate(zip(*curves, strict=True), start=1):
                 figure = estimate(values)
                 rows.append(Row("nb201", label, f"step {step}", "spearman", figure, 0))
         ends = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
-        return found_in(arena, rows, ends, left_out(arena, self.contests))
+        return found_in(tables, rows, ends, left_out(tables, self.searches))
 
 
-def correlations(arena: Arena, contest: Contest, seed: int) -> list[float]:
+def correlations(tables: SearchTables, spec: TableSearch, seed: int) -> list[float]:
     """After each step of one search, that of the bound as it was when the best network so far was selected."""
-    search = _search(arena, contest, seed)
-    truth = _accuracies(arena, search, TRUTH)
+    search = _search(tables, spec, seed)
+    truth = _accuracies(tables, search, TRUTH)
     best, tuned, curve = -np.inf, search.probes[0], []
     for _ in range(EVALUATIONS):
         (arch,) = search.ask(1)
-        score = arena.accuracies.value(arena.pool.space.text(arch), TOLD)
+        score = tables.accuracies.value(tables.pool.space.text(arch), TOLD)
         search.tell([arch], [score.value if score.ok else None])
         if score.ok and score.value > best:
             best, tuned = score.value, search.queries[-1]
@@ -83,10 +81,10 @@ def correlations(arena: Arena, contest: Contest, seed: int) -> list[float]:
     return curve
 
 
-def agreement(arena: Arena, contest: Contest) -> float:
+def agreement(tables: SearchTables, spec: TableSearch) -> float:
     """Over a grid of u and c, that of the bound's correlation with the validation accuracy of what it selects."""
-    search = _search(arena, contest, 0)
-    truth, told = (_accuracies(arena, search, column) for column in (TRUTH, TOLD))
+    search = _search(tables, spec, 0)
+    truth, told = (_accuracies(tables, search, column) for column in (TRUTH, TOLD))
     grid = itertools.product(np.linspace(0, 1, 11), np.linspace(*C_RANGE, 13))
     bounds = (search.bound(u, c) for u, c in grid)
     found = np.array([(_correlation(bound, truth), told[np.nanargmin(bound)]) for bound in bounds])  # [143, 2]
@@ -98,18 +96,20 @@ def _correlation(bound: Floats, truth: Floats) -> float:
     return float(spearmanr(-bound[both], truth[both]).statistic)
 
 
-def _accuracies(arena: Arena, search: HNAS, column: str) -> Floats:
+def _accuracies(tables: SearchTables, search: HNAS, column: str) -> Floats:
     """Of the networks of the search's pool, nan where there is none."""
-    found = (arena.accuracies.value(arena.pool.space.text(arch), column) for arch in search.archs)
+    found = (tables.accuracies.value(tables.pool.space.text(arch), column) for arch in search.archs)
     return np.array([score.value if score.ok else np.nan for score in found])
 
 
-def _search(arena: Arena, contest: Contest, seed: int) -> HNAS:
+def _search(tables: SearchTables, spec: TableSearch, seed: int) -> HNAS:
     """The search itself, on the whole pool in an order of the seed's."""
-    archs = list(arena.pool.archs)
+    archs = list(tables.pool.archs)
     Random(seed).shuffle(archs)
-    proxies = [parse(text) for text in contest.needs]
-    columns = {p.text: [arena.pool.value(arena.pool.space.text(arch), p.text).value for arch in archs] for p in proxies}
+    proxies = [parse(text) for text in spec.needs]
+    columns = {
+        p.text: [tables.pool.value(tables.pool.space.text(arch), p.text).value for arch in archs] for p in proxies
+    }
     pool = Pool(archs, {name: np.array(column) for name, column in columns.items()}, {})
-    options: dict[str, Any] = dict(contest.options)
-    return HNAS(arena.pool.space, seed, pool, **options)
+    options: dict[str, Any] = dict(spec.options)
+    return HNAS(tables.pool.space, seed, pool, **options)

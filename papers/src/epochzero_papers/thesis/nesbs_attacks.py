@@ -26,8 +26,7 @@ from epochzero.ensemble.model import Ensemble, Pixels
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.train.image_data import Images
-from epochzero_papers.harness.options import option
-from epochzero_papers.harness.processes import (
+from epochzero_papers.harness.member_training import (
     Member,
     Setting,
     exit_when_out_of_time,
@@ -35,6 +34,7 @@ from epochzero_papers.harness.processes import (
     stopping,
     weights_file,
 )
+from epochzero_papers.harness.options import option
 from epochzero_papers.thesis.nesbs_chain import Stages, setting_of
 
 STAGE = "attack "

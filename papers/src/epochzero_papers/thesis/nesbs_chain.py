@@ -50,15 +50,15 @@ from epochzero.supernet.single_path import Picks
 from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import SUPERNET, held_out, train_supernet
 from epochzero.types import Origin
-from epochzero_papers.harness.options import option
-from epochzero_papers.harness.processes import (
+from epochzero_papers.harness.member_training import (
     Member,
+    MemberTraining,
     Setting,
-    SideBySide,
     exit_when_out_of_time,
     network_of,
     stopping,
 )
+from epochzero_papers.harness.options import option
 from epochzero_papers.thesis.nesbs_curves import (
     TEMPERATURES,
     Inherited,
@@ -167,7 +167,7 @@ class Chain:
 
     def run(self) -> None:
         """All stages; members are trained in other processes as soon as they are known, where there are some."""
-        with SideBySide(self.setting, self.given.workers, self.until) as training:
+        with MemberTraining(self.setting, self.given.workers, self.until) as training:
             begin = training.begin if not self.given.inherited else lambda members: None
             pool = self._pool()
             begin(self._members(pool))
@@ -340,7 +340,7 @@ class Chain:
 
     # Members of their own weights
 
-    def _trained(self, training: SideBySide, chosen: dict[str, list[Picks]], pool: list[Picks]) -> None:
+    def _trained(self, training: MemberTraining, chosen: dict[str, list[Picks]], pool: list[Picks]) -> None:
         named = {way: self._members(picks) for way, picks in chosen.items()}
         of_pool = self._members(pool)
         everything = [*of_pool, *(member for members in named.values() for member in members)]

@@ -23,8 +23,8 @@ import torch
 from epochzero.ensemble.picture import draw_predictions
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import new_panels, save
+from epochzero_papers.harness.member_training import Member, MemberTraining, is_trained
 from epochzero_papers.harness.options import option
-from epochzero_papers.harness.processes import Member, SideBySide, is_trained
 from epochzero_papers.thesis.nesbs_attacks import ENSEMBLES, STAGE
 from epochzero_papers.thesis.nesbs_chain import setting_of
 
@@ -194,7 +194,7 @@ def picture(file: Path, data: str, folder: Path) -> Path:
     missing = [one for own in members.values() for one in own if not is_trained(one, setting)]
     if missing:
         raise UserError(f"The members of '{file}' are not there: bring the run's folder with its file.")
-    with SideBySide(setting) as kept:
+    with MemberTraining(setting) as kept:
         found = kept.found([one for own in members.values() for one in own])
     predictions = {way: torch.stack([found[one].test for one in own]) for way, own in members.items()}
     folder.mkdir(parents=True, exist_ok=True)

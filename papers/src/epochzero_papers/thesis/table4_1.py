@@ -27,7 +27,7 @@ from epochzero.train.image_data import Images, load_images
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.files import CIFAR10, missing
 from epochzero_papers.harness.planned import Figures, grid
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import some, trained
 
 CLASSES = {"C10": 10, "C100": 100, "Tiny-ImageNet": 200}

@@ -16,7 +16,7 @@ from random import Random
 from epochzero.analysis.topology import KNOWN, Topology, random_connections, topologies
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.planned import grid
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 
 OF_CELL: Mapping[str, Callable[[Topology], float]] = {"width": lambda t: t.width, "depth": lambda t: t.depth}
 OF_VARIANTS: Mapping[str, Callable[[Sequence[Topology]], float]] = {

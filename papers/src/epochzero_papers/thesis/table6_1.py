@@ -16,26 +16,26 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.searching import FEEDBACK, Contest, Printed, Searches
+from epochzero_papers.harness.table_searches import FEEDBACK, Printed, TableSearch, TableSearches
 
-TE_NAS = Contest("TE-NAS", "te_nas", "te_rank(ntk_cond(of=sum),linear_regions)", 257)
-TE_NAS_LABELS = Contest("TE-NAS, labels", "te_nas", "te_rank(ntk_cond,linear_regions)", TE_NAS.evaluations)
-KNAS = Contest("KNAS", "top_k", FEEDBACK, 20, {"proxy": "nasi_trace"})
+TE_NAS = TableSearch("TE-NAS", "te_nas", "te_rank(ntk_cond(of=sum),linear_regions)", 257)
+TE_NAS_LABELS = TableSearch("TE-NAS, labels", "te_nas", "te_rank(ntk_cond,linear_regions)", TE_NAS.evaluations)
+KNAS = TableSearch("KNAS", "top_k", FEEDBACK, 20, {"proxy": "nasi_trace"})
 
 
 @experiment
-class ThesisTable61(Searches):
+class ThesisTable61(TableSearches):
     """Training-free searches."""
 
     name = "thesis-table6.1"
     source = "Shu, thesis, Table 6.1"
-    contests = (
-        *(Contest(f"NASWOT (N={n})", "random", "naswot", n) for n in (10, 100, 1000)),
+    searches = (
+        *(TableSearch(f"NASWOT (N={n})", "random", "naswot", n) for n in (10, 100, 1000)),
         TE_NAS,
         TE_NAS_LABELS,
         KNAS,
-        *(Contest(f"random, dextr (N={n})", "random", "dextr", n) for n in (10, 100, 1000)),
-        Contest("evolution, dextr (N=1000)", "evolution", "dextr", 1000),
+        *(TableSearch(f"random, dextr (N={n})", "random", "dextr", n) for n in (10, 100, 1000)),
+        TableSearch("evolution, dextr (N=1000)", "evolution", "dextr", 1000),
     )
     paper: ClassVar[Printed] = {
         "NASWOT (N=10)": ((92.44, 1.13), (68.62, 2.04), (41.31, 4.11)),

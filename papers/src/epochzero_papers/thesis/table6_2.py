@@ -15,21 +15,21 @@ from typing import ClassVar
 
 from epochzero.train.recipes import RECIPES
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import grid
 
 
 @experiment
-class ThesisTable62(FoundNetworks):
+class ThesisTable62(NetworkSearches):
     """Two constraints."""
 
     name = "thesis-table6.2"
     source = "Shu, thesis (NASI, arXiv:2109.00817), Table 6.2"
-    full = Hunts(evaluations=100, epochs=600)
-    quick = Hunts(batch_size=4, evaluations=4, options=(("channels", 4), ("cells", 3)), images=16)
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        "NASI-FIX": Hunt("darts", "params", "nasi", options={"mu": "2", "nu": "100"}),
-        "NASI-ADA": Hunt("darts", "params", "nasi", options={"mu": "2", "nu": "adaptive", "nu0": "500"}),
+    full = SearchSettings(evaluations=100, epochs=600)
+    quick = SearchSettings(batch_size=4, evaluations=4, options=(("channels", 4), ("cells", 3)), images=16)
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "NASI-FIX": NetworkSearch("darts", "params", "nasi", options={"mu": "2", "nu": "100"}),
+        "NASI-ADA": NetworkSearch("darts", "params", "nasi", options={"mu": "2", "nu": "adaptive", "nu0": "500"}),
     }
     paper = grid(
         ("C10 error %", "C100 error %", "params M", "GPU hours"),

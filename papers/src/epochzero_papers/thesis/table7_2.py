@@ -23,11 +23,11 @@ from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.connections import reasons
 from epochzero_papers.harness.files import CIFAR10, missing
 from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.score_pairs import reasons
 from epochzero_papers.harness.scoring import Job, score_all
-from epochzero_papers.harness.searching import DEVIATION, estimate
+from epochzero_papers.harness.table_searches import DEVIATION, estimate
 from epochzero_papers.thesis.known_cells import KAPPA, TRACE, m_trace
 
 PRINTED = ("width", "depth", "M_trace", "M_trace deviation", "kappa", "kappa deviation")

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from epochzero.study.methods.hnas import METRICS
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.searching import FEEDBACK, Contest, Printed, Searches
+from epochzero_papers.harness.table_searches import FEEDBACK, Printed, TableSearch, TableSearches
 from epochzero_papers.thesis.table6_1 import KNAS, TE_NAS, TE_NAS_LABELS, ThesisTable61
 
 EVALUATIONS, LONGER = 20, 80
@@ -24,14 +24,14 @@ EVERY = 15_625
 REA = {"population": 10, "tournament": 3, "batch": 1}
 
 
-def hnas(metric: str, form: str = "thesis", evaluations: int = EVALUATIONS) -> Contest:
+def hnas(metric: str, form: str = "thesis", evaluations: int = EVALUATIONS) -> TableSearch:
     label = f"HNAS ({metric})" if form == "thesis" else f"HNAS ({metric}), {form}"
     options = {"metric": metric, "form": form, "networks": EVERY, "opens": 2000}
-    return Contest(label, "hnas", FEEDBACK, evaluations, options)
+    return TableSearch(label, "hnas", FEEDBACK, evaluations, options)
 
 
-def baselines(evaluations: int) -> list[Contest]:
-    """Searches that train every network that they look at."""
+def baselines(evaluations: int) -> list[TableSearch]:
+    """TableSearches that train every network that they look at."""
     beside = "" if evaluations == EVALUATIONS else f", {evaluations} evaluations"
     ways = {
         "REA": ("evolution", REA),
@@ -41,17 +41,18 @@ def baselines(evaluations: int) -> list[Contest]:
         "local search": ("local_search", {"batch": 1}),
     }
     return [
-        Contest(f"{label}{beside}", method, FEEDBACK, evaluations, options) for label, (method, options) in ways.items()
+        TableSearch(f"{label}{beside}", method, FEEDBACK, evaluations, options)
+        for label, (method, options) in ways.items()
     ]
 
 
 @experiment
-class ThesisTable73(Searches):
+class ThesisTable73(TableSearches):
     """HNAS by metric."""
 
     name = "thesis-table7.3"
     source = "Shu, thesis, Tables 7.3 and 7.13"
-    contests = (
+    searches = (
         *map(hnas, METRICS),
         *(hnas(metric, "code") for metric in METRICS),
         *baselines(EVALUATIONS),
@@ -73,5 +74,5 @@ class ThesisTable73(Searches):
         "random, 80 evaluations": ((93.70, 0.36), (71.04, 1.07), (44.57, 1.25)),
         "REINFORCE, 80 evaluations": ((93.85, 0.37), (71.71, 1.09), (45.24, 1.18)),
         "TPE, 80 evaluations": ((93.61, 0.52), (70.85, 1.28), (44.42, 1.49)),
-        **{contest.label: ThesisTable61.paper[contest.label] for contest in (TE_NAS, TE_NAS_LABELS, KNAS)},
+        **{spec.label: ThesisTable61.paper[spec.label] for spec in (TE_NAS, TE_NAS_LABELS, KNAS)},
     }

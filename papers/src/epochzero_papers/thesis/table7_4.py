@@ -25,7 +25,7 @@ from torch import Tensor
 from epochzero.engine import Pass, Proxy, Trace, need
 from epochzero.registry import proxies
 from epochzero_papers.harness.base import Settings, experiment
-from epochzero_papers.harness.connections import Column, Connections, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 
 NB101 = {  # Pearson, Spearman, Kendall
     ("grad", "snip"): (0.98, 0.98, 0.87),
@@ -68,7 +68,7 @@ KNAS = Proxy("thesis_knas", mean_kernel, [need(Pass(), "kernel_label")], higher_
 
 
 @experiment
-class ThesisTable74(Connections[Settings]):
+class ThesisTable74(ScorePairs[Settings]):
     """Correlations among eight metrics."""
 
     name = "thesis-table7.4"

@@ -16,21 +16,25 @@ from typing import ClassVar
 
 from epochzero.train.recipes import RECIPES
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.found import FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import grid
 
 POOL = (("acquisition", "ucb"), ("networks", 60_000), ("probes", 6))
 
 
 @experiment
-class ThesisTable77(FoundNetworks):
+class ThesisTable77(NetworkSearches):
     """One search."""
 
     name = "thesis-table7.7"
     source = "Shu, thesis, Table 7.7"
-    full = Hunts(networks=5, evaluations=25, options=POOL, epochs=600)
-    quick = Hunts(batch_size=2, evaluations=2, options=(("metric", "snip"), ("networks", 4), ("probes", 2)), images=16)
-    hunts: ClassVar[Mapping[str, Hunt]] = {"HNAS (C10)": Hunt("darts_search", "", "hnas", feedback="hnas(epochs=10)")}
+    full = SearchSettings(networks=5, evaluations=25, options=POOL, epochs=600)
+    quick = SearchSettings(
+        batch_size=2, evaluations=2, options=(("metric", "snip"), ("networks", 4), ("probes", 2)), images=16
+    )
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "HNAS (C10)": NetworkSearch("darts_search", "", "hnas", feedback="hnas(epochs=10)")
+    }
     paper = grid(("C10 error %", "C100 error %"), {"HNAS (C10)": (2.62, 17.10), "HNAS (C100)": (2.78, 16.29)})
     columns = ("params M",)
     built_in = "darts"

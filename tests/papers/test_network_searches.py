@@ -18,24 +18,26 @@ from epochzero.study.networks import batch_for
 from epochzero.supernet import make, methods
 from epochzero.train.recipes import Recipe
 from epochzero_papers.harness.base import Result
-from epochzero_papers.harness.found import SAMPLE, FoundNetworks, Hunt, Hunts
+from epochzero_papers.harness.network_searches import SAMPLE, NetworkSearch, NetworkSearches, SearchSettings
 from epochzero_papers.harness.planned import grid
 from epochzero_papers.harness.report import table
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 FOUND = ("dextr-table2", "dextr-table3", "dextr-table8", "sigeo-table4", "thesis-table6.2", "thesis-table7.7")
 pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 
-class Small(FoundNetworks):
+class Small(NetworkSearches):
     """Two searches of NAS-Bench-201, one of them within a limit."""
 
     name = "small found"
     source = "nowhere"
-    full = quick = Hunts(networks=3, batch_size=2, evaluations=4, epochs=1)
-    hunts: ClassVar[Mapping[str, Hunt]] = {
-        "largest": Hunt("nb201", "params", "random"),
-        "small": Hunt("nb201", "flops", "evolution", max_params=200_000, options={"population": 4, "tournament": 2}),
+    full = quick = SearchSettings(networks=3, batch_size=2, evaluations=4, epochs=1)
+    searches: ClassVar[Mapping[str, NetworkSearch]] = {
+        "largest": NetworkSearch("nb201", "params", "random"),
+        "small": NetworkSearch(
+            "nb201", "flops", "evolution", max_params=200_000, options={"population": 4, "tournament": 2}
+        ),
     }
     paper = grid(("params M", "C10 error %", "GPU days"), {"largest": (0.5, 9.0, 1.0), "small": (None, 8.0, None)})
     columns = ("params M",)
@@ -55,28 +57,28 @@ def result(folder: Path) -> Result:
 
 
 def test_one_search_of_each_kind_will_do_and_has_no_interval(folder: Path) -> None:
-    found = Small().run(Hunts(networks=1, batch_size=2, evaluations=4), folder=folder)
+    found = Small().run(SearchSettings(networks=1, batch_size=2, evaluations=4), folder=folder)
     lines = table(found.rows)[1]
     assert [line[2] for line in lines] == ["1"] * 4 and not any("[" in line[3] for line in lines)
     with pytest.raises(UserError, match="small found needs at least 1 networks, not 0"):
-        Small().run(Hunts(networks=0), folder=folder)
+        Small().run(SearchSettings(networks=0), folder=folder)
 
 
 def test_rows_are_means_over_searches_that_were_run_apart(result: Result, folder: Path) -> None:
     rows = {(row.x, row.y): row for row in result.rows}
-    assert list(rows) == [(label, column) for label in Small.hunts for column in ("params M", "C10 error %")]
-    for label, hunt in Small.hunts.items():
+    assert list(rows) == [(label, column) for label in Small.searches for column in ("params M", "C10 error %")]
+    for label, spec in Small.searches.items():
         apart = [
             ez.search(
                 "nb201",
-                hunt.proxy,
-                hunt.method,
+                spec.proxy,
+                spec.method,
                 4,
-                max_params=hunt.max_params,
+                max_params=spec.max_params,
                 data=folder / "cifar10.npz",
                 batch_size=2,
                 seed=seed,
-                options=hunt.options,
+                options=spec.options,
             )
             for seed in (5, 6, 7)
         ]
@@ -113,12 +115,14 @@ def test_a_run_with_a_store_repeats_itself(folder: Path, tmp_path: Path, result:
 
 def test_a_short_training_tells_a_search_under_a_name_of_its_own(folder: Path, tmp_path: Path) -> None:
     class Told(Small):
-        hunts: ClassVar[Mapping[str, Hunt]] = {
-            "largest": Hunt("nb201", "", "random", feedback="default(epochs=1,batch_size=8)")
+        searches: ClassVar[Mapping[str, NetworkSearch]] = {
+            "largest": NetworkSearch("nb201", "", "random", feedback="default(epochs=1,batch_size=8)")
         }
         tested: ClassVar[Mapping[str, bool]] = {}
 
-    told = Told().run(Hunts(networks=3, batch_size=2, evaluations=2, images=16), folder=folder, store=tmp_path / "a.db")
+    told = Told().run(
+        SearchSettings(networks=3, batch_size=2, evaluations=2, images=16), folder=folder, store=tmp_path / "a.db"
+    )
     assert [row.y for row in told.rows] == ["params M"] and told.left_out[0].startswith("C10 error %, GPU days")
     with Store.open(tmp_path / "a.db") as store:
         proxies = {row.proxy for row in store.all_scores()}
@@ -131,16 +135,16 @@ def test_a_short_training_tells_a_search_under_a_name_of_its_own(folder: Path, t
 @pytest.mark.parametrize("name", FOUND)
 def test_what_is_searched_for_is_there(name: str) -> None:
     recipe = experiments[name]
-    assert set(recipe.hunts) <= set(recipe.paper)
-    for hunt in recipe.hunts.values():
-        space = spaces[hunt.space]
+    assert set(recipe.searches) <= set(recipe.paper)
+    for spec in recipe.searches.values():
+        space = spaces[spec.space]
         smallest = space.plan(space.smallest())
-        assert hunt.max_params is None or smallest.params < hunt.max_params
-        assert hunt.max_flops is None or smallest.flops < hunt.max_flops
-        options = dict(hunt.options) | dict(recipe.quick.options)
-        if hunt.method in methods:
-            make(hunt.method, space, batch_for(space, size=2), 0, "cpu", options)
+        assert spec.max_params is None or smallest.params < spec.max_params
+        assert spec.max_flops is None or smallest.flops < spec.max_flops
+        options = dict(spec.options) | dict(recipe.quick.options)
+        if spec.method in methods:
+            make(spec.method, space, batch_for(space, size=2), 0, "cpu", options)
         else:
-            assert options.keys() <= defaults_of(hunt.method).keys()
+            assert options.keys() <= defaults_of(spec.method).keys()
     printed = {column for of in recipe.paper.values() for column in of}
     assert recipe.tested.keys() <= printed

@@ -23,7 +23,14 @@ from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights, shared
 from epochzero_papers.__main__ import main
-from epochzero_papers.harness.processes import OUT_OF_TIME, Member, OutOfTimeError, SideBySide, network_of, stopping
+from epochzero_papers.harness.member_training import (
+    OUT_OF_TIME,
+    Member,
+    MemberTraining,
+    OutOfTimeError,
+    network_of,
+    stopping,
+)
 from epochzero_papers.thesis import nesbs_attacks, nesbs_chain, nesbs_report
 from epochzero_papers.thesis.nesbs_curves import (
     Inherited,
@@ -207,17 +214,17 @@ def test_members_of_processes_are_those_trained_here_and_keep_their_weights(chai
     here = nesbs_chain.setting_of(run["settings"], chain[1], "cpu", out)
     member = Member(**run["stages"]["trained"]["ensembles"]["URS"]["members"][0])
     there = replace(here, folder=str(tmp_path))
-    with SideBySide(there, workers=2) as training:
+    with MemberTraining(there, workers=2) as training:
         training.begin([member])
         found = training.found([member, member])[member]
-    with SideBySide(here) as kept:
+    with MemberTraining(here) as kept:
         expected = kept.found([member])[member]
     assert torch.equal(found.test, expected.test) and torch.equal(found.held_out, expected.held_out)
     images = here.images()
     with torch.inference_mode():
         said = network_of(member, here)(images.standardised(images.test_x)).softmax(1)
     torch.testing.assert_close(said, expected.test)
-    with SideBySide(replace(here, folder=str(tmp_path / "late")), until=0) as late, pytest.raises(OutOfTimeError):
+    with MemberTraining(replace(here, folder=str(tmp_path / "late")), until=0) as late, pytest.raises(OutOfTimeError):
         late.found([member])
 
 

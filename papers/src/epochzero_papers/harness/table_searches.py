@@ -1,8 +1,8 @@
 """Experiments that search a benchmark again and again: test accuracies of the networks that searches select.
 
-A recipe names its contests. Scores come from the pool, a table of proxy scores of all networks (docs/data has one of
+A recipe names its searches. Scores come from the pool, a table of proxy scores of all networks (docs/data has one of
 NAS-Bench-201), feedback and test accuracies from the benchmark's table, so nothing is run, and the seconds are those of
-the searches alone. Each contest is searched with as many seeds as `networks` says, each of which selects one network;
+the searches alone. Each spec is searched with as many seeds as `networks` says, each of which selects one network;
 the figures are mean and standard deviation of the test accuracies of those networks, with intervals over the searches
 by Student's t and chi-square. A winner that the table does not hold is counted and left out. The seeds move the
 search alone: all share one table of scores.
@@ -74,7 +74,7 @@ class Trials(Settings):
     networks: int = 10
 
 
-class Contest(NamedTuple):
+class TableSearch(NamedTuple):
     """A search, what it goes by, and for how long."""
 
     label: str
@@ -97,8 +97,8 @@ def _pools(maker: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Arena:
-    """Where contests are held."""
+class SearchTables:
+    """Where searches are held."""
 
     pool: TableSource
     accuracies: TableSource
@@ -106,33 +106,33 @@ class Arena:
     benchmark: Benchmark = ON_NB201
 
     @staticmethod
-    def open(experiment: str, folder: Path, benchmark: Benchmark = ON_NB201) -> Arena:
+    def open(experiment: str, folder: Path, benchmark: Benchmark = ON_NB201) -> SearchTables:
         pool, table = find_pool(folder, benchmark.pool), benchmark.table.find(folder)
         if pool is None or table is None:
             lacking = [file for file, path in ((benchmark.pool, pool), (benchmark.table, table)) if path is None]
             raise missing(experiment, lacking, folder)
         space = spaces[benchmark.space]
         batch = batch_for(space, "pink", size=1)
-        return Arena(TableSource.read(pool, space, pool=True), TableSource.read(table, space), batch, benchmark)
+        return SearchTables(TableSource.read(pool, space, pool=True), TableSource.read(table, space), batch, benchmark)
 
     @property
     def about(self) -> str:
         return f"scores of {self.pool.name}, accuracies of {self.accuracies.name}"
 
-    def lacks(self, contest: Contest) -> list[str]:
-        return [column for column in contest.needs if column not in self.pool.table.columns]
+    def lacks(self, spec: TableSearch) -> list[str]:
+        return [column for column in spec.needs if column not in self.pool.table.columns]
 
-    def search(self, contest: Contest, seed: int, progress: Progress | None = None) -> Outcome:
-        objective = parse_objective(contest.proxy)
+    def search(self, spec: TableSearch, seed: int, progress: Progress | None = None) -> Outcome:
+        objective = parse_objective(spec.proxy)
         task = Task(self.pool.space, objective.proxies, self.batch, sources=(self.pool, self.accuracies))
         with Store.open(":memory:") as store:
             return run_search(
                 task,
-                contest.method,
-                contest.evaluations,
+                spec.method,
+                spec.evaluations,
                 seed=seed,
                 objective=objective,
-                options=contest.options,
+                options=spec.options,
                 store=store,
                 progress=progress,
             )
@@ -148,9 +148,9 @@ def find_pool(folder: str | Path, pool: File = POOL) -> Path | None:
     return pool.find(folder) or pool.find(OWN)
 
 
-def left_out(arena: Arena, contests: Sequence[Contest]) -> list[str]:
+def left_out(tables: SearchTables, searches: Sequence[TableSearch]) -> list[str]:
     """What cannot be searched with this pool, one sentence each."""
-    lacking = {contest.label: arena.lacks(contest) for contest in contests}
+    lacking = {spec.label: tables.lacks(spec) for spec in searches}
     return [
         f"{label} is left out: the pool has no column {' and no '.join(columns)}."
         for label, columns in lacking.items()
@@ -158,13 +158,13 @@ def left_out(arena: Arena, contests: Sequence[Contest]) -> list[str]:
     ]
 
 
-class Searches(Recipe):
+class TableSearches(Recipe):
     """An experiment whose rows are test accuracies of selected networks."""
 
     full: Trials = Trials(networks=10)
     quick: Trials = Trials(networks=3)
     benchmark: Benchmark = ON_NB201
-    contests: ClassVar[Sequence[Contest]]
+    searches: ClassVar[Sequence[TableSearch]]
     paper: ClassVar[Printed] = {}
     waiting: ClassVar[Mapping[str, str]] = {}
     """labels of the paper's that are measured elsewhere, and how"""
@@ -188,34 +188,34 @@ class Searches(Recipe):
         return "ready" if held else "needs data"
 
     def measure(self, work: Work) -> Found:
-        arena, outcomes = self.contested(work, self.contests, Arena.search)
+        tables, outcomes = self.run_all(work, self.searches, SearchTables.search)
         rows: list[Row] = []
         for label, searched in outcomes.items():
-            rows += self._rows(label, accuracies(arena, searched))
+            rows += self._rows(label, accuracies(tables, searched))
             seconds = estimate([outcome.seconds for outcome in searched])
             rows.append(Row(self.benchmark.space, label, "one search", SECONDS, seconds, 0))
-        values = {label: accuracies(arena, searched)["C10"] for label, searched in outcomes.items()}
+        values = {label: accuracies(tables, searched)["C10"] for label, searched in outcomes.items()}
         more = [f"{label} is not measured here but by {how}." for label, how in self.waiting.items()]
-        return found_in(arena, rows, values, [*left_out(arena, self.contests), *more])
+        return found_in(tables, rows, values, [*left_out(tables, self.searches), *more])
 
-    def arena(self, folder: Path) -> Arena:
-        return Arena.open(self.name, folder, self.benchmark)
+    def tables(self, folder: Path) -> SearchTables:
+        return SearchTables.open(self.name, folder, self.benchmark)
 
-    def contested(
-        self, work: Work, contests: Sequence[Contest], of_one: Callable[[Arena, Contest, int], T]
-    ) -> tuple[Arena, dict[str, list[T]]]:
-        """What comes of each contest with each seed, by label, but of those whose scores the pool lacks."""
-        arena = self.arena(work.folder)
-        work.begin(pool=arena.pool.name, table=arena.accuracies.name)
-        held = [contest for contest in contests if not arena.lacks(contest)]
+    def run_all(
+        self, work: Work, searches: Sequence[TableSearch], of_one: Callable[[SearchTables, TableSearch, int], T]
+    ) -> tuple[SearchTables, dict[str, list[T]]]:
+        """What comes of each spec with each seed, by label, but of those whose scores the pool lacks."""
+        tables = self.tables(work.folder)
+        work.begin(pool=tables.pool.name, table=tables.accuracies.name)
+        held = [spec for spec in searches if not tables.lacks(spec)]
         seeds = range(work.seed, work.seed + work.settings.networks)
-        found: dict[str, list[T]] = {contest.label: [] for contest in held}
+        found: dict[str, list[T]] = {spec.label: [] for spec in held}
         total = len(held) * len(seeds)
-        for place, (contest, seed) in enumerate(itertools.product(held, seeds)):
+        for place, (spec, seed) in enumerate(itertools.product(held, seeds)):
             work.progress(place, total)
-            found[contest.label].append(of_one(arena, contest, seed))
+            found[spec.label].append(of_one(tables, spec, seed))
         work.progress(total, total)
-        return arena, found
+        return tables, found
 
     def _rows(self, label: str, found: Mapping[str, Sequence[float | None]]) -> list[Row]:
         printed = {(figure.x, figure.y, figure.statistic): figure.value for figure in self.quoted}
@@ -231,18 +231,18 @@ class Searches(Recipe):
         return rows
 
 
-def accuracies(arena: Arena, searched: Sequence[Outcome]) -> dict[str, list[float | None]]:
+def accuracies(tables: SearchTables, searched: Sequence[Outcome]) -> dict[str, list[float | None]]:
     """Those of the winners, by what is reported."""
-    labels = arena.benchmark.accuracies
-    return {label: [arena.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}
+    labels = tables.benchmark.accuracies
+    return {label: [tables.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}
 
 
 def found_in(
-    arena: Arena, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
+    tables: SearchTables, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
 ) -> Found:
-    """What was found, with the values of each contest behind it."""
-    space = arena.benchmark.space
-    return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, arena.about), {})}, missing)
+    """What was found, with the values of each spec behind it."""
+    space = tables.benchmark.space
+    return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, tables.about), {})}, missing)
 
 
 def estimate(values: Sequence[float], statistic: str = ACCURACY) -> Estimate:

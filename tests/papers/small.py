@@ -9,7 +9,7 @@ import numpy as np
 
 from epochzero.registry import proxies
 from epochzero_papers.harness.base import Settings
-from epochzero_papers.harness.connections import Column, Connections, Load, Pair
+from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 from tests.data.data_files import save
 
 SMALL_IMAGES = np.random.default_rng(5).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
@@ -20,7 +20,7 @@ def small_images(folder: Path, name: str = "images.npz") -> Path:
     return save(folder / name, x=SMALL_IMAGES, y=np.arange(40) % 3)
 
 
-class Counts(Connections[Settings]):
+class Counts(ScorePairs[Settings]):
     """Quick enough to run often: parameters against multiply-accumulates, and a column without a value."""
 
     name = "counts"

@@ -10,9 +10,9 @@ import pytest
 
 from epochzero.registry import experiments, spaces
 from epochzero.study.sources import TableSource
-from epochzero_papers.harness import searching
+from epochzero_papers.harness import table_searches
 from epochzero_papers.harness.files import File
-from epochzero_papers.harness.searching import ACCURACY, Contest
+from epochzero_papers.harness.table_searches import ACCURACY, TableSearch
 from epochzero_papers.ours import nb101_pool
 from epochzero_papers.ours.nb101_pool import EVERY, REGRET, Cells, NB101Pool, joined
 
@@ -45,18 +45,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _these_files_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(searching, "OWN", tmp_path)
+    monkeypatch.setattr(table_searches, "OWN", tmp_path)
     table = File(("nb101.csv",), "accuracies")
-    benchmark = searching.Benchmark("nb101", table, nb101_pool.SCORES, {"C10": "test_acc_108ep"}, percent=100)
+    benchmark = table_searches.Benchmark("nb101", table, nb101_pool.SCORES, {"C10": "test_acc_108ep"}, percent=100)
     monkeypatch.setattr(NB101Pool, "benchmark", benchmark)
 
 
 def test_regrets_are_those_of_each_contest_s_own_pool(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("bayes_opt")
-    by_kernels = Contest(
+    by_kernels = TableSearch(
         "HNAS (snip)", "hnas", nb101_pool.FEEDBACK, 10, {"metric": "snip", "networks": 99, "probes": 9}
     )
-    monkeypatch.setattr(NB101Pool, "contests", (NB101Pool.contests[0], by_kernels, NB101Pool.contests[2]))
+    monkeypatch.setattr(NB101Pool, "searches", (NB101Pool.searches[0], by_kernels, NB101Pool.searches[2]))
     result = experiments["nb101-pool"].run(Cells(networks=3, evaluations=0), folder=folder)
     rows = {(row.x, row.statistic): row for row in result.rows}
     best = rows["evolution, dextr", ACCURACY].found
@@ -74,7 +74,7 @@ def test_regrets_are_those_of_each_contest_s_own_pool(folder: Path, monkeypatch:
 def test_every_cell_is_scored_when_it_is_looked_at(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(NB101Pool, "contests", ())
+    monkeypatch.setattr(NB101Pool, "searches", ())
     monkeypatch.setattr(nb101_pool, "BY", "params")
     settings = Cells(networks=3, evaluations=30, batch_size=2)
     result = experiments["nb101-pool"].run(settings, folder=folder, store=tmp_path / "run.db")
@@ -98,5 +98,5 @@ def test_two_tables_are_joined_by_network(folder: Path) -> None:
 
 def test_the_command_knows_it() -> None:
     assert experiments["nb101-pool"].status("nowhere") == "needs data"
-    labels = [contest.label for contest in experiments["nb101-pool"].contests]
+    labels = [spec.label for spec in experiments["nb101-pool"].searches]
     assert {"evolution, dextr", "HNAS (knas)", "REA, 20 evaluations"} <= set(labels) and len(labels) == len(set(labels))

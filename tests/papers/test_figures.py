@@ -20,7 +20,7 @@ from epochzero_papers.harness.correlations import Extent
 from epochzero_papers.harness.report import plot
 from epochzero_papers.nasi.table3 import CONDITIONED, TRACE, below_the_mean
 from epochzero_papers.thesis.figure7_4 import CORRELATION, ERROR, in_bins
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 pytestmark = pytest.mark.usefixtures("shallow_nb201")
 

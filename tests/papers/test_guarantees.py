@@ -33,7 +33,7 @@ from epochzero_papers.thesis.guarantees import (
 )
 from epochzero_papers.thesis.table7_10 import ThesisTable710
 from epochzero_papers.thesis.table7_11 import ThesisTable711, Widened
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 NETWORKS = 8
 pytestmark = pytest.mark.usefixtures("shallow_nb201")

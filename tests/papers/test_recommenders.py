@@ -23,14 +23,14 @@ def found(loss: float) -> RecommenderResult:
 
 
 def test_contests_are_the_papers_of_the_small_space() -> None:
-    assert {contest.label for contest in CONTESTS} == {name for name in PAPER if "small" in name}
+    assert {spec.label for spec in CONTESTS} == {name for name in PAPER if "small" in name}
 
 
 def test_figures_are_of_the_best_by_validation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(SubOneShotSearch, "run", lambda chain, folder: found(chain.seed / 10))
     result = experiments["sigeo-table5"].run(replace(TINY, repeats=3), folder=tmp_path)
     losses = {row.x: row.found for row in result.rows if row.y == "synthetic log-loss"}
-    assert set(losses) == {contest.label for contest in CONTESTS}
+    assert set(losses) == {spec.label for spec in CONTESTS}
     for figure in losses.values():
         assert figure is not None and figure.value == pytest.approx(0.3) and figure.n == 3
 
@@ -66,7 +66,7 @@ def test_the_whole_settings_fit_a_sample(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SubOneShotSearch, "run", run)
     recipe = experiments[name]
     recipe.run(replace(recipe.full, rows=8000, repeats=1), folder=tmp_path)
-    assert len(made) == len(recipe.contests) and {chain.preset.top for chain in made} == {recipe.full.top}
+    assert len(made) == len(recipe.searches) and {chain.preset.top for chain in made} == {recipe.full.top}
     assert all(chain.fitted.embedding_rows <= recipe.full.embedding_rows for chain in made)
 
 
@@ -79,7 +79,7 @@ def test_a_table_that_is_asked_for_and_missing_is_named(monkeypatch: pytest.Monk
 
 def test_a_part_is_searched_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = experiments["sigeo-figure4"]
-    monkeypatch.setattr(type(one), "contests", one.contests[1:2])
+    monkeypatch.setattr(type(one), "searches", one.searches[1:2])
     result = one.run(replace(TINY, top=1), folder=tmp_path, store=tmp_path / "run.db")
     losses = [row.found.value for row in result.rows if row.found is not None]
     assert len(losses) == 2 and all(0.2 < loss < 2 for loss in losses)

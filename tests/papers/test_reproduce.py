@@ -21,7 +21,7 @@ from epochzero_papers.nasi import figure1 as nasi_figure1
 from epochzero_papers.thesis import table7_4 as thesis_table7_4
 from tests.command import epochzero, refusal
 from tests.data.data_files import save
-from tests.papers.experiments_small import SMALL_IMAGES, Counts, small_images
+from tests.papers.small import SMALL_IMAGES, Counts, small_images
 
 TINY = Settings(networks=3, batch_size=4)
 

@@ -20,14 +20,14 @@ from epochzero.stats import pearson
 from epochzero.store import Store, export
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import Result, Settings
-from epochzero_papers.harness.connections import Connections
+from epochzero_papers.harness.score_pairs import ScorePairs
 from epochzero_papers.nasi import figure1 as nasi_figure1
 from epochzero_papers.nasi import table7 as nasi_table7
 from epochzero_papers.nasi.one_shot_spaces import ONE_SHOT
 from epochzero_papers.nasi.table7 import Sizes
 from epochzero_papers.thesis import table7_4 as thesis_table7_4
 from tests.data.data_files import labelled
-from tests.papers.experiments_small import Counts, small_images
+from tests.papers.small import Counts, small_images
 
 TINY: dict[str, Settings] = {
     "nasi-figure1": Settings(networks=3, batch_size=4),
@@ -64,7 +64,7 @@ def counts(images: Path) -> Result:
 
 
 def test_every_recipe_runs_and_quotes_its_paper(results: dict[str, Result]) -> None:
-    connections = {name for name in experiments if isinstance(experiments[name], Connections)} - {"dextr-table5"}
+    connections = {name for name in experiments if isinstance(experiments[name], ScorePairs)} - {"dextr-table5"}
     assert set(results) == connections, "a recipe without tiny settings here"
     for name, result in results.items():
         recipe = experiments[name]

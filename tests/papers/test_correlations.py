@@ -36,7 +36,7 @@ from epochzero_papers.harness.correlations import (
 from epochzero_papers.harness.report import circumstances
 from epochzero_papers.nasi.one_shot_spaces import TARGETS, OneShotCorrelations
 from tests.command import epochzero
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 NETWORKS = 5
 SEEDS = (3, 4)

@@ -51,7 +51,7 @@ class Pair(NamedTuple):
     paper: Mapping[str, Mapping[str, float]]
 
 
-class Connections(Recipe, Generic[S]):
+class ScorePairs(Recipe, Generic[S]):
     """An experiment whose rows are correlations between columns of scores."""
 
     spaces: ClassVar[Mapping[str, str]] = {"nb201": "nb201"}

@@ -29,7 +29,7 @@ from epochzero_papers.sigeo.table3 import SigeoTable3, Warmth
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
 from tests.data.data_files import labelled, save
 from tests.fresh import Fresh
-from tests.papers.experiments_small import SMALL_IMAGES, small_images
+from tests.papers.small import SMALL_IMAGES, small_images
 
 ARCHS = (
     "|nor_conv_3x3~0|+|skip_connect~0|none~1|+|none~0|skip_connect~1|skip_connect~2|",

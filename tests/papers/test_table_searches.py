@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 
 from epochzero.errors import DataError
 from epochzero.registry import experiments, spaces
-from epochzero_papers.harness import searching
-from epochzero_papers.harness.searching import ACCURACY, DEVIATION, Contest, Searches, Trials, estimate
+from epochzero_papers.harness import table_searches
+from epochzero_papers.harness.table_searches import ACCURACY, DEVIATION, TableSearch, TableSearches, Trials, estimate
 from epochzero_papers.thesis.figure7_3 import Length
 from epochzero_papers.thesis.figure7_5 import agreement
 from epochzero_papers.thesis.table7_3 import hnas
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_other_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(searching, "OWN", tmp_path)
+    monkeypatch.setattr(table_searches, "OWN", tmp_path)
 
 
 def test_a_search_by_the_truth_selects_the_best_with_every_seed(folder: Path) -> None:
@@ -70,9 +70,9 @@ def test_a_metric_that_the_pool_lacks_is_named(folder: Path) -> None:
     pytest.importorskip("bayes_opt")
     pytest.importorskip("optuna")
 
-    class Few(Searches):
+    class Few(TableSearches):
         name, source = "few", "a test"
-        contests = tuple(one._replace(evaluations=5) for one in experiments["thesis-table7.3"].contests[:3])
+        searches = tuple(one._replace(evaluations=5) for one in experiments["thesis-table7.3"].searches[:3])
 
     result = Few().run(Trials(networks=3), folder=folder)
     assert {row.x for row in result.rows} == {"HNAS (grad)", "HNAS (snip)"}
@@ -80,7 +80,7 @@ def test_a_metric_that_the_pool_lacks_is_named(folder: Path) -> None:
 
 
 def test_table_7_3_has_every_metric_and_every_baseline() -> None:
-    labels = [contest.label for contest in experiments["thesis-table7.3"].contests]
+    labels = [spec.label for spec in experiments["thesis-table7.3"].searches]
     assert len(set(labels)) == len(labels)
     assert {f"HNAS ({m})" for m in ("grad", "snip", "grasp", "trace", "knas", "fisher", "synflow", "naswot")} <= set(
         labels
@@ -125,7 +125,7 @@ def test_whether_bounds_that_order_well_select_well_by_hand(folder: Path) -> Non
             bound = ratio + mu * (squares - nu) ** 2
             orders.append(spearmanr(-bound, accuracy).statistic)
             selects.append(accuracy[bound.argmin()])
-    found = agreement(searching.Arena.open("a test", folder), hnas("trace"))
+    found = agreement(table_searches.SearchTables.open("a test", folder), hnas("trace"))
     assert found == pytest.approx(spearmanr(orders, selects).statistic)
 
 
@@ -151,9 +151,9 @@ def test_intervals_over_few_searches_hold_the_truth_in_95_of_100(searches: int, 
 
 
 def test_what_a_contest_reads() -> None:
-    assert Contest("", "top_k", "table:x", 3, {"proxy": "naswot"}).needs == ["naswot"]
-    assert Contest("", "hnas", "table:x", 3, {"metric": "snip"}).needs == ["snip", "ntk_cond"]
-    assert Contest("", "random", "rank(dextr,zico)", 3).needs == ["dextr", "zico"]
+    assert TableSearch("", "top_k", "table:x", 3, {"proxy": "naswot"}).needs == ["naswot"]
+    assert TableSearch("", "hnas", "table:x", 3, {"metric": "snip"}).needs == ["snip", "ntk_cond"]
+    assert TableSearch("", "random", "rank(dextr,zico)", 3).needs == ["dextr", "zico"]
 
 
 def test_missing_tables_are_named(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_missing_tables_are_named(tmp_path: Path) -> None:
 
 def test_the_command_writes_everything(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiments["thesis-table6.1"]
-    monkeypatch.setattr(experiment, "contests", experiment.contests[-1:], raising=False)
+    monkeypatch.setattr(experiment, "searches", experiment.searches[-1:], raising=False)
     ran = epochzero("reproduce", "thesis-table6.1", "--quick", "--data-folder", folder, "--out", tmp_path / "out")
     assert ran.code == 0 and "evolution, dextr" in ran.out
     written = json.loads((tmp_path / "out" / "result.json").read_text())

@@ -25,7 +25,7 @@ from epochzero_papers.nasi import one_shot as nasi_one_shot
 from epochzero_papers.nasi.grid import recorded
 from epochzero_papers.nasi.one_shot import QUICK, Budget, Reading, known_errors, replayed, selected, weight
 from epochzero_papers.nasi.one_shot_spaces import rows_by_key
-from tests.papers.experiments_small import small_images
+from tests.papers.small import small_images
 
 SPACE, NB101 = spaces["nb1shot1_s1"], spaces["nb101"]
 DRAWS = 200

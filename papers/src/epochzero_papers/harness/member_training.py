@@ -1,6 +1,6 @@
 """Trains networks from scratch, several at a time in processes of their own, and keeps what they say of images.
 
-    with SideBySide(setting, workers=2) as members:
+    with MemberTraining(setting, workers=2) as members:
         members.begin(known)              some are trained while others are still looked for
         found = members.found(all)        what they say, once all of them are trained
 
@@ -125,7 +125,7 @@ class Predictions:
     """that its training and predictions took"""
 
 
-class SideBySide:
+class MemberTraining:
     """Members in training, so many at a time; those in the folder are read."""
 
     def __init__(self, setting: Setting, workers: int = 1, until: float = math.inf) -> None:
@@ -135,7 +135,7 @@ class SideBySide:
         self.processes = ProcessPoolExecutor(workers, get_context("spawn"), _begin) if workers > 1 else None
         self.begun: dict[Member, Future[None]] = {}
 
-    def __enter__(self) -> SideBySide:
+    def __enter__(self) -> MemberTraining:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -24,7 +24,7 @@ from epochzero.train.image_data import Images, load_images
 from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
 from epochzero_papers.harness.files import CIFAR10, File, missing
 from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.searching import estimate
+from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import some, trained
 
 COUNTS: dict[str, Callable[[Plan], float]] = {
@@ -37,7 +37,7 @@ SAMPLE = "found"
 
 
 @dataclass(frozen=True)
-class Hunts(Settings):
+class SearchSettings(Settings):
     """`networks` searches of each kind, how far they go, and how their winners are trained."""
 
     networks: int = 3
@@ -50,7 +50,7 @@ class Hunts(Settings):
     """that winners are trained on, and short trainings if there are any; all if None"""
 
 
-class Hunt(NamedTuple):
+class NetworkSearch(NamedTuple):
     """A search, and what it keeps to."""
 
     space: str
@@ -63,13 +63,13 @@ class Hunt(NamedTuple):
     """the recipe of a short training that tells the search how good a network is, in place of the proxy"""
 
 
-class FoundNetworks(Recipe):
+class NetworkSearches(Recipe):
     """An experiment whose rows are what searches found."""
 
-    full: Hunts
-    quick: Hunts
+    full: SearchSettings
+    quick: SearchSettings
     fewest = 1
-    hunts: ClassVar[Mapping[str, Hunt]]
+    searches: ClassVar[Mapping[str, NetworkSearch]]
     paper: ClassVar[Figures]
     columns: ClassVar[Sequence[str]]
     """those of `COUNTS` that the paper prints"""
@@ -92,7 +92,7 @@ class FoundNetworks(Recipe):
         return [Quoted(row, column, "mean", value) for row, of in self.paper.items() for column, value in of.items()]
 
     def measure(self, work: Work) -> Found:
-        settings: Hunts = work.settings
+        settings: SearchSettings = work.settings
         source = self._source(work)
         images = some(load_images(source, seed=work.seed), settings.images) if self.tested else None
         work.begin(source=Path(source).name)
@@ -101,23 +101,23 @@ class FoundNetworks(Recipe):
         drawn: dict[str, str] = {}
         texts: list[str] = []
         seeds = range(work.seed, work.seed + settings.networks)
-        for place, (label, hunt) in enumerate(self.hunts.items()):
+        for place, (label, spec) in enumerate(self.searches.items()):
             of_column: dict[str, list[float]] = {}
             for one, seed in enumerate(seeds):
-                work.progress(place * len(seeds) + one, len(self.hunts) * len(seeds))
-                outcome = self._searched(work, hunt, source, seed)
+                work.progress(place * len(seeds) + one, len(self.searches) * len(seeds))
+                outcome = self._searched(work, spec, source, seed)
                 texts.append(outcome.winner.text)
-                for column, value in self._measured(work, hunt, outcome, images, seed).items():
+                for column, value in self._measured(work, spec, outcome, images, seed).items():
                     of_column.setdefault(column, []).append(value)
             for column, found in of_column.items():
                 paper = self.paper[label].get(column)
                 rows.append(Row(SAMPLE, label, column, "mean", estimate(found), 0, paper))
             drawn[label] = next(iter(of_column))
             values[label] = list(of_column[drawn[label]])
-        work.progress(len(self.hunts) * len(seeds), len(self.hunts) * len(seeds))
+        work.progress(len(self.searches) * len(seeds), len(self.searches) * len(seeds))
         data = "pink noise" if source == "pink" else Path(source).name
         about = f"{data}." if images is None else f"{data}; {len(images.y)} images of it to train on."
-        space = ", ".join(dict.fromkeys(hunt.space for hunt in self.hunts.values()))
+        space = ", ".join(dict.fromkeys(spec.space for spec in self.searches.values()))
         lacking = dict.fromkeys(c for of in self.paper.values() for c in of if c not in (*self.columns, *self.tested))
         left_out = [f"{', '.join(lacking)}: not measured, for that takes {self.unmeasured}."] if lacking else []
         return Found(
@@ -147,25 +147,27 @@ class FoundNetworks(Recipe):
             raise missing(self.name, [CIFAR10], work.folder)
         return file
 
-    def _searched(self, work: Work, hunt: Hunt, source: str | Path, seed: int) -> Outcome:
-        settings: Hunts = work.settings
+    def _searched(self, work: Work, spec: NetworkSearch, source: str | Path, seed: int) -> Outcome:
+        settings: SearchSettings = work.settings
         return api.search(
-            hunt.space,
-            _judge(hunt, settings, source, seed, work.device) if hunt.feedback else hunt.proxy,
-            hunt.method,
+            spec.space,
+            _judge(spec, settings, source, seed, work.device) if spec.feedback else spec.proxy,
+            spec.method,
             settings.evaluations,
-            max_params=hunt.max_params,
-            max_flops=hunt.max_flops,
+            max_params=spec.max_params,
+            max_flops=spec.max_flops,
             data=source if self.on_images else "pink",
             batch_size=settings.batch_size,
             seed=seed,
             device=work.device,
             store=work.store.path,
-            options=dict(hunt.options) | dict(settings.options),
+            options=dict(spec.options) | dict(settings.options),
         )
 
-    def _measured(self, work: Work, hunt: Hunt, outcome: Outcome, images: Images | None, seed: int) -> dict[str, float]:
-        space, arch = spaces[self.built_in or hunt.space], outcome.winner.arch
+    def _measured(
+        self, work: Work, spec: NetworkSearch, outcome: Outcome, images: Images | None, seed: int
+    ) -> dict[str, float]:
+        space, arch = spaces[self.built_in or spec.space], outcome.winner.arch
         plan = space.plan(arch) if self.built_in else outcome.plan
         found = {column: COUNTS[column](plan) for column in self.columns}
         for column, is_error in self.tested.items():
@@ -179,10 +181,12 @@ class FoundNetworks(Recipe):
         return found
 
 
-def _judge(hunt: Hunt, settings: Hunts, source: str | Path, seed: int, device: str) -> Callable[[Any], float]:
+def _judge(
+    spec: NetworkSearch, settings: SearchSettings, source: str | Path, seed: int, device: str
+) -> Callable[[Any], float]:
     """A short training under the name that says all it depends on, which the store keeps its results by."""
     some = "" if settings.images is None else f",images={settings.images}"
-    training = ShortTraining.of(f"{hunt.feedback[:-1]}{some})", spaces[hunt.space], source, seed=seed, device=device)
+    training = ShortTraining.of(f"{spec.feedback[:-1]}{some})", spaces[spec.space], source, seed=seed, device=device)
 
     def judge(arch: Any) -> float:
         return training(arch)

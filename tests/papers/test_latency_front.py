@@ -13,7 +13,7 @@ import pytest
 
 from epochzero.errors import DataError
 from epochzero.registry import experiments, spaces
-from epochzero_papers.harness import searching
+from epochzero_papers.harness import table_searches
 from epochzero_papers.ours import nb201_latency_front
 from epochzero_papers.ours.nb201_latency_front import SEARCHED, TRUE, Fronts, Plane
 
@@ -53,7 +53,7 @@ def test_shares_by_hand() -> None:
 
 
 def test_a_search_by_the_truth_finds_the_true_front(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "OWN", folder / "nowhere")
+    monkeypatch.setattr(table_searches, "OWN", folder / "nowhere")
     monkeypatch.setattr(nb201_latency_front, "STEPS", (40, 300))
     result = experiments["nb201-latency-front"].run(Fronts(networks=3, devices=("raspi4",)), folder=folder)
     found = {(row.x, row.y, row.statistic): row.found for row in result.rows}
