@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epochzero.cli.ensemble import PICTURE
 from epochzero.ensemble import selection
+from epochzero.ensemble.build import PICTURE
 from epochzero.ensemble.members import measured
 from epochzero.ensemble.model import Ensemble
 from epochzero.ensemble.selection import CHOICE
@@ -59,7 +59,7 @@ def test_an_attack_that_fails_leaves_the_ensemble(file: Path, tmp_path: Path, mo
     def fail(*given: object, **more: object) -> None:
         raise MachineError("The attack failed.")
 
-    monkeypatch.setattr("epochzero.cli.ensemble.robustness", fail)
+    monkeypatch.setattr("epochzero.ensemble.build.robustness", fail)
     asked = ("ensemble", "--data", file, "--out", tmp_path, "--arch", CHEAP, "--epochs", 1, "--size", 1)
     assert epochzero(*asked, "--attack", "fgsm").code == 1
     saved = Ensemble.load(tmp_path)
@@ -200,7 +200,7 @@ def test_attacks_need_bytes(tmp_path: Path) -> None:
     says = refusal(
         "ensemble", "--data", tmp_path / "floats.npz", "--out", tmp_path, "--arch", CHEAP, "--attack", "fgsm"
     )
-    assert "these images are no bytes" in says
+    assert "these images are not bytes" in says
 
 
 def test_a_toolbox_that_is_missing_is_said_at_once(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
 import typer
 from rich.table import Table
-from torch import Tensor
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import (
@@ -26,19 +24,13 @@ from epochzero.cli.image_training import (
 from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine.device import usable
-from epochzero.ensemble.attacks import NAMES, Robustness, attack_of, robustness
-from epochzero.ensemble.members import train_members
-from epochzero.ensemble.metrics import ensemble_error, measure
-from epochzero.ensemble.model import Ensemble
-from epochzero.ensemble.picture import check_picture, draw_predictions
-from epochzero.ensemble.record import record_ensemble
-from epochzero.ensemble.selection import METHODS, Job, Settings, choose
+from epochzero.engine.proxy import split_list
+from epochzero.ensemble.attacks import NAMES, Robustness
+from epochzero.ensemble.build import build_ensemble
+from epochzero.ensemble.selection import METHODS, Job, Settings
 from epochzero.errors import UserError
-from epochzero.store import JSON
-from epochzero.train.image_data import SIDE, Images
-from epochzero.train.recipes import Recipe, recipe_of
-
-PICTURE = "predictions.png"
+from epochzero.train.image_data import SIDE
+from epochzero.train.recipes import recipe_of
 
 
 def ensemble(
@@ -128,41 +120,20 @@ def ensemble(
         seed=seed,
     )
     named = [chosen_space.parse(text) for text in arch or ()]
-    attacks = _attacks(attack)
-    if picture:
-        check_picture(len(named) if len(named) > 1 else size)
     usable(device)
     images = images_from(data, classes, seed, image_size, unreadable)
-    if attacks and images.facts["scale"] != 255:
-        raise UserError("--attack changes pixels, and these images are no bytes: give them as whole numbers 0 to 255.")
-    folder = made_folder(out_dir)
     with progress_bar("ensemble") as bar:
-        if named:
-            archs = named * size if len(named) == 1 else named
-        else:
-            archs = choose(Job(chosen_space, images, how, settings, device, folder, bar))
-        chosen = "deep ensemble" if len(named) == 1 else "given" if named else method
-        facts = {"method": chosen, "recipe": how.as_json(), "seed": seed, "data": images.facts}
-        trained = train_members(
-            chosen_space, archs, images, how, seed=seed, device=device, folder=folder, facts=facts, progress=bar
+        job = Job(chosen_space, images, how, settings, device, made_folder(out_dir), bar)
+        built = build_ensemble(
+            job, named, attacks=split_list(attack or ""), attack_images=attack_images, picture=picture
         )
-        predicted = trained.predict(images.standardised(images.test_x))  # [M, N, classes]
-        report = _report(trained, images, predicted)
-        trained.facts["measures"] = report["ensemble"]
-        earlier = _earlier_attacks(trained, folder)
-        _save(trained, earlier, folder)
-        withstood = [_withstood(trained, images, name, attack_images, seed, bar) for name in attacks]
-    report |= {"method": chosen, "recipe": recipe, "epochs": how.epochs, "attacks": [w.as_json() for w in withstood]}
-    saved = _save(trained, earlier | {one["attack"]: one for one in report["attacks"]}, folder)
-    if picture:
-        draw_predictions({chosen: predicted}, images.test_y.cpu(), folder / PICTURE, seed=seed)
-    store = _recorded(trained, report, how, seed, folder)
-    report |= {"seconds": time.perf_counter() - start, "saved": str(saved), "store": str(store)}
+    report = built.report | {"recipe": recipe, "seconds": time.perf_counter() - start}
+    report |= {"saved": str(built.manifest), "store": str(built.store)}
     if json:
         print_json(report)
         return
-    _show(report, withstood)
-    err.print(f"\nensemble  {saved}\nreport    epochzero report {store}", soft_wrap=True)
+    _show(report, built.robustness)
+    err.print(f"\nensemble  {built.manifest}\nreport    epochzero report {built.store}", soft_wrap=True)
 
 
 def _delta(text: str) -> float | Literal["grid", "bayes"]:
@@ -174,67 +145,6 @@ def _delta(text: str) -> float | Literal["grid", "bayes"]:
         return float(text)
     except ValueError:
         raise UserError(f"--delta takes a number, grid or bayes, not {text!r}.") from None
-
-
-def _attacks(text: str | None) -> list[str]:
-    """Names that exist and can be run here, before anything is trained."""
-    names = [name.strip() for name in (text or "").split(",") if name.strip()]
-    for name in names:
-        attack_of(name)
-    return names
-
-
-def _earlier_attacks(trained: Ensemble, folder: Path) -> dict[str, Any]:
-    """What the very same ensemble withstood in an earlier call, by the attack's name."""
-    try:
-        earlier = Ensemble.load(folder, trained.space)
-    except UserError:  # there is none, or it is damaged and about to be replaced
-        return {}
-    ours, theirs = trained.state_dict(), earlier.state_dict()
-    same = earlier.texts == trained.texts and all(torch.equal(ours[name].cpu(), theirs[name]) for name in ours)
-    return {one["attack"]: one for one in earlier.facts.get("attacks", ())} if same else {}
-
-
-def _save(trained: Ensemble, attacks: dict[str, Any], folder: Path) -> Path:
-    trained.facts["attacks"] = list(attacks.values())
-    return trained.save(folder)
-
-
-def _report(trained: Ensemble, images: Images, predicted: Tensor) -> dict[str, Any]:
-    labels = images.test_y.cpu()
-    members = [
-        {"arch": text, "test_error": ensemble_error(one[None], labels)}
-        for text, one in zip(trained.texts, predicted, strict=True)
-    ]
-    return {
-        "space": trained.space.name,
-        "size": len(members),
-        "params": trained.params,
-        "ensemble": measure(predicted, labels).as_json(),
-        "members": members,
-        "data": images.facts,
-    }
-
-
-def _recorded(trained: Ensemble, report: dict[str, Any], recipe: Recipe, seed: int, folder: Path) -> Path:
-    """The run in the folder's store, with all that was measured."""
-    settings: dict[str, JSON] = {
-        "chosen_by": report["method"],
-        "recipe": recipe.as_json(),
-        "seed": seed,
-        "images": report["data"]["sha256"],
-        "attacks": [[one["attack"], one["images"]] for one in report["attacks"]],
-    }
-    figures = report["ensemble"] | {"params": report["params"]}
-    for one in report["attacks"]:
-        figures |= {f"{one['attack']}: {side} accuracy": one[f"{side}_accuracy"] for side in ("attack", "defence")}
-    errors = [member["test_error"] for member in report["members"]]
-    return record_ensemble(trained, errors, figures, settings, folder)
-
-
-def _withstood(trained: Ensemble, images: Images, name: str, count: int, seed: int, bar: Any) -> Robustness:
-    pixels = images.test_x[:count].float() / 255
-    return robustness(trained, pixels, images.test_y[:count], name, seed=seed, progress=bar)
 
 
 def _show(report: dict[str, Any], withstood: list[Robustness]) -> None:
