@@ -170,7 +170,7 @@ def test_nesbs_keeps_its_supernet_and_its_choice(file: Path, tmp_path: Path) -> 
     assert "holds an ensemble with another" in says and "another method" in says
     (tmp_path / CHOICE).write_text("[")
     says = refusal("ensemble", "--data", file, "--out", tmp_path, "--method", "random")
-    assert "is damaged: remove it to choose anew" in says
+    assert "is damaged: remove it to choose again" in says
 
 
 @pytest.mark.parametrize(

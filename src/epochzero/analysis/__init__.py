@@ -1,1 +1,1 @@
-"""Why a network scores as it does: the shape of its cell, of its loss, of its features and of its output."""
+"""Analyses of a network: the topology of its cell, its loss landscape, its features and its output curve."""

@@ -1,1 +1,1 @@
-"""Several networks that answer together: chosen by NESBS or by simpler means, trained, measured, saved as one."""
+"""Ensembles: networks chosen by NESBS or baselines, trained, measured and saved as one model."""

@@ -1,18 +1,18 @@
-r"""Attacks on one member of an ensemble, and how well the whole ensemble withstands them.
+r"""Adversarial attacks on one member of an ensemble, and the robustness of the whole ensemble against them.
 
-Pixels x are between 0 and 1. An attack looks for x' near x that a network takes for something else; L = CE(f(x), y):
+Pixels x are between 0 and 1. An attack searches for x' near x that a network misclassifies; L = CE(f(x), y):
 
     FGSM     x' = x + e sign(grad L(x))
     PGD      x' <- clip(x' + s sign(grad L(x')), x - e, x + e), n times, from a random point of the box or from x
 
 both with x' kept between 0 and 1. The thesis has e = .01, s = .008, n = 40 (section 5.3.6).
 
-The protocol is the thesis' (white box, one member): for each member in turn, x' are made with that member's gradients
-alone; *attack* is that member's accuracy on them, *defence* is the accuracy of the averaged prediction of all members
-on the same x'. Table 5.4 prints the mean and the standard deviation over the members.
+The protocol is the thesis' (white box, one member): for each member in turn, x' are made with only that member's
+gradients; *attack* is that member's accuracy on them, *defence* is the accuracy of the averaged prediction of all
+members on the same x'. Table 5.4 prints the mean and the standard deviation over the members.
 
-These two are our own, a few lines of torch, so that they run on any machine that trains; Carlini-Wagner and AutoAttack
-come from the Adversarial Robustness Toolbox (`attacks_art.py`), whose FGSM and PGD the tests compare with ours.
+These two need only torch; Carlini-Wagner and AutoAttack come from the Adversarial Robustness Toolbox
+(`attacks_art.py`), whose FGSM and PGD the tests compare with ours.
 
 Goodfellow, Shlens, Szegedy. Explaining and harnessing adversarial examples. ICLR 2015. arXiv:1412.6572
 Madry, Makelov, Schmidt, Tsipras, Vladu. Towards deep learning models resistant to attacks. ICLR 2018. arXiv:1706.06083
@@ -37,7 +37,7 @@ from epochzero.registry import near_miss
 EPSILON, STEP, STEPS = 0.01, 0.008, 40
 
 Attack = Callable[[nn.Module, Tensor, Tensor, Generator], Tensor]
-"""a network from pixels [B, C, H, W] to logits [B, classes], pixels, labels [B], and a source of chance: to pixels"""
+"""(network from pixels [B, C, H, W] to logits [B, classes], pixels, labels [B], generator) to pixels"""
 
 
 def fgsm(network: nn.Module, x: Tensor, y: Tensor, rng: Generator, *, epsilon: float = EPSILON) -> Tensor:
@@ -56,7 +56,7 @@ def pgd(
     steps: int = STEPS,
     random_start: bool = True,
 ) -> Tensor:
-    """Many steps, each brought back into the box around x."""
+    """Several steps, each projected into the box around x."""
     low, high = (x - epsilon).clamp_min(0), (x + epsilon).clamp_max(1)
     attacked = x
     if random_start:
@@ -68,7 +68,7 @@ def pgd(
 
 
 def _gradient(network: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Of the summed loss by the pixels [B, C, H, W]; zeros where the network is cut off from them."""
+    """The gradient of the summed loss by the pixels [B, C, H, W]; zeros if the loss does not depend on them."""
     x = x.detach().requires_grad_()
     loss = F.cross_entropy(network(x).float(), y, reduction="sum")
     if not loss.requires_grad:
@@ -112,9 +112,9 @@ class Robustness:
 
     attack: str
     attacked: tuple[float, ...]
-    """of the member itself"""
+    """accuracies of the attacked members"""
     defended: tuple[float, ...]
-    """of the whole ensemble on the same images"""
+    """accuracies of the whole ensemble on the same images"""
     images: int
 
     def as_json(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
-r"""Carlini-Wagner and AutoAttack, by the Adversarial Robustness Toolbox (ART). Needs the extra `attacks`.
+r"""Carlini-Wagner and AutoAttack from the Adversarial Robustness Toolbox (ART). Needs the extra `attacks`.
 
     Carlini-Wagner   min |x' - x|^2 + c max(z_y - max_{k != y} z_k, 0) over x' = (tanh w + 1) / 2, c by bisection
-    AutoAttack       two kinds of automatic PGD, DeepFool and Square, for those images that still withstand
+    AutoAttack       two kinds of automatic PGD, DeepFool and Square, on the images that are still classified correctly
 
 The thesis has, for the first, confidence 0, c in [.001, 10], 3 steps of bisection, 50 of optimisation, rate .01. ART's
 three constants are a first one and its doubles or halves: 2.5 stays in that range. It steps along the gradient with a
 line search, where the thesis uses Adam. AutoAttack has the box of its paper, 8/255, and the attacks of ART's version:
-DeepFool where the paper has FAB. They are put together here, since ART's own loop needs one more package.
+DeepFool where the paper has FAB. They are combined here, since ART's own loop needs one more package.
 
 Carlini, Wagner. Towards evaluating the robustness of neural networks. IEEE S&P 2017. arXiv:1608.04644
 Croce, Hein. Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks. ICML
@@ -34,13 +34,13 @@ ITERATIONS, RESTARTS, QUERIES = 100, 5, 5000
 
 
 def check_toolbox() -> None:
-    """UserError where the toolbox is missing, before any work."""
+    """UserError if the toolbox is missing."""
     if importlib.util.find_spec("art") is None:
         raise UserError("This attack needs the toolbox of attacks: pip install 'epochzero[attacks]'.")
 
 
 def carlini_wagner(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Tensor:
-    """The nearest images by the sum of squares that it finds to be taken for something else."""
+    """The misclassified images nearest to the originals, by the sum of squares, that the attack finds."""
     with _toolbox(rng) as attacks:
         attack = attacks.CarliniL2Method(
             classifier_of(network, x),
@@ -56,7 +56,7 @@ def carlini_wagner(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> 
 
 
 def auto_attack(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Tensor:
-    """One attack after the other, each on the images that have withstood so far; changes stay in the box."""
+    """Several attacks in turn, each on the images that are still classified correctly; changes stay in the box."""
     attacked = x.clone()
     with _toolbox(rng) as attacks:
         classifier, size = classifier_of(network, x), len(x)
@@ -82,7 +82,7 @@ def auto_attack(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Ten
 
 
 def classifier_of(network: nn.Module, x: Tensor) -> Any:
-    """The network as the toolbox wants it: from pixels between 0 and 1 to logits."""
+    """The network as ART's classifier from pixels between 0 and 1 to logits."""
     from art.estimators.classification import PyTorchClassifier
 
     with torch.no_grad():
@@ -104,7 +104,7 @@ def _run(attack: Any, x: Tensor, y: Tensor) -> Tensor:
 
 @contextmanager
 def _toolbox(rng: Generator) -> Iterator[Any]:
-    """ART's attacks, quietly; it draws from numpy's global source of chance, which is seeded and then put back."""
+    """ART's attacks, without warnings; numpy's global random state, which they use, is seeded and restored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from art.attacks import evasion

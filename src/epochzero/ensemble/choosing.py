@@ -1,4 +1,4 @@
-r"""Ensembles that are chosen in other ways: at random, greedily from a pool, and without any training.
+r"""Baselines for choosing an ensemble: at random, greedily from a pool, and without any training.
 
 URS      n architectures, uniformly: `space.sample`, or `SinglePath.uniform`
 NES-RS   a random pool is trained, then members are added one at a time, each the one that lowers the loss of the
@@ -7,7 +7,7 @@ ours     nothing is trained: members are added one at a time, each the one with 
 
              rank(score of a proxy) + weight * rank(smallest distance to the members so far),      ranks in [0, 1]
 
-         where the distance of two untrained networks is 1 - CKA of what they make of the same images (`training_free`)
+         where the distance of two untrained networks is 1 - CKA of their features of the same images (`training_free`)
 
 CKA(X, Y) = |Y' X|^2 / (|X' X| |Y' Y|) for centred features X [n, f], Y [n, g] and Frobenius norms: 1 for features that
 are the same up to rotation and scale.
@@ -32,7 +32,7 @@ from epochzero.types import Origin
 
 
 def forward_greedy(predictions: Tensor, labels: Tensor, size: int) -> list[int]:
-    """Which of a pool to take, in the order in which they are added; predictions [pool, n, classes], labels [n]."""
+    """The members' indices, in the order in which they are added; predictions [pool, n, classes], labels [n]."""
     _check(len(predictions), size)
     chosen: list[int] = []
     while len(chosen) < size:
@@ -42,7 +42,7 @@ def forward_greedy(predictions: Tensor, labels: Tensor, size: int) -> list[int]:
 
 
 def training_free(scores: Sequence[float], distances: Tensor, size: int, weight: float = 1.0) -> list[int]:
-    """Which of a pool to take, from a score of each, the higher the better, and distances [pool, pool].
+    """The members' indices, from scores of the pool, higher is better, and distances [pool, pool].
 
     The first is the one with the best score. A score that is NaN counts as the worst.
     """
@@ -62,12 +62,12 @@ def training_free(scores: Sequence[float], distances: Tensor, size: int, weight:
 
 
 def distances_at_start(plans: Sequence[Plan], x: Tensor, seed: int = 0) -> Tensor:
-    """1 - CKA [pool, pool] of the last maps that untrained networks have of images x, before their classifiers."""
+    """1 - CKA [pool, pool] of the features of images x in untrained networks, before their classifiers."""
     return 1 - cka([features_at_start(plan, x, seed) for plan in plans])
 
 
 def features_at_start(plan: Plan, x: Tensor, seed: int = 0) -> Tensor:
-    """What the classifier of an untrained network would read, [n, f]."""
+    """The features [n, f] that the classifier of an untrained network reads."""
     read = plan.trunk.nodes[-1].inputs[0]
     if plan.trunk.nodes[-1].op.kind != "linear":
         raise UserError("Features are read before a linear classifier, and this network does not end with one.")
@@ -77,7 +77,7 @@ def features_at_start(plan: Plan, x: Tensor, seed: int = 0) -> Tensor:
 
 
 def cka(features: Sequence[Tensor]) -> Tensor:
-    """Linear CKA of each with each, [pool, pool]; 0 where features are the same for all images."""
+    """Linear CKA of all pairs, [pool, pool]; 0 if the features are the same for all images."""
     kernels = []
     for own in features:
         centred = own.double() - own.double().mean(0)
@@ -89,7 +89,7 @@ def cka(features: Sequence[Tensor]) -> Tensor:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """From 0 for the smallest to 1 for the largest, equal values alike."""
+    """Ranks from 0 for the smallest to 1 for the largest, with ties averaged."""
     below = (values[None, :] < values[:, None]).sum(1)
     above = (values[None, :] > values[:, None]).sum(1)
     return (below - above + len(values) - 1) / max(1, 2 * (len(values) - 1))

@@ -1,6 +1,6 @@
-"""Trains the members of an ensemble alike, each from a seed of its own, and puts them together.
+"""Trains the members of an ensemble by one recipe, each from its own seed.
 
-The same architecture several times is a deep ensemble. A stopped training goes on with the member it was at.
+The same architecture several times is a deep ensemble. An interrupted training resumes with the same member.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def train_members(
     facts: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Ensemble:
-    """Train each architecture, the i-th from seed + i, with checkpoints in the folder's `member-1`, `member-2`, ..."""
+    """Trains each architecture, the i-th from seed + i, with checkpoints in the folder's `member-1`, `member-2`, ..."""
     trained = []
     for place, arch in enumerate(archs):
 
@@ -52,12 +52,12 @@ def train_members(
 
 
 def measured(ensemble: Ensemble, images: Images) -> Measures:
-    """Of the ensemble on the test images."""
+    """The measures of the ensemble on the test images."""
     return measure(ensemble.predict(images.standardised(images.test_x)), images.test_y.cpu())
 
 
 def _trunk(module: PlanModule) -> PlanModule:
-    """The network without its auxiliary tower: what predicts, laid out as when it is loaded, to the same last bit."""
+    """The network without its auxiliary tower, in the memory format of a loaded one, so that predictions are equal."""
     if module.plan.auxiliary is None:
         return module.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload, no-any-return]
     device = next(module.parameters()).device

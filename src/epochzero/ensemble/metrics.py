@@ -1,4 +1,4 @@
-r"""How good, how diverse and how honest an ensemble is, read off its members' probabilities p_m(c | x).
+r"""Accuracy, diversity and calibration of an ensemble, from its members' probabilities p_m(c | x).
 
     p(c | x)   = (1/M) sum_m p_m(c | x)                              the ensemble's prediction
     error      = share of x with argmax_c p(c | x) != y              of the ensemble
@@ -7,8 +7,8 @@ r"""How good, how diverse and how honest an ensemble is, read off its members' p
     NLL        = -mean log p(y | x)
     ECE        = sum_b (n_b / N) |accuracy_b - confidence_b|         15 bins of equal width of max_c p(c | x), (l, u]
 
-All are shares between 0 and 1 but for NLL; the thesis prints percent. PPD is pairwise predictive disagreement: the
-share itself, not divided by the error as in some figures of Fort et al.; of one member it is 0.
+All except NLL are shares between 0 and 1; the thesis prints percent. PPD is pairwise predictive disagreement: the share
+itself, not divided by the error as in some figures of Fort et al.; it is 0 for a single member.
 
 Shu. Understanding and improving neural architecture search. PhD thesis, section 5.4.4 (ATE, PPD).
 Fort, Hu, Lakshminarayanan. Deep ensembles: a loss landscape perspective. 2019. arXiv:1912.02757
@@ -28,12 +28,12 @@ BINS = 15
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """Of the averaged prediction; probabilities [M, N, classes], labels [N]."""
+    """The accuracy of the averaged prediction; probabilities [M, N, classes], labels [N]."""
     return 1 - ensemble_error(probabilities, labels)
 
 
 def ensemble_error(probabilities: Tensor, labels: Tensor) -> float:
-    """Of the averaged prediction; probabilities [M, N, classes], labels [N]."""
+    """The error of the averaged prediction; probabilities [M, N, classes], labels [N]."""
     _check(probabilities, labels)
     return _share(averaged(probabilities).argmax(1) != labels)
 
@@ -45,7 +45,7 @@ def averaged_test_error(probabilities: Tensor, labels: Tensor) -> float:
 
 
 def pairwise_disagreement(probabilities: Tensor) -> float:
-    """PPD: how often two members predict different classes, mean over all pairs."""
+    """PPD: the share of images on which two members predict different classes, mean over all pairs."""
     predicted = probabilities.argmax(2)  # [M, N]
     M = len(predicted)
     if M < 2:
@@ -73,7 +73,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """All of them, of one ensemble."""
+    """All measures of one ensemble."""
 
     accuracy: float
     error: float
@@ -87,7 +87,7 @@ class Measures:
 
 
 def measure(probabilities: Tensor, labels: Tensor) -> Measures:
-    """Everything at once; probabilities [M, N, classes], labels [N]."""
+    """All measures; probabilities [M, N, classes], labels [N]."""
     error = ensemble_error(probabilities, labels)
     return Measures(
         accuracy=1 - error,

@@ -7,9 +7,9 @@ r"""An ensemble as one model: networks of one space whose predicted probabilitie
     ensemble.of_pixels(pixels)             # the same for pixels between 0 and 1
     ensemble.save(folder);  Ensemble.load(folder)
 
-A saved ensemble is a folder: a safetensors file of weights for each member and `ensemble.json` with the architectures,
-the classes, the normalisation and a SHA-256 of each file. The list is written last and in one step, and files carry
-their hash in their name: an ensemble that is saved over another is either the old one or the new one.
+A saved ensemble is a folder: a safetensors file of weights for each member, and `ensemble.json` with the architectures,
+classes, normalisation and a SHA-256 of each file. The list is written last and atomically, and files carry their hash
+in their name: saving over another ensemble leaves either the old one or the new one.
 
 Baselines: a deep ensemble is the same architecture trained from several seeds (Lakshminarayanan, Pritzel, Blundell.
 NeurIPS 2017. arXiv:1612.01474); MC DropPath predicts several times with one network whose paths are dropped at random
@@ -41,16 +41,16 @@ from epochzero.types import Shape
 FORMAT = 1
 MANIFEST = "ensemble.json"
 DROPPED = 0.01
-"""share of the paths that MC DropPath drops, as in the thesis"""
+"""share of paths that MC DropPath drops, as in the thesis"""
 
 
 class Pixels(NamedTuple):
-    """How pixels become inputs: (x - mean) / std, per channel, for x between 0 and 1 (or as in the file)."""
+    """Normalisation of pixels: (x - mean) / std per channel, for x between 0 and 1 (or as in the file)."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     scale: float = 1.0
-    """what the file's numbers are divided by to become such pixels: 255 for bytes"""
+    """divides the file's numbers to give such pixels: 255 for bytes"""
 
     @staticmethod
     def of(images: Images) -> Pixels:
@@ -72,13 +72,13 @@ class Ensemble(nn.Module):
         pixels: Pixels,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """`facts` are plain values that are kept with it: how it was chosen, trained and measured."""
+        """`facts` are plain values that are saved with it: how it was chosen, trained and measured."""
         super().__init__()
         if not modules or len(archs) != len(modules):
             raise UserError(f"An ensemble has one network for each architecture, not {len(modules)} for {len(archs)}.")
         shapes = {(module.plan.input_shape, module.plan.output_shape) for module in modules}
         if len(shapes) > 1:
-            raise UserError("The members of an ensemble take the same images and tell the same classes apart.")
+            raise UserError("The members of an ensemble need the same input shape and the same number of classes.")
         self.space, self.pixels, self.facts = space, pixels, dict(facts or {})
         self.texts = [space.text(arch) for arch in archs]
         self.members = nn.ModuleList(modules)
@@ -120,12 +120,12 @@ class Ensemble(nn.Module):
 
     @torch.inference_mode()
     def predict(self, x: Tensor, size: int = 256) -> Tensor:
-        """The members' probabilities [M, N, classes] of many standardised images, in evaluation mode, on the CPU."""
+        """The members' probabilities [M, N, classes] of standardised images, in evaluation mode, on the CPU."""
         self.eval()
         return torch.cat([self.each(some.to(self.mean.device)).cpu() for some in torch.split(x, size)], 1)
 
     def save(self, folder: Path) -> Path:
-        """Write it to a folder, over another ensemble if there is one. Returns the path of its list."""
+        """Writes it to a folder, in place of an earlier ensemble. Returns the path of its list."""
         folder.mkdir(parents=True, exist_ok=True)
         members = []
         try:
@@ -144,10 +144,10 @@ class Ensemble(nn.Module):
                 "members": members,
                 "facts": self.facts,
             }
-            write(folder / MANIFEST, json.dumps(about, indent=1).encode())
+            write(folder / MANIFEST, json.dumps(about, indent=1))
         except OSError as error:
             raise MachineError(
-                f"The ensemble '{folder}' could not be written ({error.strerror}): make room."
+                f"The ensemble '{folder}' could not be written ({error.strerror}): free some disk space."
             ) from error
         named = {member["weights"] for member in members}
         for old in folder.glob("member-*.safetensors"):
@@ -157,9 +157,9 @@ class Ensemble(nn.Module):
 
     @staticmethod
     def load(folder: Path, space: Space | None = None) -> Ensemble:
-        """Read an ensemble; DataError for one that is damaged or whose parts do not fit.
+        """Reads an ensemble; DataError if it is damaged or its parts do not fit.
 
-        `space` is for one that no registry knows: of a name already there, but of another size.
+        `space` replaces the registered space of the same name, for one of another size.
         """
         about = _manifest(folder)
         known_space = spaces[about["space"]] if space is None else space
@@ -176,7 +176,7 @@ class Ensemble(nn.Module):
 
 
 def probabilities_of(outputs: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    """Probabilities [B, classes]; an auxiliary output beside the logits is left alone."""
+    """Probabilities [B, classes] of logits, or of the first of logits and auxiliary logits."""
     logits = outputs[0] if isinstance(outputs, tuple) else outputs  # [B, classes]
     return logits.float().softmax(1)
 
@@ -185,7 +185,7 @@ def probabilities_of(outputs: Tensor | tuple[Tensor, Tensor]) -> Tensor:
 def drop_path_probabilities(
     module: PlanModule, x: Tensor, *, often: float = DROPPED, passes: int = 3, seed: int = 0, size: int = 256
 ) -> Tensor:
-    """MC DropPath: probabilities [passes, N, classes] of one network, each time with other paths dropped."""
+    """MC DropPath: probabilities [passes, N, classes] of one network, with different paths dropped in each pass."""
     plan, training = module.plan, module.training
     rng = generator(seed, "drop path")
     module.eval()
@@ -201,7 +201,7 @@ def drop_path_probabilities(
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """What the folder says of itself, checked field by field."""
+    """The list of an ensemble's folder, checked field by field."""
     path = folder / MANIFEST
     if not path.is_file():
         raise DataError(f"The folder '{folder}' holds no ensemble: there is no {MANIFEST}.")
@@ -234,7 +234,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _with_weights(module: PlanModule, path: Path, sha256: str) -> PlanModule:
-    """The network with the weights of a file whose content is the one that was saved."""
+    """The network with the weights of a file; DataError if its content has changed since it was saved."""
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -1,19 +1,19 @@
-r"""NESBS: an ensemble drawn from the posterior of architectures, the best of a few by inherited weights.
+r"""NESBS: an ensemble drawn from the posterior of architectures, the best of several by inherited weights.
 
     1  train shared weights on uniform paths             train/supernet.py
     2  learn the posterior p_a on held-out images        ensemble/posterior.py
     3  for t = 1 ... T: draw an ensemble S_t of n architectures, evaluate it with inherited weights
     4  keep the S_t whose averaged prediction has the lowest loss on the held-out images         (algorithm 5.1)
 
-"mc" draws n architectures independently of each other (algorithm 5.2). "svgd" lets n particles climb a relaxed
-posterior, pushed apart as delta says (algorithm 5.3, `ensemble/svgd.py`): a decision with k options becomes a point of
+"mc" draws n architectures independently (algorithm 5.2). "svgd" moves n particles up a relaxed posterior, with a
+repulsion set by delta (algorithm 5.3, `ensemble/svgd.py`): a decision with k options becomes a point of
 R^k with the density
 
     sum_o p(o) N(x | h_o, k I),    h_o the one-hot vector of option o                              (5.8)
 
-whose log has the gradient (r - x) / k, r = softmax_o(log p(o) + x_o / k); in the end each decision is the nearest
-one-hot vector, its largest number (5.9). Particles start from N(0, I). Delta in [-2, 1] is given, or chosen by the same
-loss: from a grid, or by Bayesian optimisation (`bayesian-optimization`, an extra).
+whose log has the gradient (r - x) / k, r = softmax_o(log p(o) + x_o / k). At the end each decision becomes the nearest
+one-hot vector (5.9). Particles start from N(0, I). Delta in [-2, 1] is given, or chosen by the same loss: from a grid,
+or by Bayesian optimisation (`bayesian-optimization`, an extra).
 
     chosen = search(posterior, lambda picks: shared.predict(picks, x), y, sampler="svgd", size=3)
 
@@ -46,18 +46,18 @@ RANGE = (-2.0, 1.0)
 
 @dataclass(frozen=True)
 class Tried:
-    """An ensemble and what it is worth with inherited weights."""
+    """An ensemble, and its loss and error with inherited weights."""
 
     members: Members
     loss: float
-    """of the averaged prediction: mean negative log-likelihood"""
+    """mean negative log-likelihood of the averaged prediction"""
     error: float
     delta: float | None = None
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The best ensemble of those that were tried."""
+    """The best of the ensembles that were tried."""
 
     best: Tried
     tried: tuple[Tried, ...]
@@ -68,19 +68,19 @@ class Selected:
 
 
 def check_delta(delta: float | str) -> None:
-    """UserError for a number outside `RANGE`; what chooses delta is fine."""
+    """UserError for a number outside `RANGE`; "grid" and "bayes" are valid."""
     least, most = RANGE
     if not isinstance(delta, str) and not least <= delta <= most:
         raise UserError(f"Delta is a number from {least:g} to {most:g}, grid or bayes, not {delta:g}.")
 
 
 def monte_carlo(posterior: Posterior, size: int, rng: Generator) -> Members:
-    """Algorithm 5.2: members may be alike."""
+    """Algorithm 5.2; members may be equal."""
     return tuple(posterior.sample(rng) for _ in range(size))
 
 
 class RelaxedPosterior:
-    """The mixture of Gaussians (5.8) over points [..., decisions * options], options a decision lacks staying at 0."""
+    """The mixture of Gaussians (5.8) over points [..., decisions * options]; options that a decision lacks stay 0."""
 
     def __init__(self, posterior: Posterior) -> None:
         counts = [len(p) for p in posterior.probabilities]
@@ -97,7 +97,7 @@ class RelaxedPosterior:
         return (drawn * self.present).flatten(-2)
 
     def log_density(self, x: Tensor) -> Tensor:
-        """But for a constant; [..., d] to [...]."""
+        """The log density up to a constant, [..., d] to [...]."""
         at = x.unflatten(-1, self.shape)  # type: ignore[no-untyped-call]
         inside = self.log_p + (at - at.square().sum(-1, keepdim=True) / 2) / self.variance
         return torch.as_tensor(torch.logsumexp(inside, -1).sum(-1))
@@ -125,7 +125,7 @@ def svgd_ensembles(
     momentum: float = 0.9,
     bandwidth: float | None = None,
 ) -> list[Members]:
-    """Algorithm 5.3: one ensemble for each delta, all of them side by side, each from a start of its own."""
+    """Algorithm 5.3: one ensemble for each delta, each from its own random start, all computed together."""
     relaxed = RelaxedPosterior(posterior)
     particles = svgd_rd(
         relaxed.score,
@@ -156,10 +156,10 @@ def search(
     steps: int = 1000,
     seed: int = 0,
 ) -> Selected:
-    """The best of `candidates` ensembles of a size.
+    """The best of `candidates` ensembles of the given size.
 
-    With a delta to be chosen, every one that is looked at takes so many candidates; a grid has 7, Bayesian optimisation
-    looks at 12.
+    If delta is to be chosen, each value tried has that many candidates: a grid has 7 values, Bayesian optimisation
+    tries 12.
     """
     if size < 1 or candidates < 1:
         raise UserError(f"NESBS takes at least 1 member and 1 candidate, not {size} and {candidates}.")
@@ -182,7 +182,7 @@ def search(
 
 
 def bayesian(try_at: Callable[[float], list[Tried]], seed: int = 0, *, first: int = 4, then: int = 8) -> list[Tried]:
-    """All ensembles that were tried while looking for the delta in [-2, 1] with the lowest loss."""
+    """All ensembles that were tried in the search for the delta in [-2, 1] with the lowest loss."""
     try:
         from bayes_opt import BayesianOptimization
     except ImportError as error:

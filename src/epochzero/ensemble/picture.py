@@ -1,9 +1,9 @@
-"""A picture of how differently the members of ensembles predict (thesis, figure 5.4).
+"""A picture of the differences between the predictions of ensemble members (thesis, figure 5.4).
 
-Each member is a point: its probabilities on the same images, laid out in a line and brought to two dimensions by
-t-SNE, so that members which predict alike lie close together. A few points say little: beside them is the share of the
-images on which two members disagree, for every pair, and each member's test error as a bar, with a line at the error of
-its ensemble. Ensembles are told apart by colour. Needs the extra `attacks` (scikit-learn) and `plots` (matplotlib).
+Each member is a point: its probabilities on the same images, flattened and reduced to two dimensions by t-SNE, so that
+members with similar predictions are close together. Further panels show the share of images on which two members
+disagree, for every pair, and each member's test error as a bar, with a line at the error of its ensemble. Each ensemble
+has a colour. Needs the extras `attacks` (scikit-learn) and `plots` (matplotlib).
 
 van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 9, 2008.
 """
@@ -24,11 +24,11 @@ from epochzero.errors import UserError
 from epochzero.evaluate.plots import new_figure
 
 PERPLEXITY = 5.0
-"""about how many neighbours a point looks at; less where there are few points"""
+"""of t-SNE, about the number of neighbours of a point; less if there are few points"""
 
 
 def check_picture(members: int) -> None:
-    """UserError, before anything is trained, where so many members cannot be drawn here."""
+    """UserError if so few members, or any on this machine, cannot be drawn."""
     if members < 3:
         raise UserError(f"A picture of predictions needs at least 3 members, not {members}: draw several ensembles.")
     for library, extra in (("sklearn", "attacks"), ("matplotlib", "plots")):
@@ -37,7 +37,7 @@ def check_picture(members: int) -> None:
 
 
 def layout(predictions: Tensor, seed: int = 0) -> NDArray[np.float64]:
-    """Places [M, 2] of members, from their probabilities [M, N, classes]."""
+    """Positions [M, 2] of members, from their probabilities [M, N, classes]."""
     members = len(predictions)
     check_picture(members)
     from sklearn.manifold import TSNE
@@ -49,9 +49,9 @@ def layout(predictions: Tensor, seed: int = 0) -> NDArray[np.float64]:
 
 
 def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path, *, seed: int = 0) -> Path:
-    """Write the picture (.png, .svg or .pdf) of ensembles by name: probabilities [M, N, classes] on the same images."""
+    """Draws ensembles by name to a file (.png, .svg or .pdf): probabilities [M, N, classes] on the same images."""
     if not ensembles or len({tuple(p.shape[1:]) for p in ensembles.values()}) > 1:
-        raise UserError("A picture of predictions needs ensembles that were asked about the same images and classes.")
+        raise UserError("A picture of predictions needs ensembles that predict the same images and classes.")
     together = torch.cat(list(ensembles.values()))  # [members of all, N, classes]
     places, labels = layout(together, seed), labels.cpu()
     figure = new_figure(13, 4)
@@ -80,6 +80,6 @@ def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path
 
 
 def disagreement(predictions: Tensor) -> Tensor:
-    """The share of images on which each two members predict different classes, [M, M], from [M, N, classes]."""
+    """The share of images on which two members predict different classes, [M, M], from [M, N, classes]."""
     predicted = predictions.argmax(2).cpu()  # [M, N]
     return (predicted[:, None] != predicted).double().mean(2)

@@ -1,17 +1,16 @@
-r"""Which architectures data speak for: a distribution over the decisions of a space, learnt with shared weights.
+r"""The posterior over architectures: a distribution over the decisions of a space, learnt with shared weights.
 
     p_a(A) = prod_i softmax(a_i / t)[A_i]                                                          (5.6, 5.7)
     max_a  E_{A ~ p_a} [log p(D | A)] - KL[p_a || uniform]                                         (5.4)
 
-log p(D | A) is minus the cross-entropy of A with its inherited weights, summed over the held-out images D; as a mean
-over them, KL weighs as many times more as there are images, and keeps the distribution near uniform. With p independent
+log p(D | A) is minus the cross-entropy of A with its inherited weights, summed over the held-out images D; with a mean
+instead, KL weighs |D| times more, and keeps the distribution near uniform. With p independent
 over decisions of k_i options, KL = sum_i sum_o p_i(o) log(k_i p_i(o)). One architecture is drawn for each step with
 Gumbel noise, all of its nodes with two inputs in DARTS, and the gradient passes straight through the sample
 (`supernet/gumbel.py`); Adam, rate .01, weight decay 3e-4, 20 epochs.
 
-The posterior of NESBS is learnt after the shared weights were trained on uniform paths (`fit_posterior`). What it is
-compared with is learnt during the training, whose paths it draws itself, without the KL (`best_response`): as SNAS and
-GDAS do.
+The posterior of NESBS is learnt after the shared weights were trained on uniform paths (`fit_posterior`). Its baseline
+is learnt during the training, whose paths it draws itself, without the KL, as in SNAS and GDAS (`best_response`).
 
 Shu, Chen, Dai, Low. Neural ensemble search via Bayesian sampling. UAI 2022. arXiv:2109.02533
 Jang, Gu, Poole. Categorical reparameterization with Gumbel-softmax. ICLR 2017. arXiv:1611.01144
@@ -40,12 +39,12 @@ from epochzero.train.step import Recording
 from epochzero.train.supernet import SUPERNET, train_supernet
 
 ABSENT = -1e4
-"""the logit of an option that a decision does not have: its probability is 0, and no gradient is NaN"""
+"""the logit of an option that a decision lacks: its probability is 0, and gradients stay finite"""
 Likelihood = Literal["sum", "mean"]
 
 
 def check_likelihood(likelihood: str) -> None:
-    """UserError for what is neither."""
+    """UserError for any other value."""
     if likelihood not in get_args(Likelihood):
         raise UserError(f"A likelihood is the 'sum' or the 'mean' over images, not {likelihood!r}.")
 
@@ -55,10 +54,10 @@ class Posterior:
     """Independent decisions, each with a probability for every option."""
 
     logits: tuple[Tensor, ...]
-    """for each decision [options]"""
+    """[options] for each decision"""
     temperature: float = 1.0
     history: tuple[float, ...] = ()
-    """the lower bound (5.4), mean over the steps of each epoch, as far as it was learnt here"""
+    """the lower bound (5.4), mean over the steps of each epoch"""
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -70,7 +69,7 @@ class Posterior:
 
     @property
     def kl(self) -> float:
-        """From the uniform distribution."""
+        """The divergence from the uniform distribution."""
         return float(sum(-torch.special.entr(p).sum() + torch.tensor(len(p)).log() for p in self.probabilities))
 
     @property
@@ -78,7 +77,7 @@ class Posterior:
         return tuple(int(p.argmax()) for p in self.probabilities)
 
     def at(self, temperature: float) -> Posterior:
-        """The same logits, flatter above the present temperature and sharper below."""
+        """The same logits at another temperature: higher is flatter, lower is sharper."""
         return replace(self, temperature=temperature)
 
     def sample(self, rng: Generator) -> Picks:
@@ -109,7 +108,7 @@ def elbo(
 
 
 def straight_through_sample(logits: Tensor, absent: Tensor, gumbel: Tensor, tau: float = 1.0) -> Tensor:
-    """One option of each decision [decisions, options]: ones and zeros, whose gradient is that of the softmax."""
+    """One option of each decision [decisions, options], as ones and zeros with the gradient of the softmax."""
     noisy = logits.masked_fill(absent, ABSENT) + gumbel
     soft = torch.softmax(noisy / tau, 1)
     hard = torch.zeros_like(soft).scatter_(1, noisy.argmax(1, keepdim=True), 1.0)
@@ -117,7 +116,7 @@ def straight_through_sample(logits: Tensor, absent: Tensor, gumbel: Tensor, tau:
 
 
 class _Learner:
-    """The logits of all decisions, in one table on the device of the images, and their optimiser."""
+    """The logits of all decisions, in one tensor on the images' device, and their optimiser."""
 
     def __init__(
         self,
@@ -154,9 +153,9 @@ class _Learner:
         return Posterior(tuple(row[: len(decision.options)].clone() for row, decision in rows))
 
     def step(self, weights: Mapping[str, Tensor], chosen: Tensor, rng: Generator) -> Tensor:
-        """One step up the lower bound, on these images; gives its estimate before the step.
+        """One step up the lower bound on these images; returns the estimate before the step.
 
-        The weights are the same tensors in all steps; what is in them may change.
+        The weights have to be the same tensors in all steps; their values may change.
         """
         gumbel = noise(self.alpha.numel(), rng).view(self.alpha.shape).to(self.alpha)
         given = self.x[chosen], self.y[chosen], gumbel
@@ -194,7 +193,7 @@ def fit_posterior(
     record: bool = True,
     progress: Progress | None = None,
 ) -> Posterior:
-    """The posterior given the held-out images, which are `images.test_x`; the shared weights stay as they are.
+    """The posterior given the held-out images `images.test_x`; the shared weights stay unchanged.
 
     `record`: on a GPU, record the first step and play it from then on.
     """
@@ -221,12 +220,12 @@ def fit_posterior(
 
 
 class BestResponse:
-    """Draws the paths of a training from what it has learnt of them so far."""
+    """Draws the paths of a training from the distribution learnt so far."""
 
     def __init__(self, learner: _Learner, size: int, every: int) -> None:
         self.learner, self.size, self.every = learner, min(size, len(learner.y)), every
         self.posterior = learner.posterior
-        """as it is now, read from the device once after each step of its own"""
+        """the current one, read from the device after each of its steps"""
 
     def path(self, rng: Generator) -> Picks:
         return self.posterior.sample(rng)
@@ -263,7 +262,7 @@ def best_response(
     record: bool = True,
     progress: Progress | None = None,
 ) -> tuple[SharedWeights, Posterior]:
-    """Shared weights and the posterior that was learnt along with them, after every so many steps of theirs."""
+    """Shared weights, and the posterior that was learnt with them, one step for every `every` steps of theirs."""
     learner = _Learner(
         network, images.to(device), rate=rate, decay=decay, tau=tau, likelihood="mean", kl=False, record=record
     )

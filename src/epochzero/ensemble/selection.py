@@ -1,13 +1,13 @@
-"""Chooses the architectures of an ensemble, by any of the methods, and remembers what it chose.
+"""Chooses the architectures of an ensemble by one of several methods.
 
-    nesbs-mc, nesbs-svgd   a supernet is trained on 70 % of the images, its posterior fitted on the others, and the
-                           best of several candidate ensembles taken, by inherited weights (`nesbs.py`)
+    nesbs-mc, nesbs-svgd   a supernet is trained on 70 % of the images, its posterior fitted on the others; the best of
+                           several candidate ensembles by inherited weights is taken (`nesbs.py`)
     random                 architectures, uniformly
     nes-rs                 a random pool is trained on 70 %, members are added greedily by the others (`choosing.py`)
-    proxies                nothing is trained: a random pool, a proxy's score, and how different networks are at first
+    proxies                nothing is trained: a random pool, a proxy's score, and the distances of untrained networks
 
-The members are trained afterwards, all alike (`members.py`). With a folder, the choice is kept in `choice.json`, and
-supernet and pool in folders beside it, so that a stopped run goes on.
+The members are trained afterwards by one recipe (`members.py`). With a folder, the choice is kept in `choice.json`, and
+supernet and pool in sub-folders, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ from epochzero.train.supernet import SUPERNET, held_out, train_supernet
 from epochzero.types import Origin
 
 CHOICE = "choice.json"
-LOOK = 64
-"""images that proxies see"""
+PROXY_IMAGES = 64
+"""images in a batch for proxies"""
 PARTIAL = 2
 """K of partial channels in the supernet of darts, as in the thesis"""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the methods may be told."""
+    """Settings of the methods."""
 
     method: str = "nesbs-svgd"
     size: int = 3
     pool: int = 20
-    """networks to choose from, of `nes-rs` and `proxies`"""
+    """networks to choose from, for `nes-rs` and `proxies`"""
     proxy: str = "dextr"
     supernet_epochs: int = SUPERNET.epochs
     posterior_epochs: int = 20
@@ -81,7 +81,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Job:
-    """All that a method needs."""
+    """A space, data and settings to build an ensemble from."""
 
     space: Space
     images: Images
@@ -91,8 +91,8 @@ class Job:
     folder: Path | None = None
     progress: Progress | None = None
 
-    def beside(self, name: str) -> Path | None:
-        """A folder of that name for what is worth keeping."""
+    def subfolder(self, name: str) -> Path | None:
+        """A sub-folder of that name for intermediate results."""
         if self.folder is None:
             return None
         made = self.folder / name
@@ -101,7 +101,7 @@ class Job:
 
 
 def choose(job: Job) -> list[Any]:
-    """The architectures of the ensemble; those that the folder remembers, where it was asked for the same."""
+    """The architectures of the ensemble; read from the folder if it holds the choice of the same settings."""
     asked = {"space": job.space.name, "data": job.images.facts["sha256"], **asdict(job.settings)}
     if job.settings.method == "nes-rs":
         asked["recipe"] = job.recipe.as_json()
@@ -121,7 +121,7 @@ def _remembered(file: Path, asked: dict[str, Any], space: Space) -> list[Any]:
         before, texts = kept["asked"], list(kept["archs"])
         differs = [name for name in asked.keys() | before.keys() if asked.get(name) != before.get(name)]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise UserError(f"The file '{file}' is damaged: remove it to choose anew.") from None
+        raise UserError(f"The file '{file}' is damaged: remove it to choose again.") from None
     if differs:
         raise UserError(
             f"The folder '{file.parent}' holds an ensemble with another {', another '.join(sorted(differs))}: choose "
@@ -142,7 +142,7 @@ def _nesbs(job: Job) -> list[Any]:
         recipe,
         seed=settings.seed,
         device=job.device,
-        folder=job.beside("supernet"),
+        folder=job.subfolder("supernet"),
         progress=_named("supernet", job.progress),
     )
     posterior = fit_posterior(
@@ -183,7 +183,7 @@ def _sampled(job: Job, count: int) -> list[Any]:
 
 
 def _nes_rs(job: Job) -> list[Any]:
-    """A pool, trained like the members but on 70 % of the images; the greedy choice by the others."""
+    """A pool, trained on 70 % of the images; members are chosen greedily by the others."""
     settings, pool = job.settings, _sampled(job, job.settings.pool)
     halves = held_out(job.images, seed=settings.seed)
     x = halves.standardised(halves.test_x)
@@ -198,7 +198,7 @@ def _nes_rs(job: Job) -> list[Any]:
             job.recipe,
             seed=settings.seed + place,
             device=job.device,
-            folder=job.beside(f"pool-{place + 1}"),
+            folder=job.subfolder(f"pool-{place + 1}"),
             facts=about,
             progress=note,
         )
@@ -210,11 +210,11 @@ def _nes_rs(job: Job) -> list[Any]:
 
 
 def _proxies(job: Job) -> list[Any]:
-    """The best of a pool by a proxy, or several, that are also different from each other before training."""
+    """Networks of a pool with the best scores of an objective that also differ from each other before training."""
     settings, images, pool = job.settings, job.images, _sampled(job, job.settings.pool)
     objective = parse_objective(settings.proxy)
     parts = 4
-    count = min(LOOK, len(images.y) // parts)
+    count = min(PROXY_IMAGES, len(images.y) // parts)
     order = torch.randperm(len(images.y), generator=torch.Generator().manual_seed(settings.seed))[: parts * count]
     x, y = images.standardised(images.x[order]), images.y[order]
     batch = from_tensors(x, y, num_classes=images.num_classes, parts=parts, size=count)
@@ -231,7 +231,7 @@ def _proxies(job: Job) -> list[Any]:
 
 
 def _named(what: str, progress: Progress | None) -> Progress | None:
-    """Progress that says what it is of."""
+    """Progress with a name in front of each note."""
     return None if progress is None else lambda done, total, note: progress(done, total, f"{what}  {note}")
 
 

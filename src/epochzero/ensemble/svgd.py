@@ -1,4 +1,4 @@
-r"""SVGD-RD: particles that climb a density and keep as far apart as a number delta asks for.
+r"""SVGD-RD: particles that climb a density, with a repulsion set by delta.
 
     phi(x_i) = 1/n sum_j [ k(x_j, x_i) grad log p(x_j) + grad_{x_j} k(x_j, x_i) - delta grad_{x_i} k(x_j, x_i) ]
     v <- momentum v + phi,   x <- x + rate v                                                                     (B.10)
@@ -7,8 +7,8 @@ For the kernel k(x, y) = exp(-|x - y|^2 / h) the last two terms are (1 + delta) 
 SVGD at delta = 1, none at -1, attraction below. (Proposition 5.1 of the thesis prints grad_{x_i} for the second term,
 with which every delta < 1 would attract; its own derivation and Figure 5.2 say otherwise.) The thesis gives no
 bandwidth; unless a number is given, it is h = med^2 / log n, med the median distance of two particles, anew in each
-step, and at least .1: where particles meet, the attraction of delta = -2 in steps of .1 with momentum .9 overshoots for
-h < 2 * .1 / 3.8. With one particle any h gives the same update, and h is 1.
+step, and at least .1: for particles close together, the attraction of delta = -2 in steps of .1 with momentum .9
+overshoots for h < 2 * .1 / 3.8. With one particle any h gives the same update, and h is 1.
 
 Liu, Wang. Stein variational gradient descent. NeurIPS 2016. arXiv:1608.04471
 Shu, Chen, Dai, Low. Neural ensemble search via Bayesian sampling. UAI 2022. arXiv:2109.02533
@@ -61,7 +61,7 @@ def svgd_rd(
     momentum: float = 0.9,
     bandwidth: float | None = None,
 ) -> Tensor:
-    """Where particles [..., n, d] end up. Leading axes are runs of their own; each may have its delta [..., 1, 1]."""
+    """The final particles [..., n, d]. Leading axes are independent runs, each with its own delta [..., 1, 1]."""
     if particles.dim() < 2 or not particles.numel():
         raise UserError(f"Particles are at least one point: [..., n, d], not {list(particles.shape)}.")
     if bandwidth is not None and bandwidth <= 0:
@@ -71,5 +71,5 @@ def svgd_rd(
         velocity = momentum * velocity + direction(x, score(x), delta, bandwidth)
         x = x + rate * velocity
     if not x.isfinite().all():
-        raise UserError("The particles of SVGD ran away to infinity: take a smaller rate, or a delta nearer 0.")
+        raise UserError("The particles of SVGD diverged: take a smaller rate, or a delta nearer 0.")
     return x

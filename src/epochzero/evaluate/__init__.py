@@ -1,1 +1,1 @@
-"""How far scores can be trusted: benchmarks of proxies, their cards, and speed."""
+"""Evaluation of proxies: rank correlations, cards and speed."""

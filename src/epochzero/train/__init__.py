@@ -1,1 +1,1 @@
-"""Training networks for good."""
+"""Training of networks: single ones on images, supernets, and populations."""

@@ -1,1 +1,1 @@
-"""Measurements of speed, and of agreement between ways of running."""
+"""Measurements of the speed of scoring, and of the agreement between ways of running."""
