@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from epochzero import data
 from epochzero.engine import Proxy, score
 from epochzero.engine.gpu import arena, fused
-from epochzero.engine.gpu.arena import Maps, Moments, Window
+from epochzero.engine.gpu.arena import Moments, Source, Window
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.population import grouped_kernels, grouping, population, reductions
 from epochzero.objectives.bundles import groups
@@ -78,7 +78,7 @@ def convolve_back(out: Tensor, _: Tensor, weight: Tensor, *more: object) -> None
     out.fill_(1.0)
 
 
-def correlate(place: Maps, _: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
+def correlate(place: Source, _: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
     shape = len(gradient), gradient.shape[-1], place.arena.shape[-1], window[0], window[0]
     return torch.ones(2, *shape).sum(0)
 
@@ -123,25 +123,17 @@ ROUTINES = SimpleNamespace(
     convolve_back_jvp=lambda out, _, weights, *more: convolve_jvp(out, _, out, weights),
     correlate_jvp=lambda pair, slots, relu, gradients, window: correlate(pair[0], slots, relu, gradients[0], window),
     norm_back_jvp=norm_back_jvp,
+    convolve_joint=beside,
+    correlate_joint=lambda x, gradient, shape, maps, window: torch.ones(2, *shape).sum(0),
+    SOURCES=8,
+    box=lambda x, large, small, k, s, p, transposed: torch.ones(*x.shape[:2], *(large if transposed else small)),
+    gather=lambda out, *_: out.fill_(1.0),
+    products=lambda a, b: a.new_ones(a.shape[:3]),
+    agreements=lambda x: x.new_ones(2, x.shape[1], len(x), len(x)).sum(0),
+    mark=lambda shown, *more: shown.fill_(1),
+    products_at=lambda a, slots, b, _: a.arena.new_ones(a.arena.shape[1], len(slots), a.arena.shape[-1]),
+    agreements_at=lambda a, slots: a.arena.new_ones(2, len(slots), *a.arena.shape[1:2] * 2).sum(0),
 )
-KERNELS = {
-    "conv": SimpleNamespace(
-        convolve_joint=beside,
-        correlate_joint=lambda x, gradient, shape, maps, window: torch.ones(2, *shape).sum(0),
-    ),
-    "maps": SimpleNamespace(
-        SOURCES=8,
-        box=lambda x, large, small, k, s, p, transposed: torch.ones(*x.shape[:2], *(large if transposed else small)),
-        gather=lambda out, *_: out.fill_(1.0),
-    ),
-    "reductions": SimpleNamespace(
-        products=lambda a, b: a.new_ones(a.shape[:3]),
-        agreements=lambda x: x.new_ones(2, x.shape[1], len(x), len(x)).sum(0),
-        mark=lambda shown, *more: shown.fill_(1),
-        products_at=lambda a, slots, b, _: a.arena.new_ones(a.arena.shape[1], len(slots), a.arena.shape[-1]),
-        agreements_at=lambda a, slots: a.arena.new_ones(2, len(slots), *a.arena.shape[1:2] * 2).sum(0),
-    ),
-}
 
 
 @contextmanager
@@ -151,13 +143,10 @@ def as_on_a_gpu() -> Iterator[None]:
         for where, name, what in (
             (fused, "available", lambda x: x.dtype == torch.float32),
             (fused, "gathers", lambda x: True),
-            (fused, "_conv", lambda: KERNELS["conv"]),
-            (fused, "_maps", lambda: KERNELS["maps"]),
             (grouping, "_routines", lambda network: blocks_with_routines(network.plan)),
             (population, "runs_here", lambda x: True),
             (arena, "kernels", lambda: ROUTINES),
             (reductions, "runs_here", lambda x: True),
-            (reductions, "_kernels", lambda: KERNELS["reductions"]),
             (grouped_kernels, "slow_in_groups", lambda x: x.dtype == torch.float64),
             (nb201, "WIDTHS", (2, 2, 2)),
         ):

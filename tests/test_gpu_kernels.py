@@ -21,7 +21,7 @@ from torch import Tensor
 from epochzero import data
 from epochzero.engine import parse, score_population
 from epochzero.engine.gpu import arena, fused
-from epochzero.engine.gpu.arena import Maps, Terms
+from epochzero.engine.gpu.arena import Source, Terms
 from epochzero.engine.gpu.fused import GatherTable
 from epochzero.engine.gpu.routine_run import ScatteredMaps
 from epochzero.engine.passes import Need
@@ -144,9 +144,9 @@ class KernelsOnAGPU(unittest.TestCase):
             signs = torch.where(a > 0, 1.0, -1.0).double().flatten(2).movedim(1, 0)
             agreed = (signs @ signs.mT + signs.shape[2]) / 2
             self.assertTrue(torch.equal(agreements(a).double(), agreed))
-            lying = ScatteredMaps(Maps(a.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
+            lying = ScatteredMaps(Source(a.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
             self.assertTrue(torch.equal(agreements(lying).double(), agreed))
-            other = ScatteredMaps(Maps(b.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
+            other = ScatteredMaps(Source(b.permute(1, 0, 3, 4, 2).contiguous()), numbers(*range(maps)))
             self.near([products(lying, other)], [(a.double() * b.double()).sum((3, 4))], 1e-5, images)
             self.near([variances(lying)], [a.double().var((0, 3, 4))], 1e-5, images)
 
@@ -154,7 +154,7 @@ class KernelsOnAGPU(unittest.TestCase):
         arena = noise(4, 6, 9, 9, 5)
         owners, slots = numbers(1, 0, 1), numbers(3, 0, 2)
         found, right = (torch.zeros(2, 2**6, dtype=torch.uint8, device="cuda") for _ in range(2))
-        mark(found, owners, ScatteredMaps(Maps(arena), slots))
+        mark(found, owners, ScatteredMaps(Source(arena), slots))
         mark(right, owners, arena[slots].permute(1, 0, 4, 2, 3))
         self.assertTrue(torch.equal(found, right))
 
@@ -184,7 +184,7 @@ class KernelsOnAGPU(unittest.TestCase):
             for relu in (False, True):
                 runs = []
                 for kind, ops in ((torch.float32, kernels), (torch.float64, kernels), (torch.float64, plain)):
-                    x, v = (Maps(*(one.to(kind) for one in two)) for two in (given, moving))
+                    x, v = (Source(*(one.to(kind) for one in two)) for two in (given, moving))
                     w, g = [one.to(kind) for one in weights], [one.to(kind) for one in gradients]
                     scale, shift = (one.to(kind) for one in affine)
                     out, along, back, back_along = (torch.empty_like(g[0]) for _ in range(4))
@@ -196,7 +196,7 @@ class KernelsOnAGPU(unittest.TestCase):
                     ops.convolve_jvp(along, (x, v), slots, w, which, window, relu)
                     ops.convolve_back(sent, g[0], w[0], which, window, x if relu else None, slots)
                     ops.convolve_back_jvp(sent_along, g, w, which, window, x if relu else None, slots)
-                    arrived = Maps(g[0]), Maps(g[1])
+                    arrived = Source(g[0]), Source(g[1])
                     of = ops.norm_back(back, out, own, arrived[0], which, statistics, own, scale, which)
                     ops.norm_back_jvp(
                         (back, back_along), out, own, along, arrived, which, statistics, own, scale, which
@@ -211,14 +211,14 @@ class KernelsOnAGPU(unittest.TestCase):
 
     def test_sums_and_means_of_maps_of_an_arena(self) -> None:
         kernels, plain = arena.kernels(), PLAIN
-        x = Maps(noise(4, 2, 6, 6, 5), noise(2, 2, 6, 6, 5, seed=1))
+        x = Source(noise(4, 2, 6, 6, 5), noise(2, 2, 6, 6, 5, seed=1))
         terms = Terms(numbers(0, 2, 2, 5), numbers(0, -1, 3, 2, -2), numbers(-1, 0, 1, -1, 1))
         for coefficients in (None, noise(2, 2, 5, seed=2)):
             ours, right = torch.empty(3, 2, 6, 6, 5, device="cuda"), torch.empty(3, 2, 6, 6, 5, device="cuda")
             kernels.combine(ours, x, terms, coefficients)
             plain.combine(right, x, terms, coefficients)
             self.near([ours], [right], 1e-6, coefficients is None)
-        rows = Maps(noise(3, 5, 8, 8, 16), noise(2, 5, 8, 8, 16, seed=1))
+        rows = Source(noise(3, 5, 8, 8, 16), noise(2, 5, 8, 8, 16, seed=1))
         for transposed in (False, True):
             ours, right = (torch.empty(3, 5, 8, 8, 16, device="cuda") for _ in range(2))
             kernels.pool(ours, rows, numbers(1, -2, 0), (3, 1, 1, 1), transposed)
@@ -226,7 +226,7 @@ class KernelsOnAGPU(unittest.TestCase):
             self.near([ours], [right], 1e-6, ("row by row", transposed))
         for window in ((3, 1, 1, 1), (2, 2, 0, 1), (3, 2, 1, 1)):
             small = F.avg_pool2d(noise(1, 1, 6, 6), *window[:3]).shape[2:]
-            for transposed, given, size in ((False, x, small), (True, Maps(noise(3, 2, *small, 5)), (6, 6))):
+            for transposed, given, size in ((False, x, small), (True, Source(noise(3, 2, *small, 5)), (6, 6))):
                 ours, right = (torch.empty(3, 2, *size, 5, device="cuda") for _ in range(2))
                 slots = numbers(2, 0, 1)
                 kernels.pool(ours, given, slots, window, transposed)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import spectrum
+from epochzero.engine.gpu import arena
 from epochzero.engine.spectrum import by_squaring, extreme_eigenvalues
 
 
@@ -50,8 +51,8 @@ def test_where_kernels_find_all_eigenvalues_they_give_the_ends(monkeypatch: pyte
         found: Tensor = torch.linalg.eigvalsh(matrices)
         return found[:, [0, -1]] if ends else found
 
-    monkeypatch.setattr(spectrum, "runs_here", lambda _: True)
-    monkeypatch.setattr(spectrum, "_kernels", lambda: SimpleNamespace(eigenvalues=eigenvalues))
+    monkeypatch.setattr(arena, "runs_here", lambda _: True)
+    monkeypatch.setattr(arena, "kernels", lambda: SimpleNamespace(eigenvalues=eigenvalues))
     given = grams(60)
     expected = torch.linalg.eigvalsh(given)[:, [0, -1]].T
     assert torch.equal(torch.stack(extreme_eigenvalues(given[3])), expected[:, 3])

@@ -13,14 +13,12 @@ then it does no harm. Both ends are as exact as double precision makes those of 
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import runs_here
+from epochzero.engine.gpu import arena
 
 SQUARINGS = 50
 AT_A_TIME = 3
@@ -50,7 +48,7 @@ def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ours(matrix: Tensor) -> bool:
-    return runs_here(matrix) and matrix.dtype == torch.float64 and matrix.shape[-1] <= LARGE
+    return arena.runs_here(matrix) and matrix.dtype == torch.float64 and matrix.shape[-1] <= LARGE
 
 
 class _ByKernels(torch.autograd.Function):
@@ -58,7 +56,7 @@ class _ByKernels(torch.autograd.Function):
 
     @staticmethod
     def forward(matrix: Tensor, ends: bool) -> Tensor:
-        found: Tensor = _kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
+        found: Tensor = arena.kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
         return found.view(*matrix.shape[:-2], -1)
 
     @staticmethod
@@ -68,11 +66,6 @@ class _ByKernels(torch.autograd.Function):
     @staticmethod
     def vmap(_: Any, in_dims: tuple[int, None], matrix: Tensor, ends: bool) -> tuple[Tensor, int]:
         return _ByKernels.apply(matrix.movedim(in_dims[0], 0), ends), 0  # type: ignore[no-untyped-call]
-
-
-@cache
-def _kernels() -> Any:
-    return import_module("epochzero.engine.gpu.triton_spectrum")
 
 
 def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from epochzero.engine.gpu.arena import Maps, MapsPair, Moments, TensorPair, Terms, Window
+from epochzero.engine.gpu.arena import Moments, Source, SourcePair, TensorPair, Terms, Window
 
 
-def taken(place: Maps, slots: Tensor) -> Tensor:
+def taken(place: Source, slots: Tensor) -> Tensor:
     """[M, B, H, W, C] these maps, one after the other."""
     arena, outside = place
     if outside is None:
@@ -26,7 +26,7 @@ def taken(place: Maps, slots: Tensor) -> Tensor:
     return both[torch.where(slots < 0, len(arena) - 1 - slots, slots)]
 
 
-def combine(out: Tensor, place: Maps, terms: Terms, coefficients: Tensor | None) -> None:
+def combine(out: Tensor, place: Source, terms: Terms, coefficients: Tensor | None) -> None:
     """Writes the sums; `coefficients` [R, 2, C] has the scales and shifts."""
     maps = taken(place, terms.slots)  # [T, B, H, W, C]
     if coefficients is not None:
@@ -37,7 +37,14 @@ def combine(out: Tensor, place: Maps, terms: Terms, coefficients: Tensor | None)
 
 
 def convolve(
-    out: Tensor, place: Maps, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
+    out: Tensor,
+    place: Source,
+    slots: Tensor,
+    weight: Tensor,
+    which: Tensor,
+    window: Window,
+    relu: bool,
+    moments: bool,
 ) -> Moments | None:
     """Writes the convolutions of these maps with those of the weights [W * Co, Ci, k, k] that are theirs."""
     x = taken(place, slots)
@@ -48,7 +55,7 @@ def convolve(
 
 
 def convolve_back(
-    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Maps | None, slots: Tensor
+    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Source | None, slots: Tensor
 ) -> None:
     """Writes the gradients of what was read, 0 where `on`, if it is given, is not positive."""
     count, own = len(out), _own(weight, which, gradient.shape[-1])
@@ -58,7 +65,7 @@ def convolve_back(
     out.copy_(found if on is None else torch.where(taken(on, slots) > 0, found, 0))
 
 
-def correlate(place: Maps, slots: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
+def correlate(place: Source, slots: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
     """[M, Co, Ci, k, k] the gradients of the maps' weights, from those of the results."""
     x = taken(place, slots)
     count, outputs, kernel = len(x), gradient.shape[-1], window[0]
@@ -69,7 +76,7 @@ def correlate(place: Maps, slots: Tensor, relu: bool, gradient: Tensor, window: 
 
 
 def convolve_jvp(
-    out: Tensor, pair: MapsPair, slots: Tensor, weights: TensorPair, which: Tensor, window: Window, relu: bool
+    out: Tensor, pair: SourcePair, slots: Tensor, weights: TensorPair, which: Tensor, window: Window, relu: bool
 ) -> None:
     """Writes the velocities of convolutions; weights come with theirs."""
     x, v = (taken(place, slots) for place in pair)
@@ -85,7 +92,7 @@ def convolve_back_jvp(
     weights: TensorPair,
     which: Tensor,
     window: Window,
-    on: Maps | None,
+    on: Source | None,
     slots: Tensor,
 ) -> None:
     """Writes the velocities of the gradients of what convolutions read."""
@@ -95,10 +102,10 @@ def convolve_back_jvp(
     out.add_(other)
 
 
-def correlate_jvp(pair: MapsPair, slots: Tensor, relu: bool, gradients: TensorPair, window: Window) -> Tensor:
+def correlate_jvp(pair: SourcePair, slots: Tensor, relu: bool, gradients: TensorPair, window: Window) -> Tensor:
     """[M, Co, Ci, k, k] the velocities of the gradients of weights."""
     x, v = (taken(place, slots) for place in pair)
-    moved = Maps(v * (x > 0) if relu else v)
+    moved = Source(v * (x > 0) if relu else v)
     every = torch.arange(len(v), device=v.device)
     return correlate(pair[0], slots, relu, gradients[1], window) + correlate(moved, every, False, gradients[0], window)
 
@@ -108,7 +115,7 @@ def norm_back_jvp(
     arena: Tensor,
     own: Tensor,
     velocities: Tensor,
-    pair: MapsPair,
+    pair: SourcePair,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,
@@ -140,7 +147,7 @@ def _own(weight: Tensor, which: Tensor, outputs: int) -> Tensor:
     return weight.view(-1, outputs, *weight.shape[1:])[which].flatten(0, 1)
 
 
-def moments(place: Maps, slots: Tensor) -> Moments:
+def moments(place: Source, slots: Tensor) -> Moments:
     """Of the channels of these maps."""
     return _of_channels(taken(place, slots))
 
@@ -178,7 +185,7 @@ def norm_back(
     out: Tensor,
     arena: Tensor,
     own: Tensor,
-    place: Maps,
+    place: Source,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,
@@ -199,7 +206,7 @@ def norm_back(
     return (along * pixels).flatten(1), (low * pixels).flatten(1)
 
 
-def pool(out: Tensor, place: Maps, slots: Tensor, window: Window, transposed: bool) -> None:
+def pool(out: Tensor, place: Source, slots: Tensor, window: Window, transposed: bool) -> None:
     """Writes the means; of the transpose, the gradients of what was read, from those of the means."""
     x = _beside(taken(place, slots))
     kernel, stride, padding, _ = window

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps, Terms
+from epochzero.engine.gpu.arena import Source, Terms
 from tests.engine.gpu import plain_kernels as arena
 
 CONVS = [
@@ -31,9 +31,9 @@ def numbers(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
-def place(channels: int, seed: int = 0) -> Maps:
+def place(channels: int, seed: int = 0) -> Source:
     """Three maps in the arena and two outside."""
-    return Maps(noise(3, 2, 6, 5, channels, seed=seed), noise(2, 2, 6, 5, channels, seed=seed + 1))
+    return Source(noise(3, 2, 6, 5, channels, seed=seed), noise(2, 2, 6, 5, channels, seed=seed + 1))
 
 
 def image(maps: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def image(maps: Tensor) -> Tensor:
     return maps.permute(0, 3, 1, 2)
 
 
-def a_map(where: Maps, slot: int) -> Tensor:
+def a_map(where: Source, slot: int) -> Tensor:
     assert where.outside is not None
     return where.arena[slot] if slot >= 0 else where.outside[-1 - slot]
 
@@ -115,13 +115,13 @@ def test_norms_there_and_back_and_along() -> None:
     weight, bias = noise(15, seed=2), noise(15, seed=3)
     which, slots, every = numbers(2, 0, 1), numbers(1, -1, 0), torch.arange(3)
     coefficients, statistics = torch.empty(3, 2, 5, dtype=torch.float64), torch.empty(3, 2, 5, dtype=torch.float64)
-    arena.settle(coefficients, statistics, arena.moments(Maps(maps), every), 24, weight, bias, which, 1e-3)
+    arena.settle(coefficients, statistics, arena.moments(Source(maps), every), 24, weight, bias, which, 1e-3)
     sums = torch.empty(2, *maps.shape[1:], dtype=torch.float64)
     terms = Terms(numbers(0, 2, 3), numbers(2, 0, 1), numbers(2, -1, 1))
-    arena.combine(sums, Maps(maps), terms, coefficients)
+    arena.combine(sums, Source(maps), terms, coefficients)
     first = noise(2, 2, 4, 3, 5, seed=4), noise(1, 2, 4, 3, 5, seed=5)
     second = noise(2, 2, 4, 3, 5, seed=6), noise(1, 2, 4, 3, 5, seed=7)
-    pair = Maps(*first), Maps(*second)
+    pair = Source(*first), Source(*second)
     out = torch.empty_like(maps)
     affine = arena.norm_back(out, maps, every, pair[0], slots, statistics, every, weight, which)
     both = torch.empty_like(maps), torch.empty_like(maps)
@@ -157,12 +157,12 @@ def spelled_out(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("window", [(3, 1, 1, 1), (2, 2, 0, 1), (3, 2, 1, 1)])
 def test_pooling_and_its_transpose(window: tuple[int, int, int, int]) -> None:
-    given = Maps(noise(3, 2, 6, 6, 3), noise(2, 2, 6, 6, 3, seed=1))
+    given = Source(noise(3, 2, 6, 6, 3), noise(2, 2, 6, 6, 3, seed=1))
     leaves = [image(a_map(given, slot)).clone().requires_grad_() for slot in SLOTS]
     right = [F.avg_pool2d(x, *window[:3], count_include_pad=False) for x in leaves]
     out = torch.empty(4, 2, *right[0].shape[2:], 3, dtype=torch.float64)
     arena.pool(out, given, numbers(*SLOTS), window, False)
-    gradient = Maps(noise(4, *out.shape[1:], seed=4))
+    gradient = Source(noise(4, *out.shape[1:], seed=4))
     back = torch.empty(4, 2, 6, 6, 3, dtype=torch.float64)
     arena.pool(back, gradient, numbers(3, 1, 2, 0), window, True)
     for m, at in enumerate((3, 1, 2, 0)):
@@ -172,7 +172,7 @@ def test_pooling_and_its_transpose(window: tuple[int, int, int, int]) -> None:
 
 
 def test_a_map_that_all_networks_have_in_common_is_kept_once() -> None:
-    shared = Maps(noise(1, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
+    shared = Source(noise(1, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
     out = torch.empty(3, 2, 3, 3, 2, dtype=torch.float64)
     arena.combine(out, shared, Terms(numbers(0, 1, 2, 3), numbers(-1, -3, 0), numbers(-1, -1, -1)), None)
     assert shared.outside is not None
@@ -183,13 +183,13 @@ def test_a_map_that_all_networks_have_in_common_is_kept_once() -> None:
 
 @pytest.mark.parametrize("slots", [(2, 3), (1, 3), (0, 2), ()])
 def test_maps_of_the_arena_alone_beside_one_that_all_have_in_common(slots: tuple[int, ...]) -> None:
-    shared = Maps(noise(4, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
+    shared = Source(noise(4, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
     assert torch.equal(arena.taken(shared, numbers(*slots)), shared.arena[list(slots)])
 
 
 def test_a_weight_s_gradient_from_one_sample() -> None:
     """Of a pixel, where torch would take the order of the channels for another."""
-    given, gradient = Maps(noise(2, 1, 1, 1, 3)), noise(2, 1, 1, 1, 4, seed=1)
+    given, gradient = Source(noise(2, 1, 1, 1, 3)), noise(2, 1, 1, 1, 4, seed=1)
     found = arena.correlate(given, numbers(0, 1), False, gradient, (3, 1, 1, 1))
     for m in range(2):
         weight = torch.zeros(4, 3, 3, 3, dtype=torch.float64, requires_grad=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps
+from epochzero.engine.gpu.arena import Source
 from epochzero.engine.gpu.routine_run import ScatteredMaps
 from epochzero.engine.population.reductions import agreements, mark, products, variances
 
@@ -15,7 +15,7 @@ def spread(seed: int = 0) -> tuple[ScatteredMaps, Tensor]:
     """Three maps among five, and the same as [B, M, C, H, W]."""
     arena = torch.randn(5, 4, 3, 2, 6, generator=torch.Generator().manual_seed(seed))
     slots = torch.tensor([4, 0, 2], dtype=torch.int32)
-    return ScatteredMaps(Maps(arena), slots), arena[slots].permute(1, 0, 4, 2, 3).contiguous()
+    return ScatteredMaps(Source(arena), slots), arena[slots].permute(1, 0, 4, 2, 3).contiguous()
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -35,7 +35,7 @@ Window = tuple[int, int, int, int]
 """(kernel, stride, padding, dilation)"""
 
 
-class Maps(NamedTuple):
+class Source(NamedTuple):
     """Where maps are: those with numbers from 0 in the arena; a number s below 0 is the map -1 - s outside of it."""
 
     arena: Tensor
@@ -44,7 +44,7 @@ class Maps(NamedTuple):
     """[P, B, H, W, C], or a single map that all networks have in common"""
 
 
-MapsPair = tuple[Maps, Maps]
+SourcePair = tuple[Source, Source]
 """maps, and their velocities in the same slots of another arena"""
 TensorPair = tuple[Tensor, Tensor]
 """something and its velocity"""
@@ -72,7 +72,10 @@ class Moments(NamedTuple):
 OPERATIONS = (
     *("combine", "convolve", "convolve_back", "correlate", "moments", "settle", "norm_back", "pool"),
     *("convolve_jvp", "convolve_back_jvp", "correlate_jvp", "norm_back_jvp"),
+    *("convolve_joint", "correlate_joint", "box", "gather", "SOURCES"),
+    *("products", "products_at", "agreements", "agreements_at", "mark", "eigenvalues"),
 )
+PARTS = ("conv", "correlate", "maps", "norm", "reductions", "spectrum")
 
 
 def runs_here(x: Tensor) -> bool:
@@ -88,8 +91,6 @@ def installed() -> bool:
 
 @cache
 def kernels() -> SimpleNamespace:
-    """The operations by their names."""
-    modules = [import_module(f"epochzero.engine.gpu.triton_{part}") for part in ("conv", "correlate", "maps", "norm")]
-    return SimpleNamespace(
-        **{name: getattr(module, name) for module in modules for name in OPERATIONS if hasattr(module, name)}
-    )
+    """Our own kernels by their names: those on maps of an arena, and others."""
+    modules = [vars(import_module(f"epochzero.engine.gpu.triton_{part}")) for part in PARTS]
+    return SimpleNamespace(**{name: module[name] for module in modules for name in OPERATIONS if name in module})

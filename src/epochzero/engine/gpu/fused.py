@@ -1,7 +1,7 @@
 """Grouped convolution, average pooling and gathered sums on a GPU, for many networks side by side.
 
-The kernels are in `triton_conv` and `triton_maps`, imported on first use; ask `available` before. All three are linear
-in each argument, so the derivative of each is made of them again, and derivatives of any order work:
+Ask `available` before. All three are linear in each argument, so the derivative of each is made of them again, and
+derivatives of any order work:
 
     y = conv(x, w):        x' = input(y', w)       w' = weight(x, y')
     x = input(y, w):       y' = conv(x', w)        w' = weight(x', y)
@@ -13,8 +13,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,17 +20,20 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.engine.gpu.arena import Window, installed
+from epochzero.engine.gpu import arena
 from epochzero.plan.ops.base import Back, Gradients
 from epochzero.plan.upload import upload
+from epochzero.types import Shape
 
 Geometry = tuple[int, int, int, int]
 """(stride, padding, dilation, groups)"""
+Shapes = tuple[Shape, Shape, Shape]
+"""of a convolution's input, weight and output"""
 
 
 def available(x: Tensor) -> bool:
     """Whether all kernels of this file can run on `x`."""
-    return x.is_cuda and x.dtype == torch.float32 and installed()
+    return x.is_cuda and x.dtype == torch.float32 and arena.installed()
 
 
 def fits(weight: Tensor, stride: object, padding: object) -> bool:
@@ -43,143 +44,80 @@ def fits(weight: Tensor, stride: object, padding: object) -> bool:
 
 def gathers(x: Tensor) -> bool:
     """Whether `gather_sum` can run on `x`, which may be in double precision too."""
-    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and installed()
-
-
-@cache
-def _conv() -> Any:
-    return import_module("epochzero.engine.gpu.triton_conv")
-
-
-@cache
-def _correlation() -> Any:
-    return import_module("epochzero.engine.gpu.triton_correlate")
-
-
-@cache
-def _maps() -> Any:
-    return import_module("epochzero.engine.gpu.triton_maps")
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and arena.installed()
 
 
 def grouped_conv(
     x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
 ) -> Tensor:
     """`F.conv2d` without bias: x [B, M * Ci, H, W] and weight [M * Co, Ci, k, k] give [B, M * Co, Ho, Wo]."""
-    out: Tensor = _Conv.apply(x, weight, (stride, padding, dilation, groups))  # type: ignore[no-untyped-call]
-    return out
-
-
-def grouped_conv_input_gradient(
-    gradient: Tensor,
-    weight: Tensor,
-    input_shape: Sequence[int],
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `grouped_conv`'s input from that of its output: its transpose in x."""
     geometry = (stride, padding, dilation, groups)
-    out: Tensor = _InputGradient.apply(gradient, weight, tuple(input_shape), geometry)  # type: ignore[no-untyped-call]
-    return out
-
-
-def grouped_conv_weight_gradient(
-    x: Tensor,
-    gradient: Tensor,
-    weight_shape: Sequence[int],
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    groups: int = 1,
-) -> Tensor:
-    """The gradient of `grouped_conv`'s weight from that of its output: its transpose in the weight."""
-    geometry = (stride, padding, dilation, groups)
-    out: Tensor = _WeightGradient.apply(x, gradient, tuple(weight_shape), geometry)  # type: ignore[no-untyped-call]
+    shapes = (x.shape, weight.shape, _output_shape(x, weight, geometry))
+    out: Tensor = _Convolution.apply(OUTPUT, x, weight, shapes, geometry)  # type: ignore[no-untyped-call]
     return out
 
 
 def recorded_conv(x: Tensor, weight: Tensor, geometry: Geometry) -> tuple[Tensor, Back]:
     """`grouped_conv` with its way back."""
-    *_, groups = geometry
-    window = _window(weight, geometry)
+    shapes = (x.shape, weight.shape, _output_shape(x, weight, geometry))
 
     def back(
         gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
     ) -> tuple[Gradients, Gradients]:
-        of_x = of_weight = None
-        if inputs[0]:
-            of_x = _conv().convolve_joint(gradient, weight, x.shape[2:], groups, window, True, x if rectified else None)
-        if params[0]:
-            of_weight = _correlation().correlate_joint(x, gradient, weight.shape, groups, window)
+        on = x if rectified else None
+        of_x = _from_others(INPUT, weight, gradient, shapes, geometry, on) if inputs[0] else None
+        of_weight = _from_others(WEIGHT, x, gradient, shapes, geometry) if params[0] else None
         return [of_x], [of_weight]
 
-    return _convolved(x, weight, geometry), back
+    return _from_others(OUTPUT, x, weight, shapes, geometry), back
 
 
-def _convolved(x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
-    stride, padding, dilation, groups = geometry
-    reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
-    height, width = ((side - reach) // stride + 1 for side in x.shape[2:])
-    window = _window(weight, geometry)
-    out: Tensor = _conv().convolve_joint(x, weight, (height, width), groups, window, False, None)
-    return out
-
-
-def _window(weight: Tensor, geometry: Geometry) -> Window:
+def _output_shape(x: Tensor, weight: Tensor, geometry: Geometry) -> Shape:
     stride, padding, dilation, _ = geometry
-    return weight.shape[3], stride, padding, dilation
+    reach = (weight.shape[3] - 1) * dilation + 1 - 2 * padding
+    return (len(x), len(weight), *((side - reach) // stride + 1 for side in x.shape[2:]))
 
 
-class _Conv(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.geometry = geometry
-        return _convolved(x, weight, geometry)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        dx = grouped_conv_input_gradient(g, weight, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
-        dw = grouped_conv_weight_gradient(x, g, weight.shape, *ctx.geometry) if ctx.needs_input_grad[1] else None
-        return dx, dw, None
+INPUT, WEIGHT, OUTPUT = range(3)
 
 
-class _InputGradient(Function):
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, weight: Tensor, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(gradient, weight)
-        ctx.geometry = geometry
-        window = _window(weight, geometry)
-        out: Tensor = _conv().convolve_joint(gradient, weight, shape[2:], geometry[3], window, True, None)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, weight = ctx.saved_tensors
-        dg = grouped_conv(dx, weight, *ctx.geometry) if ctx.needs_input_grad[0] else None
-        needed = ctx.needs_input_grad[1]
-        dw = grouped_conv_weight_gradient(dx, gradient, weight.shape, *ctx.geometry) if needed else None
-        return dg, dw, None, None
+def _from_others(
+    role: int, first: Tensor, second: Tensor, shapes: Shapes, geometry: Geometry, on: Tensor | None = None
+) -> Tensor:
+    """One of input, weight and output of a convolution from the other two, in this order: it or its transposes."""
+    stride, padding, dilation, groups = geometry
+    window = (shapes[WEIGHT][3], stride, padding, dilation)
+    kernels = arena.kernels()
+    if role == WEIGHT:
+        found = kernels.correlate_joint(first, second, shapes[WEIGHT], groups, window)
+    elif role == OUTPUT:
+        found = kernels.convolve_joint(first, second, shapes[OUTPUT][2:], groups, window, False, None)
+    else:
+        found = kernels.convolve_joint(second, first, shapes[INPUT][2:], groups, window, True, on)
+    return found  # type: ignore[no-any-return]
 
 
-class _WeightGradient(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, gradient: Tensor, shape: tuple[int, ...], geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(x, gradient)
-        ctx.geometry = geometry
-        stride, padding, dilation, groups = geometry
-        window = (shape[3], stride, padding, dilation)
-        out: Tensor = _correlation().correlate_joint(x, gradient, shape, groups, window)
-        return out
+class _Convolution(Function):
+    """`_from_others`, whose derivatives are the same again with other roles."""
 
     @staticmethod
-    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:
-        x, gradient = ctx.saved_tensors
-        dx = grouped_conv_input_gradient(gradient, dw, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
-        dg = grouped_conv(x, dw, *ctx.geometry) if ctx.needs_input_grad[1] else None
-        return dx, dg, None, None
+    def forward(ctx: Any, role: int, first: Tensor, second: Tensor, shapes: Shapes, geometry: Geometry) -> Tensor:
+        ctx.save_for_backward(first, second)
+        ctx.settings = role, shapes, geometry
+        return _from_others(role, first, second, shapes, geometry)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        role, *settings = ctx.settings
+        others = [other for other in (INPUT, WEIGHT, OUTPUT) if other != role]
+        given = dict(zip(others, ctx.saved_tensors, strict=True))
+        gradients: list[Tensor | None] = [None, None]
+        for place, (wanted, needed) in enumerate(zip(others, ctx.needs_input_grad[1:3], strict=True)):
+            if needed:
+                kept = {other: value for other, value in given.items() if other != wanted} | {role: gradient}
+                pair = (kept[other] for other in sorted(kept))
+                gradients[place] = _Convolution.apply(wanted, *pair, *settings)  # type: ignore[no-untyped-call]
+        return None, *gradients, None, None
 
 
 def box_mean(x: Tensor, kernel: int = 3, stride: int = 1, padding: int = 1) -> Tensor:
@@ -197,9 +135,9 @@ def recorded_box(x: Tensor, kernel: int, stride: int, padding: int) -> tuple[Ten
         gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
     ) -> tuple[Gradients, Gradients]:
         assert inputs[0] and not params and not rectified
-        return [_maps().box(gradient, large, small, kernel, stride, padding, True)], []
+        return [arena.kernels().box(gradient, large, small, kernel, stride, padding, True)], []
 
-    return _maps().box(x, large, small, kernel, stride, padding, False), back
+    return arena.kernels().box(x, large, small, kernel, stride, padding, False), back
 
 
 def _sizes(x: Tensor, kernel: int, stride: int, padding: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -221,7 +159,7 @@ class _Box(Function):
         transposed: bool,
     ) -> Tensor:
         ctx.settings = large, small, window, not transposed
-        out: Tensor = _maps().box(x, large, small, *window, transposed)
+        out: Tensor = arena.kernels().box(x, large, small, *window, transposed)
         return out
 
     @staticmethod
@@ -253,7 +191,7 @@ class GatherTable:
     def launches(self, device: torch.device) -> list[Launch]:
         """What one launch after the other reads: so many sources at a time."""
         if device not in self._launches:
-            step, count = _maps().SOURCES, len(self.sizes)
+            step, count = arena.kernels().SOURCES, len(self.sizes)
             found = [(first, min(first + step, count)) for first in range(0, count, step)]
             self._launches[device] = [(first, end, self._columns(first, end, device)) for first, end in found]
         return self._launches[device]
@@ -293,7 +231,7 @@ def gathered(sources: Sequence[Tensor], table: GatherTable, on: Tensor | None = 
     out = dense[0].new_empty(images, channels // table.sizes[0] * table.maps, *size)
     on = None if on is None else on.contiguous()
     for first, end, terms in table.launches(out.device):
-        _maps().gather(out, dense[first:end], table.sizes[first:end], terms, first > 0, on)
+        arena.kernels().gather(out, dense[first:end], table.sizes[first:end], terms, first > 0, on)
     return out
 
 

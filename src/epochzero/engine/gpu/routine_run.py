@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.gpu import arena as arenas
-from epochzero.engine.gpu.arena import Maps, Terms
+from epochzero.engine.gpu.arena import Source, Terms
 from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Routine, Sum
 from epochzero.engine.population.merged import Merged
 from epochzero.plan.ops.batch_statistics import check
@@ -19,7 +19,7 @@ from epochzero.plan.plan import Node
 class ScatteredMaps(NamedTuple):
     """Maps of an arena: one for each of some networks."""
 
-    place: Maps
+    place: Source
     slots: Tensor
     """[M]"""
     relu: bool = False
@@ -85,10 +85,10 @@ class StepRunner(Protocol):
     arenas: list[Tensor]
     output: Tensor
 
-    def place(self, shape: int) -> Maps:
+    def place(self, shape: int) -> Source:
         """Where maps of a shape are."""
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Source) -> None:
         """Write sums."""
 
     def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
@@ -130,10 +130,10 @@ class RoutineRun:
         channels, height, width = self.nodes[node].shape
         return self.given.shape[1], height, width, channels // self.block.maps[self.nodes[node].name]
 
-    def place(self, shape: int) -> Maps:
-        return Maps(self.arenas[shape], self.given if shape == 0 else None)
+    def place(self, shape: int) -> Source:
+        return Source(self.arenas[shape], self.given if shape == 0 else None)
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Source) -> None:
         scaled = (step.terms.rows >= 0).any()
         coefficients = self.coefficients[step.shape] if scaled else None
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), coefficients)
@@ -186,7 +186,7 @@ class RoutineRun:
         if "norms" in watch.streams:
             for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
                 if isinstance(step, Convolution) and step.norm is not None:
-                    given = ScatteredMaps(Maps(self.arenas[step.shape]), table[2])
+                    given = ScatteredMaps(Source(self.arenas[step.shape]), table[2])
                     watch.spread("norms", self._named(step.norm), step.which, given)
         if watch.streams & {"blocks", "block_gradients"}:
             watch.ended(self._named(len(self.nodes) - 1), self.output, self._sent_back)
@@ -216,7 +216,7 @@ class RoutineRun:
         if gradient.dim() == 4:
             gradient = from_joint(gradient, len(self.output))
         arenas = self.back_arenas()
-        places = [Maps(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
+        places = [Source(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
         for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
             if isinstance(step, Sum):
                 self.add_up(step, table, arenas[step.shape][step.first :], places[step.shape])
@@ -236,7 +236,7 @@ class RoutineRun:
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[Tensor],
-        places: list[Maps],
+        places: list[Source],
         wanted: Collection[str],
         of_input: bool,
         watch: Watcher | None,
@@ -257,8 +257,8 @@ class RoutineRun:
                     found[param] = self.filled(value, step.norm, which, count)
         if watch is not None:
             given = ScatteredMaps(self.place(step.given), sources, step.relu)
-            gave = ScatteredMaps(Maps(self.arenas[step.shape]), own)
-            gradient = ScatteredMaps(Maps(arrived), starts[:-1])
+            gave = ScatteredMaps(Source(self.arenas[step.shape]), own)
+            gradient = ScatteredMaps(Source(arrived), starts[:-1])
             watch.spread("layer_gradients", self._named(step.node), step.which[back.alive], given, gave, gradient)
         window = self.window(step.node)
         if (name := self.names(step.node)[0]) in wanted:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps, MapsPair, TensorPair, Terms
+from epochzero.engine.gpu.arena import Source, SourcePair, TensorPair, Terms
 from epochzero.engine.gpu.routine_run import RoutineRun
 from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Sum
 
@@ -31,13 +31,13 @@ class RoutineVelocity:
         self.output = torch.empty_like(run.output)
         run.fill(self)
 
-    def place(self, shape: int) -> Maps:
-        return Maps(self.arenas[shape], self.given if shape == 0 else None)
+    def place(self, shape: int) -> Source:
+        return Source(self.arenas[shape], self.given if shape == 0 else None)
 
-    def _pair(self, shape: int) -> MapsPair:
+    def _pair(self, shape: int) -> SourcePair:
         return self.run.place(shape), self.place(shape)
 
-    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Maps) -> None:
+    def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Source) -> None:
         self.kernels.combine(out[: len(step.terms.counts)], place, Terms(*table), None)
 
     def _weights(self, node: int) -> TensorPair:
@@ -54,7 +54,7 @@ class RoutineVelocity:
         weights, window = self._weights(step.node), run.window(step.node)
         self.kernels.convolve_jvp(out, self._pair(step.given), sources, weights, which, window, step.relu)
         if step.norm is not None:
-            moved, arena, statistics = Maps(self.before_norms[step.shape]), run.arenas[step.shape], run.statistics
+            moved, arena, statistics = Source(self.before_norms[step.shape]), run.arenas[step.shape], run.statistics
             scale, _ = run.affine(step.norm)
             self.kernels.norm_back(given, arena, own, moved, rows, statistics[step.shape], rows, scale, which)
 
@@ -64,7 +64,7 @@ class RoutineVelocity:
         known = run.routine
         arenas = [run.back_arenas() for _ in gradients]
         places = [
-            [Maps(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
+            [Source(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
             for one, own in zip(arenas, gradients, strict=True)
         ]
         for step, table in zip(known.back_steps, run.tables.back_steps, strict=True):
@@ -89,7 +89,7 @@ class RoutineVelocity:
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[list[Tensor]],
-        pair: MapsPair,
+        pair: SourcePair,
         of_input: bool,
         found: dict[str, Tensor],
     ) -> None:

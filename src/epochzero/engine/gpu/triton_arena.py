@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from epochzero.engine.gpu import compiling
-from epochzero.engine.gpu.arena import Maps
+from epochzero.engine.gpu.arena import Source
 
 WIDE = 16
 """numbers: where maps begin at multiples of so many, several are read at a time"""
@@ -28,7 +28,7 @@ def beginning(
     return tl.multiple_of(at, ALIGNED) if ALIGNED else at
 
 
-def address(place: Maps) -> tuple[int, int, int]:
+def address(place: Source) -> tuple[int, int, int]:
     """The gap, the step, and the `WIDE` that all maps begin at multiples of, or 0."""
     arena, outside = place
     size = math.prod(arena.shape[1:])

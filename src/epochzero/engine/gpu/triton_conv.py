@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 from epochzero.engine.gpu import triton_rows
-from epochzero.engine.gpu.arena import Maps, MapsPair, Moments, TensorPair, Window
+from epochzero.engine.gpu.arena import Moments, Source, SourcePair, TensorPair, Window
 from epochzero.engine.gpu.triton_arena import WIDE, address, beginning, launch
 from epochzero.engine.gpu.triton_windows import (
     Read,
@@ -298,7 +298,14 @@ def _launch(
 
 
 def convolve(
-    out: Tensor, place: Maps, slots: Tensor, weight: Tensor, which: Tensor, window: Window, relu: bool, moments: bool
+    out: Tensor,
+    place: Source,
+    slots: Tensor,
+    weight: Tensor,
+    which: Tensor,
+    window: Window,
+    relu: bool,
+    moments: bool,
 ) -> Moments | None:
     """See `epochzero.engine.gpu.arena`."""
     sizes = forward(out, place)
@@ -308,14 +315,14 @@ def convolve(
 
 
 def convolve_jvp(
-    out: Tensor, pair: MapsPair, slots: Tensor, weights: TensorPair, which: Tensor, window: Window, relu: bool
+    out: Tensor, pair: SourcePair, slots: Tensor, weights: TensorPair, which: Tensor, window: Window, relu: bool
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
     _launch(out, Read.at(*pair), weights, None, slots, which, forward(out, pair[0]), window, False, relu=relu)
 
 
 def convolve_back(
-    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Maps | None, slots: Tensor
+    out: Tensor, gradient: Tensor, weight: Tensor, which: Tensor, window: Window, on: Source | None, slots: Tensor
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
     _back(out, (gradient, None), (weight, None), which, window, on, slots)
@@ -327,7 +334,7 @@ def convolve_back_jvp(
     weights: TensorPair,
     which: Tensor,
     window: Window,
-    on: Maps | None,
+    on: Source | None,
     slots: Tensor,
 ) -> None:
     """See `epochzero.engine.gpu.arena`."""
@@ -340,7 +347,7 @@ def _back(
     weights: tuple[Tensor, Tensor | None],
     which: Tensor,
     window: Window,
-    on: Maps | None,
+    on: Source | None,
     slots: Tensor,
 ) -> None:
     maps, images, *size, inputs = out.shape

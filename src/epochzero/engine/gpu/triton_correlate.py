@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from epochzero.engine.gpu import triton_rows
-from epochzero.engine.gpu.arena import Maps, MapsPair, TensorPair, Window
+from epochzero.engine.gpu.arena import Source, SourcePair, TensorPair, Window
 from epochzero.engine.gpu.triton_arena import beginning, launch
 from epochzero.engine.gpu.triton_windows import Read, Sizes, block, forward, high, precision, size, some, tap_of
 
@@ -157,12 +157,12 @@ def _correlated(
     return partial.sum(0) if splits > 1 else partial[0]
 
 
-def correlate(place: Maps, slots: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
+def correlate(place: Source, slots: Tensor, relu: bool, gradient: Tensor, window: Window) -> Tensor:
     """See `epochzero.engine.gpu.arena`."""
     return _correlated(Read.at(place), gradient, slots, forward(gradient, place), window, relu=relu)
 
 
-def correlate_jvp(pair: MapsPair, slots: Tensor, relu: bool, gradients: TensorPair, window: Window) -> Tensor:
+def correlate_jvp(pair: SourcePair, slots: Tensor, relu: bool, gradients: TensorPair, window: Window) -> Tensor:
     """See `epochzero.engine.gpu.arena`."""
     sizes = forward(gradients[0], pair[0])
     moved = _correlated(Read.at(*pair), gradients[0], slots, sizes, window, relu=relu)

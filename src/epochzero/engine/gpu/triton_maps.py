@@ -1,6 +1,6 @@
 """GPU kernels for many networks side by side: average pooling and sums of maps.
 
-Maps lie one after the other, each [B, H, W, C] (`combine`, `pool`), or side by side, [B, M * C, H, W] (`gather`,
+Source lie one after the other, each [B, H, W, C] (`combine`, `pool`), or side by side, [B, M * C, H, W] (`gather`,
 `box`). Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend
 on its company.
 """
@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from epochzero.engine.gpu import triton_rows
-from epochzero.engine.gpu.arena import Maps, Terms, Window
+from epochzero.engine.gpu.arena import Source, Terms, Window
 from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 BOX_BLOCK = 1024
@@ -205,7 +205,7 @@ def _combine(
     tl.store(out + (tl.multiple_of(begin, ALIGNED) if ALIGNED else begin) + at, total, mask=written)
 
 
-def combine(out: Tensor, place: Maps, terms: Terms, coefficients: Tensor | None) -> None:
+def combine(out: Tensor, place: Source, terms: Terms, coefficients: Tensor | None) -> None:
     """See `epochzero.engine.gpu.arena`."""
     maps, size = len(out), out[0].numel()
     gap, step, aligned = address(place)
@@ -216,7 +216,7 @@ def combine(out: Tensor, place: Maps, terms: Terms, coefficients: Tensor | None)
     )  # fmt: skip
 
 
-def pool(out: Tensor, place: Maps, slots: Tensor, window: Window, transposed: bool) -> None:
+def pool(out: Tensor, place: Source, slots: Tensor, window: Window, transposed: bool) -> None:
     """See `epochzero.engine.gpu.arena`."""
     if triton_rows.smooths(out, window):
         triton_rows.smooth(out, place, slots, transposed)

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps, MapsPair, Moments, TensorPair
+from epochzero.engine.gpu.arena import Moments, Source, SourcePair, TensorPair
 from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PIXELS = 256
@@ -196,7 +196,7 @@ def _sizes(maps: Tensor) -> tuple[int, int, int, int]:
     return math.prod(size), channels, max(1, PIXELS * 16 // wide), wide
 
 
-def moments(place: Maps, slots: Tensor) -> Moments:
+def moments(place: Source, slots: Tensor) -> Moments:
     """See `epochzero.engine.gpu.arena`."""
     count, (pixels, channels, tile, wide) = len(slots), _sizes(place.arena)
     tiles = triton.cdiv(pixels, tile)
@@ -233,7 +233,7 @@ def norm_back(
     out: Tensor,
     arena: Tensor,
     own: Tensor,
-    place: Maps,
+    place: Source,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,
@@ -366,7 +366,7 @@ def norm_back_jvp(
     arena: Tensor,
     own: Tensor,
     velocities: Tensor,
-    pair: MapsPair,
+    pair: SourcePair,
     slots: Tensor,
     statistics: Tensor,
     rows: Tensor,

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps
+from epochzero.engine.gpu.arena import Source
 from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PLACES = 1024
@@ -84,7 +84,7 @@ def _products_at(
     tl.store(out + (image * maps + m) * C + c, tl.sum(total, 0), mask=c < C)
 
 
-def products_at(first: Maps, first_slots: Tensor, second: Maps, second_slots: Tensor) -> Tensor:
+def products_at(first: Source, first_slots: Tensor, second: Source, second_slots: Tensor) -> Tensor:
     """[B, M, C] of maps [B, H, W, C] that lie at these places."""
     _, images, height, width, channels = first.arena.shape
     maps, wide = len(first_slots), max(16, triton.next_power_of_2(channels))
@@ -150,7 +150,7 @@ def agreements(x: Tensor) -> Tensor:
     return _counted(x, x, (0, 0, 0), maps, samples, units, False)
 
 
-def agreements_at(place: Maps, slots: Tensor) -> Tensor:
+def agreements_at(place: Source, slots: Tensor) -> Tensor:
     """[M, B, B] of maps [B, H, W, C] that lie at these places."""
     _, samples, *size = place.arena.shape
     return _counted(place.arena, slots, address(place), len(slots), samples, math.prod(size), True)
@@ -195,7 +195,7 @@ def _mark(
     tl.store(to, tl.full([BLOCK], 1, shown.dtype.element_ty), mask=n < A)
 
 
-def mark(shown: Tensor, owners: Tensor, place: Maps, slots: Tensor) -> None:
+def mark(shown: Tensor, owners: Tensor, place: Source, slots: Tensor) -> None:
     """Writes 1 at the patterns [P, 2^B] of the owner of each of the maps that lie at these places."""
     _, samples, *size = place.arena.shape
     units = math.prod(size)

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps, Moments, Window
+from epochzero.engine.gpu.arena import Moments, Source, Window
 from epochzero.engine.gpu.triton_arena import WIDE, address, beginning, launch
 from epochzero.engine.gpu.triton_windows import Read, Sizes, by_taps, high, lows_of, precision, some
 
@@ -299,7 +299,7 @@ def smooths(out: Tensor, window: Window) -> bool:
     return window == WINDOW and powers and height % TALL == 0 and width * channels <= SMOOTH
 
 
-def smooth(out: Tensor, place: Maps, slots: Tensor, transposed: bool) -> None:
+def smooth(out: Tensor, place: Source, slots: Tensor, transposed: bool) -> None:
     """Means over windows that `smooths`, or their transpose."""
     maps, images, height, width, channels = out.shape
     pixels = SMOOTH // channels

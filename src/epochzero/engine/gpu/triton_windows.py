@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from epochzero.engine.gpu.arena import Maps, Window
+from epochzero.engine.gpu.arena import Source, Window
 from epochzero.engine.gpu.triton_arena import WIDE, address, launch
 
 SPLIT = 1024
@@ -138,7 +138,7 @@ class Read(NamedTuple):
     aligned: int = WIDE
 
     @staticmethod
-    def at(place: Maps, velocities: Maps | None = None) -> Read:
+    def at(place: Source, velocities: Source | None = None) -> Read:
         gap, step, aligned = address(place)
         if velocities is None:
             return Read(place.arena, gap, step, aligned=aligned)
@@ -146,7 +146,7 @@ class Read(NamedTuple):
         return Read(place.arena, gap, step, velocities.arena, gap_along, step_along, min(aligned, also))
 
 
-def forward(out: Tensor, place: Maps) -> Sizes:
+def forward(out: Tensor, place: Source) -> Sizes:
     """From maps of a place to these."""
     maps, images, *size, outputs = out.shape
     _, _, height, width, inputs = place.arena.shape

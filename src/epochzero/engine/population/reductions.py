@@ -13,9 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,20 +27,20 @@ Maps = Tensor | ScatteredMaps
 def products(a: Maps, b: Maps) -> Tensor:
     """[B, M, C] the sums over positions of the products of two maps."""
     if isinstance(a, ScatteredMaps) and isinstance(b, ScatteredMaps) and runs_here(a.place.arena):
-        return _kernels().products_at(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
+        return arena.kernels().products_at(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
     a, b = _dense(a), _dense(b)
     if _fused(a, b):
-        return _kernels().products(a, b)  # type: ignore[no-any-return]
+        return arena.kernels().products(a, b)  # type: ignore[no-any-return]
     return (a * b).flatten(3).sum(3)
 
 
 def agreements(x: Maps) -> Tensor:
     """[M, B, B]; single precision holds counts exactly up to 2^24."""
     if isinstance(x, ScatteredMaps) and runs_here(x.place.arena):
-        return _kernels().agreements_at(x.place, x.slots)  # type: ignore[no-any-return]
+        return arena.kernels().agreements_at(x.place, x.slots)  # type: ignore[no-any-return]
     x = _dense(x)
     if _fused(x):
-        return _kernels().agreements(x.flatten(2))  # type: ignore[no-any-return]
+        return arena.kernels().agreements(x.flatten(2))  # type: ignore[no-any-return]
     if x.dim() == 5 and not x.is_cuda:
         x = x.movedim(2, -1)  # the order of the units does not matter, and channels lie last on the CPU
     signs = torch.where(x > 0, 1.0, -1.0).flatten(2).transpose(0, 1)  # [M, B, A]
@@ -54,7 +51,7 @@ def agreements(x: Maps) -> Tensor:
 def mark(shown: Tensor, owners: Tensor, x: Maps) -> None:
     """Writes 1 at the patterns [P, 2^B] of each map's owner."""
     if isinstance(x, ScatteredMaps) and runs_here(x.place.arena):
-        _kernels().mark(shown, owners, x.place, x.slots)
+        arena.kernels().mark(shown, owners, x.place, x.slots)
         return
     on = (_dense(x) > 0).flatten(2)  # [B, M, A]
     place = 2 ** torch.arange(len(on), device=on.device).view(-1, 1, 1)
@@ -81,11 +78,6 @@ def _dense(x: Maps) -> Tensor:
 
 def _fused(*maps: Tensor) -> bool:
     return all(fused.available(one) and one.is_contiguous() for one in maps)
-
-
-@cache
-def _kernels() -> Any:
-    return import_module("epochzero.engine.gpu.triton_reductions")
 
 
 @contextmanager
