@@ -140,7 +140,7 @@ def test_the_same_random_state_gives_the_same_draws() -> None:
 
 def test_without_a_limit_no_size_is_asked_for() -> None:
     assert 0 <= budgeted(Sizeless()).sample(Random(0)) < 10**6
-    with pytest.raises(UserError, match="'ladder' cannot say how large its networks are"):
+    with pytest.raises(UserError, match="'ladder' does not know the size of its networks"):
         budgeted(Sizeless(), max_params=9)
 
 

@@ -73,7 +73,7 @@ def test_any_mutation_fits_into_the_size_of_its_parent(name: str) -> None:
 def test_a_network_without_classes_is_refused(name: str, classes: int) -> None:
     space = spaces[name]
     for measured in (space.plan, getattr(space, "size", space.plan)):
-        with pytest.raises(UserError, match=f"tells at least 1 class from the others, not {classes}"):
+        with pytest.raises(UserError, match=f"needs at least 1 class, not {classes}"):
             measured(space.smallest(), classes, small(name))
 
 

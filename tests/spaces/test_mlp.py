@@ -45,7 +45,7 @@ def test_what_it_computes() -> None:
 def test_any_input_is_flattened() -> None:
     assert SPACE.plan(8, num_classes=100, input_shape=(3, 32, 32)).params == 3073 * 8 + 9 * 100
     assert SPACE.plan(8, input_shape=(13,)).params == 14 * 8 + 9 * 10
-    with pytest.raises(UserError, match="takes inputs such as 1x28x28, and 1x0x28 has no numbers"):
+    with pytest.raises(UserError, match="takes inputs such as 1x28x28, not 1x0x28, which is empty"):
         SPACE.plan(8, input_shape=(1, 0, 28))
 
 

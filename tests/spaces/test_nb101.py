@@ -271,7 +271,7 @@ def test_naslib_text_of_seven_vertices() -> None:
         ("conv3x3:0/conv3x3:01/conv3x3:012/conv3x3:0123/output:4", "at most 7 vertices and 9 edges; .* has 6 and 11"),
         ("01;00 input,output,output", "has 2 rows of 2 columns and 3 operations"),
         ("01;0 input,output", "has 2 rows of 1, 2 columns"),
-        ("01;10 input,output", "ones above the diagonal alone"),
+        ("01;10 input,output", "ones only above the diagonal"),
         ("01;00 output,input", "begin with input and end with output, not output and input"),
         ("010;001;000 input,conv5x5,output", "no operation 'conv5x5'. Did you mean 'conv"),
         ("(0, 1, 0, 0, 0)", "56 for 7 vertices; these are 5"),

@@ -323,18 +323,18 @@ def test_draws_are_uniform() -> None:
     "text", ["64-41414-4_00_000", "64-41414-0_00_00", "32-41414-0_00_000", "64-1234-super", "8:8:8:8:8"]
 )
 def test_text_of_neither_space(name: str, text: str) -> None:
-    with pytest.raises(UserError, match=f"is no {name} string: it should read 64-"):
+    with pytest.raises(UserError, match=f"is not a {name} string: it should read 64-"):
         spaces[name].parse(text)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("64-41414-0_00_000", "is no transnas_macro string"),
-        ("64-111-basic", "is no transnas_macro string"),
-        ("64-1234123-basic", "is no transnas_macro string"),
-        ("64-1235-basic", "is no transnas_macro string"),
-        ("64-123²-basic", "is no transnas_macro string"),
+        ("64-41414-0_00_000", "is not a transnas_macro string"),
+        ("64-111-basic", "is not a transnas_macro string"),
+        ("64-1234123-basic", "is not a transnas_macro string"),
+        ("64-1235-basic", "is not a transnas_macro string"),
+        ("64-123²-basic", "is not a transnas_macro string"),
         ("64-111111-basic", "0 modules of '64-111111-basic' double the channels .digits 2 and 4.; .* 1 to 3 do"),
         ("64-2222-basic", "4 modules of '64-2222-basic' double the channels"),
         ("64-1122-basic", "0 modules of '64-1122-basic' halve the resolution .digits 3 and 4.; .* 1 to 4 do"),
@@ -347,7 +347,7 @@ def test_text_that_is_no_skeleton(text: str, says: str) -> None:
 
 
 def test_a_skeleton_is_no_cell() -> None:
-    with pytest.raises(UserError, match="'64-1234-basic' is no transnas_micro string"):
+    with pytest.raises(UserError, match="'64-1234-basic' is not a transnas_micro string"):
         MICRO.parse("64-1234-basic")
 
 

@@ -1,21 +1,21 @@
-r"""AutoFormer: vision transformers of one width, whose layers each have their own heads and MLP ratio.
+r"""AutoFormer: vision transformers of one width, with separate heads and MLP ratio for each layer.
 
-    192:3x3.5,4x4,3x4,...      the width, then for each layer its heads and its MLP ratio
+    192:3x3.5,4x4,3x4,...      the width, then the heads and the MLP ratio of each layer
 
-The network: patches of 16x16 pixels as tokens, a class token, a table of positions, then for each layer, with heads of
-64 features whatever the width, and hidden = int(width * ratio),
+The network has patches of 16x16 pixels as tokens, a class token, position embeddings, then for each layer, with heads
+of 64 features for any width, and hidden = int(width * ratio),
 
     x = x + project(attention(qkv(norm(x))))         relative positions for keys and for values, up to a distance of 14
     x = x + linear(gelu(linear(norm(x))))
 
-and a layer norm, the mean of the tokens of patches, and a classifier.
+and a layer norm, the mean of the patch tokens, and a classifier.
 
     space              width            depth         heads     ratio          architectures
     autoformer_tiny    192, 216, 240    12, 13, 14    3, 4      3.5, 4         3 (4^12 + 4^13 + 4^14) = 1.1e9
     autoformer_small   320, 384, 448    12, 13, 14    5, 6, 7   3, 3.5, 4      3 (9^12 + 9^13 + 9^14) = 7.7e13
     autoformer_base    528, 576, 624    14, 15, 16    9, 10     3, 3.5, 4      3 (6^14 + 6^15 + 6^16) = 1.0e13
 
-The published AutoFormer-T has layers of ratio 3, outside its own space: `plan` builds it, `parse` refuses it.
+The published AutoFormer-T has layers of ratio 3, outside its own space: `plan` builds it, `parse` rejects it.
 
 Chen, Peng, Fu, Ling. AutoFormer: searching transformers for visual recognition. ICCV 2021. arXiv:2107.00651
 """
@@ -48,7 +48,7 @@ from epochzero.types import Shape
 PATCH = 16
 HEAD_WIDTH = 64
 FARTHEST = 14
-"""the distance of tokens beyond which relative positions are no longer told apart"""
+"""distance of tokens beyond which all relative positions are equal"""
 
 NORM, SUM = LayerNorm(), Add()
 TEXT = re.compile(r"([0-9]{1,6}):(.+)", re.DOTALL)
@@ -59,7 +59,7 @@ Layer = tuple[int, float]
 
 
 class Former(NamedTuple):
-    """One transformer: its width everywhere, and its layers from first to last."""
+    """One transformer: its width, and its layers from first to last."""
 
     width: int
     layers: tuple[Layer, ...]
@@ -84,10 +84,10 @@ class Autoformer:
         return f"AutoFormer: width {width}, {depth} layers, each with {heads} heads and MLP ratio {ratio}"
 
     def parse(self, text: str) -> Former:
-        """The architecture that `192:3x3.5,4x4,...` stands for, or AutoFormer's own dictionary written as JSON.
+        """Returns the architecture of `192:3x3.5,4x4,...`, or of AutoFormer's own dictionary written as JSON.
 
         The dictionary has `layer_num`, and lists `mlp_ratio`, `num_heads` and `embed_dim` of that length; the last may
-        be one number. Python's quotes, and the capitals and the `DEPTH` of the published configurations, will do too.
+        be one number. Python quotes, and the capitals and `DEPTH` of the published configurations, are accepted too.
         """
         text = text.strip()
         if text.startswith("{"):
@@ -109,17 +109,17 @@ class Autoformer:
         try:
             given = {key.lower(): value for key, value in json.loads(text.replace("'", '"')).items()}
         except (ValueError, RecursionError):
-            self._refuse(text, "reads dictionaries as JSON, and this is none")
+            self._refuse(text, "reads dictionaries as JSON, and this is not one")
         depth = given.get("layer_num", given.get("depth"))
         heads, ratios, width = given.get("num_heads"), given.get("mlp_ratio"), given.get("embed_dim")
         if not (isinstance(heads, list) and isinstance(ratios, list) and len(heads) == len(ratios) == depth):
-            self._refuse(text, "wants layer_num, and lists num_heads and mlp_ratio of that length")
+            self._refuse(text, "needs layer_num, and lists num_heads and mlp_ratio of that length")
         if isinstance(width, list) and width and width == width[:1] * len(heads):
             width = width[0]
         return self._checked(width, list(zip(heads, ratios, strict=True)))
 
     def _checked(self, width: Any, layers: list[tuple[Any, Any]]) -> Former:
-        """The values as members of the space, which each of them has to be."""
+        """Returns the architecture; UserError if a value is outside the space."""
         if len(layers) not in self.depths:
             raise UserError(f"{self.name} has {_span(self.depths)} layers, not {len(layers)}.")
         kept = [
@@ -140,12 +140,12 @@ class Autoformer:
         raise UserError(f"{quoted(text)} cannot be read: {self.name} {why}.")
 
     def text(self, arch: Former) -> str:
-        """The architecture in one line; `parse` inverts it."""
+        """Returns the architecture in one line; `parse` inverts it."""
         return f"{arch.width}:{','.join(map(_written, arch.layers))}"
 
     @property
     def _layers(self) -> tuple[Layer, ...]:
-        """Everything that one layer can be."""
+        """All possible layers."""
         return tuple(itertools.product(self.heads, self.ratios))
 
     def count(self) -> int:
@@ -153,9 +153,9 @@ class Autoformer:
         return sum(len(self.widths) * each**depth for depth in self.depths)
 
     def sample(self, rng: Random, distribution: Literal["uniform", "autoformer"] = "uniform") -> Former:
-        """Uniform over all architectures, most of which have the largest depth.
+        """Draws uniformly from all architectures, most of which have the largest depth.
 
-        Or, as AutoFormer itself draws, with all depths as likely.
+        With `autoformer`, all depths are equally likely, as in AutoFormer itself.
         """
         layers = self._layers
         match distribution:
@@ -168,38 +168,38 @@ class Autoformer:
         return Former(rng.choice(self.widths), tuple(rng.choices(layers, k=depth)))
 
     def mutate(self, arch: Former, rng: Random) -> Former:
-        """Uniform over the neighbours."""
+        """Draws uniformly from the neighbours."""
         return rng.choice(self.neighbours(arch))
 
     def crossover(self, one: Former, other: Former, rng: Random) -> Former:
-        """The depth of one of the two, its width and each layer of either, uniformly; what one lacks, of the other."""
+        """Takes depth, width and each layer from one of the two, uniformly; missing layers from the other."""
         layers = rng.choice((one, other)).layers
         mates = [[former.layers[i] for former in (one, other) if i < len(former.layers)] for i in range(len(layers))]
         return Former(rng.choice((one, other)).width, tuple(map(rng.choice, mates)))
 
     def neighbours(self, arch: Former) -> list[Former]:
-        """One change away: another width, the heads or the ratio of one layer, the last layer gone, or one more.
+        """Returns the architectures with another width, another layer, one layer less, or one more.
 
-        Layers come and go at the end, as in AutoFormer's own search; a new one may be any.
+        Layers are added and removed at the end, as in AutoFormer's own search; a new layer may be any.
         """
         width, layers = arch
-        found = [Former(other, layers) for other in self.widths if other != width]
+        changed = [Former(other, layers) for other in self.widths if other != width]
         for i, (heads, ratio) in enumerate(layers):
             others = [(other, ratio) for other in self.heads if other != heads]
             others += [(heads, other) for other in self.ratios if other != ratio]
-            found += [Former(width, (*layers[:i], other, *layers[i + 1 :])) for other in others]
+            changed += [Former(width, (*layers[:i], other, *layers[i + 1 :])) for other in others]
         if len(layers) - 1 in self.depths:
-            found.append(Former(width, layers[:-1]))
+            changed.append(Former(width, layers[:-1]))
         if len(layers) + 1 in self.depths:
-            found += [Former(width, (*layers, new)) for new in self._layers]
-        return found
+            changed += [Former(width, (*layers, new)) for new in self._layers]
+        return changed
 
     def smallest(self) -> Former:
-        """The architecture with the fewest parameters and multiply-accumulates."""
+        """Returns the architecture with the fewest parameters and multiply-accumulates."""
         return Former(min(self.widths), ((min(self.heads), min(self.ratios)),) * min(self.depths))
 
     def plan(self, arch: Former, num_classes: int = 1000, input_shape: Shape = (3, 224, 224)) -> Plan:
-        """The whole network, of any width, heads and ratios, on square images of whole patches."""
+        """Returns the network, of any width, heads and ratios, for square images of whole patches."""
         check_classes(self.name, num_classes)
         if len(input_shape) != 3 or input_shape[1] != input_shape[2] or input_shape[1] % PATCH or not input_shape[1]:
             given = "x".join(map(str, input_shape))
@@ -216,12 +216,12 @@ class Autoformer:
 
 
 def _span(choices: Sequence[float]) -> str:
-    """3 or 4; 12 to 14."""
+    """Returns a range in words: 3 or 4; 12 to 14."""
     return f"{choices[0]:g} {'or' if len(choices) == 2 else 'to'} {choices[-1]:g}"
 
 
 def _written(layer: Layer) -> str:
-    """3x3.5, and 3x4 for a ratio of 4.0."""
+    """Returns a layer as text: 3x3.5, and 3x4 for a ratio of 4.0."""
     heads, ratio = layer
     return f"{heads}x{ratio:g}"
 

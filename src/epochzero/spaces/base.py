@@ -1,51 +1,54 @@
-"""What a search space is: architectures as values, with their text, their neighbours and their networks.
+"""Search spaces: architectures as values, with their text, their neighbours and their networks.
 
-A space gives its networks as plans (`Space`) or as any modules (`ModuleSpace`). Plans are counted without building
-anything, drawn and printed as code; modules may hold any layers at all.
+A space gives its networks as plans (`Space`) or as modules (`ModuleSpace`). Plans are counted without building
+anything, drawn and printed as code; modules may hold any layers.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from random import Random
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from torch import nn
 
 from epochzero.errors import UserError
-from epochzero.plan import Plan
+from epochzero.plan import Plan, chain
+from epochzero.plan.ops.linear import Linear
+from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.types import Shape
 
 
 class Architectures(Protocol):
-    """The methods that every space has. An architecture is a hashable value of the space's own kind."""
+    """The methods that every space has. An architecture is any hashable value."""
 
     name: str
 
     def parse(self, text: str) -> Any:
-        """The architecture that a text stands for; UserError where it stands for none."""
+        """Returns the architecture that a text describes; UserError if it describes none."""
 
     def text(self, arch: Any) -> str:
-        """The community's text for an architecture; `parse` inverts it exactly."""
+        """Returns the community's text for an architecture; `parse` inverts it exactly."""
 
     def sample(self, rng: Random) -> Any:
-        """An architecture, uniformly."""
+        """Draws an architecture uniformly."""
 
     def mutate(self, arch: Any, rng: Random) -> Any:
-        """A neighbour, uniformly."""
+        """Draws a neighbour uniformly."""
 
     def neighbours(self, arch: Any) -> list[Any]:
-        """Every architecture one change away."""
+        """Returns every architecture one change away."""
 
     def smallest(self) -> Any:
-        """An architecture with the fewest parameters and multiply-accumulates."""
+        """Returns an architecture with the fewest parameters and multiply-accumulates."""
 
 
 @runtime_checkable
 class GivesPlans(Protocol):
-    """The part that tells a `Space` from a `ModuleSpace`."""
+    """The method that a `Space` has and a `ModuleSpace` lacks."""
 
     def plan(self, arch: Any, num_classes: int = ..., input_shape: Shape = ...) -> Plan:
-        """The network as data."""
+        """Returns the network as data."""
 
 
 @runtime_checkable
@@ -54,16 +57,16 @@ class Space(Architectures, GivesPlans, Protocol):
 
     @property
     def cell_block(self) -> str | tuple[str, ...]:
-        """The block of the plan to draw when people ask for the cell, or several; empty for the whole network."""
+        """The block of the plan to draw as the cell, or several blocks; empty for the whole network."""
 
 
 class ModuleSpace(Architectures, Protocol):
     """A space whose networks are modules, scored one at a time."""
 
     def build(self, arch: Any, *args: Any, **kwargs: Any) -> nn.Module:
-        """The network: `build(arch)`, or with arguments `num_classes` and `input_shape`, either or both.
+        """Returns a new module: `build(arch)`, with `num_classes`, `input_shape` or both if it has such arguments.
 
-        A new module each time; what it draws at random comes from the global random states, which are seeded.
+        Random weights come from the global random states, which are seeded.
         """
 
 
@@ -72,7 +75,7 @@ NEEDED = ("name", "parse", "text", "sample", "mutate", "neighbours", "smallest")
 
 
 class Measured(Protocol):
-    """What budgets are checked on: a plan has it, and so has a network that was built."""
+    """The size of a plan or of a built network, against which budgets are checked."""
 
     @property
     def params(self) -> int: ...
@@ -82,7 +85,7 @@ class Measured(Protocol):
 
 
 def check_complete(space: object) -> None:
-    """UserError for a space that lacks a method, in the words of `Architectures`."""
+    """Raises UserError for a space that lacks a method of `Architectures`."""
     lacks = [member for member in NEEDED if not hasattr(space, member)]
     if not hasattr(space, "plan") and not hasattr(space, "build"):
         lacks.append("plan (or build)")
@@ -90,17 +93,30 @@ def check_complete(space: object) -> None:
         lacks.append("cell_block")
     if lacks:
         called = getattr(space, "name", type(space).__name__)
-        raise UserError(f"The space '{called}' lacks {', '.join(lacks)}: see epochzero.spaces.base for what it is.")
+        raise UserError(f"The space '{called}' lacks {', '.join(lacks)}: see epochzero.spaces.base.")
 
 
 def check_classes(space: str, num_classes: int) -> None:
-    """UserError for a classifier without outputs."""
+    """Raises UserError for a classifier without outputs."""
     if num_classes < 1:
-        raise UserError(f"{space} tells at least 1 class from the others, not {num_classes}: give a larger number.")
+        raise UserError(f"{space} needs at least 1 class, not {num_classes}.")
+
+
+def check_images(space: str, num_classes: int, shape: Shape, example: str) -> None:
+    """Raises UserError for a classifier without outputs, or for an input that is not an image CxHxW."""
+    check_classes(space, num_classes)
+    if len(shape) != 3 or min(shape) < 1:
+        raise UserError(f"{space} takes images CxHxW, such as {example}, not {'x'.join(map(str, shape))}.")
+
+
+@lru_cache(maxsize=1024)
+def pooled_classifier(num_classes: int, shape: Shape) -> Plan:
+    """The mean over space and a linear classifier."""
+    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 def quoted(given: object) -> str:
-    """What was given, shortened for a message; text in quotes."""
+    """Returns user input for a message, shortened, with quotes around text."""
     text = given if isinstance(given, str) else repr(given)
     short = text if len(text) <= 80 else text[:77] + "..."
     return repr(short) if isinstance(given, str) else short

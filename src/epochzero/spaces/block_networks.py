@@ -1,8 +1,9 @@
 """The networks of ZenNAS's block strings: rows of residual units, and ZenNAS's own two counters.
 
-A sub-layer of a body block is one or two residual units: convolutions with a batch norm after each and a ReLU
-between them, added to their input, then a ReLU. The input is projected (1x1 convolution with bias, batch norm)
-in the first unit of every block, and wherever its width differs from the output's. Batch norms have eps = 1e-3.
+A sub-layer of a body block is one or two residual units: convolutions, each with a batch norm after it and a ReLU
+before the next, whose result is added to their input and passed through a ReLU. The input is projected (1x1 convolution
+with bias, batch norm) in the first unit of every block, and where its width differs from the output's. Batch norms have
+eps = 1e-3.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU, Sigmoid
 from epochzero.plan.ops.base import pair
 from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Multiply
+from epochzero.spaces.base import pooled_classifier
 from epochzero.spaces.budget import Size
 from epochzero.types import Shape
 
@@ -27,15 +28,15 @@ NORM, RELU = BatchNorm(eps=1e-3), ReLU()
 
 
 class Block(NamedTuple):
-    """One block of the string; the channels that it takes are those that the block before it gives."""
+    """One block of the string; its input channels are the output channels of the block before."""
 
     kind: str
     width: int
     stride: int
     bottleneck: int = 0
-    """0 for the convolutions at the ends"""
+    """bottleneck width; 0 for the first and last convolution"""
     layers: int = 1
-    """sub-layers"""
+    """number of sub-layers"""
 
 
 Arch = tuple[Block, ...]
@@ -46,13 +47,13 @@ SubLayer = Callable[[Block, int], tuple[Convs, ...]]
 
 
 def network(arch: Arch, sub_layer: SubLayer, num_classes: int, input_shape: Shape, squeeze: bool) -> Plan:
-    """The whole network: first convolution, blocks, last convolution, mean over space, classifier."""
+    """Returns the network: first convolution, blocks, last convolution, mean over space, classifier."""
     net = Builder()
     x = net.inline(_end(arch[0], 3, input_shape), net.input(input_shape), name="first")
     for i, block in enumerate(arch[1:-1], start=1):
         x = net.inline(_block(block, sub_layer, net.shape(x), squeeze), x, name=f"block{i}")
     x = net.inline(_end(arch[-1], 1, net.shape(x)), x, name="last")
-    net.inline(_head(num_classes, net.shape(x)), x, name="head")
+    net.inline(pooled_classifier(num_classes, net.shape(x)), x, name="head")
     return net.plan()
 
 
@@ -63,11 +64,6 @@ def _end_conv(block: Block, kernel: int) -> Conv:
 @lru_cache(maxsize=1024)
 def _end(block: Block, kernel: int, shape: Shape) -> Plan:
     return chain(shape, conv=_end_conv(block, kernel), norm=NORM, relu=RELU)
-
-
-@lru_cache(maxsize=1024)
-def _head(num_classes: int, shape: Shape) -> Plan:
-    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 @lru_cache(maxsize=4096)
@@ -114,7 +110,7 @@ def _gate(shape: Shape) -> Plan:
 
 
 def size(arch: Arch, sub_layer: SubLayer, num_classes: int, input_shape: Shape) -> Size:
-    """The size of `network`, some ten times quicker than its plan."""
+    """Returns the size of `network`, about ten times faster than from its plan."""
     params, flops, shape = _unit_size((_end_conv(arch[0], 3),), False, input_shape)
     for block in arch[1:-1]:
         more_params, more_flops, shape = _block_size(block, sub_layer, shape)
@@ -136,7 +132,7 @@ def _block_size(block: Block, sub_layer: SubLayer, shape: Shape) -> tuple[int, i
 
 
 def _unit_size(convs: Convs, project: bool, shape: Shape) -> tuple[int, int, Shape]:
-    """Parameters, multiply-accumulates and output shape of convolutions with norms, and of a projection beside them."""
+    """Returns parameters, multiply-accumulates and output shape of convolutions with norms and a projection."""
     params = flops = 0
     channels, h, w = shape
     for conv in convs:
@@ -153,10 +149,10 @@ def _unit_size(convs: Convs, project: bool, shape: Shape) -> tuple[int, int, Sha
 
 
 def zennas_flops(plan: Plan) -> int:
-    """ZenNAS's own count, by which the budgets of its papers go, for image sides that every stride divides.
+    """Returns ZenNAS's own count, which the budgets of its papers use, for image sides that every stride divides.
 
-    Multiply-accumulates, and one for each number that leaves a batch norm. Projections are counted as if their stride
-    came twice, so too low.
+    It is the multiply-accumulates, plus one for each output of a batch norm. Projections count as if their stride
+    applied twice, so their count is too low.
     """
     total = 0.0
     for node in plan.nodes:
@@ -169,6 +165,6 @@ def zennas_flops(plan: Plan) -> int:
 
 
 def zennas_params(plan: Plan) -> int:
-    """ZenNAS's own model size: the weights, one number for each channel of a norm, and one for the last bias."""
+    """Returns ZenNAS's own model size: the weights, one per channel of a norm, and one for the last bias."""
     counted = (node for node in plan.nodes if node.op.kind in ("conv", "norm", "linear"))
     return 1 + sum(plan.weights[node.params[0]].numel for node in counted)

@@ -1,25 +1,26 @@
-r"""Networks written as strings of blocks, as ZenNAS, ZiCo and AZ-NAS do: what `mobilenet` and `resnet` share.
+r"""Networks written as strings of blocks, as in ZenNAS, ZiCo and AZ-NAS: the base of `mobilenet` and `resnet`.
 
     SuperConvK3BNRELU(3,8,2,1)SuperResIDWE6K3(8,32,2,8,1)...SuperConvK1BNRELU(128,2048,1,1)
 
     convolution (in,out,stride,1)        body block (in,out,stride,bottleneck,sub-layers)
 
-A first convolution, body blocks, a last 1x1 convolution. Widths are multiples of 8 up to 2,048. ZenNAS starts from
-one structure and changes a block at a time: any kind of block; widths times 2.5, 2, 1.5, 1.25 or their inverses,
-rounded to 8; up to two sub-layers more or fewer. A block that reaches 6 sub-layers becomes two, of 3 and the rest, the
-second of stride 1. The space is what such moves reach: at most `max_layers` sub-layers in all, the two convolutions
-included; 1 to 5 in each body block; the strides of the first structure in their order, with blocks of stride 1 after
-any of them. (A block is split while every other has a sub-layer, so the body has at most max_layers - 6 blocks.)
+A network is a first convolution, body blocks, and a last 1x1 convolution. Widths are multiples of 8 up to 2,048. ZenNAS
+starts from one structure and changes one block per step: any kind of block; widths times 2.5, 2, 1.5, 1.25 or their
+inverses, rounded to 8; up to two sub-layers more or fewer. A block that reaches 6 sub-layers splits into two, of 3 and
+the rest, the second of stride 1. The space is everything that such moves reach: at most `max_layers` sub-layers in all,
+including the two convolutions; 1 to 5 in each body block; the strides of the first structure in order, with blocks of
+stride 1 after any of them. (A block splits while every other has a sub-layer, so the body has at most max_layers - 6
+blocks.)
 
-ZenNAS has no sampler. Call the strides and sub-layers of all blocks a *skeleton*; `sample` takes
-    a skeleton, uniformly over all of them;
+ZenNAS has no sampler. Call the strides and sub-layers of all blocks a *skeleton*; `sample` draws independently
+    a skeleton, uniformly over all skeletons;
     for each block its kind uniformly, its width and bottleneck uniformly on a log scale, P(8 k) ~ 1 / k, up to 512,
-    the widest of the networks that ZenNAS and ZiCo found,
-independently. (Uniform widths would make nearly every network huge, and uniform over all structures would leave
-little but those with the most blocks.) ZenNAS's own way, a walk from the first structure, is `walk`.
+    the widest of the networks that ZenNAS and ZiCo report.
+(With uniform widths nearly every network would be huge, and uniform over all structures nearly every network would have
+the most blocks.) ZenNAS's own method, a walk from the first structure, is `walk`.
 
-`mutate` takes a block uniformly, then one of its moves uniformly. ZenNAS's code favours the kinds that it lists
-early, since it appends a growing list once for each kind.
+`mutate` draws a block uniformly, then one of its moves uniformly. ZenNAS's code favours the kinds that it lists early,
+since it appends a growing list once for each kind.
 
 Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
 arXiv:2102.01063. Code: idstcv/ZenNAS, SearchSpace/ and PlainNet/.
@@ -38,52 +39,53 @@ from random import Random
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import near_miss
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import check_images, quoted
 from epochzero.spaces.block_networks import Arch, Block, SubLayer, network, size, zennas_flops, zennas_params
 from epochzero.spaces.budget import Size
 from epochzero.types import Shape
 
 FIRST, LAST = "SuperConvK3BNRELU", "SuperConvK1BNRELU"
 STEP = 8
-"""widths are multiples of this"""
+"""common divisor of all widths"""
 WIDEST = 2048
 WIDTHS = range(STEP, 512 + 1, STEP)
-"""those that `sample` draws"""
+"""widths that `sample` draws"""
 LOG_SCALE = list(accumulate(1 / width for width in WIDTHS))
 FACTORS = (2.5, 2, 1.5, 1.25, 1, 1 / 1.25, 1 / 1.5, 1 / 2, 1 / 2.5)
 SPLIT = 6
-"""a block of so many sub-layers becomes two"""
+"""number of sub-layers at which a block splits into two"""
 WRITTEN = re.compile(r"([A-Za-z]\w*)\(([^()]*)\)", re.ASCII)
 NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True, eq=False)
 class BlockStrings:
-    """A space of such networks."""
+    """A space of block strings."""
 
     name: str
     kinds: tuple[str, ...]
-    """of body blocks, the lightest first"""
+    """kinds of body blocks, the smallest first"""
     sub_layer: SubLayer
     start: str
-    """the structure that ZenNAS starts from"""
+    """structure that ZenNAS starts from"""
     max_layers: int
     free_last: bool
-    """whether the width of the last convolution is searched"""
+    """True if the width of the last convolution is searched"""
     classes: int
+    """number of classes in its papers, the default of `plan`"""
     side: int
-    """how many classes and how large the images of its papers are: the defaults of `plan`"""
+    """side of the images in its papers, the default of `plan`"""
 
     about: str = "a space of block strings"
     """one line for lists"""
 
     cell_block = ""
-    """all of it, since no two blocks need be alike"""
+    """empty for the whole network, since blocks differ"""
 
     # Text
 
     def parse(self, text: str) -> Arch:
-        """The architecture that a string of blocks stands for."""
+        """Returns the architecture that a string of blocks describes."""
         arch = self._read(text)
         (first, *body, last), (begin, *between, end) = arch, self.initial
         ends = (first.stride, first.layers, last.stride, last.layers)
@@ -109,7 +111,7 @@ class BlockStrings:
         return arch
 
     def _read(self, text: str) -> Arch:
-        """The blocks of a text, each well written and each taking what the one before it gives."""
+        """Returns the blocks of a text, checked one by one and against the channels of the block before."""
         arch: list[Block] = []
         known = [FIRST, LAST, *self.kinds]
         text, at, channels = text.strip(), 0, 3
@@ -117,7 +119,7 @@ class BlockStrings:
             match = WRITTEN.match(text, at)
             if match is None:
                 raise UserError(
-                    f"A {self.name} string is a row of blocks such as {FIRST}(3,8,2,1); {quoted(text[at:])} is none."
+                    f"A {self.name} string is a row of blocks such as {FIRST}(3,8,2,1); not {quoted(text[at:])}."
                 )
             kind, written = match[1], match[2].split(",")
             if kind not in known:
@@ -129,7 +131,7 @@ class BlockStrings:
                 raise UserError(f"{quoted(match[0])} should be written as {kind}{wanted} with whole numbers.")
             taken, width, stride, *bottleneck, layers = map(int, written)
             if taken != channels:
-                raise UserError(f"{match[0]} should take the {channels} channels that arrive, not {taken}.")
+                raise UserError(f"{match[0]} should take the {channels} channels of the block before, not {taken}.")
             arch.append(Block(kind, width, stride, bottleneck[0] if body else 0, layers))
             channels, at = width, match.end()
         kinds = [block.kind in self.kinds for block in arch]
@@ -149,7 +151,7 @@ class BlockStrings:
             )
 
     def text(self, arch: Arch) -> str:
-        """The string of an architecture; `parse` inverts it."""
+        """Returns the string of an architecture; `parse` inverts it."""
         taken = (3, *(block.width for block in arch))
         return "".join(
             f"{kind}({c},{width},{stride},{f'{bottleneck},' if bottleneck else ''}{layers})"
@@ -163,23 +165,23 @@ class BlockStrings:
 
     @property
     def max_blocks(self) -> int:
-        """The most blocks that the body can be split into."""
+        """The most blocks that a body can have."""
         return self.max_layers - SPLIT
 
     @cached_property
     def _halvings(self) -> int:
-        """How many body blocks have stride 2."""
+        """The number of body blocks with stride 2."""
         return sum(block.stride == 2 for block in self.initial[1:-1])
 
     def count(self) -> int:
-        """How many there are: widths and bottlenecks at all multiples of 8 up to 2,048."""
+        """Returns the number of architectures, with widths and bottlenecks at all multiples of 8 up to 2,048."""
         widths = WIDEST // STEP
         block, ends = len(self.kinds) * widths**2, widths**2 if self.free_last else widths
         return ends * sum(many * math.prod([block] * n) for n, many in self._skeletons.items())
 
     @cached_property
     def _skeletons(self) -> dict[int, int]:
-        """How many there are of each number of body blocks."""
+        """The number of skeletons by number of body blocks."""
         later = self._halvings - (self.initial[1].stride == 2)
         blocks = range(1, self.max_blocks + 1)
         return {n: math.comb(n - 1, later) * ways(n, self.max_layers - 2) for n in blocks}
@@ -187,7 +189,7 @@ class BlockStrings:
     # Draws
 
     def sample(self, rng: Random) -> Arch:
-        """A skeleton uniformly; kinds uniformly; widths uniformly on a log scale."""
+        """Draws a skeleton uniformly, kinds uniformly, widths uniformly on a log scale."""
         begin, second, *_, end = self.initial
         later = self._halvings - (second.stride == 2)
         n = rng.choices(tuple(self._skeletons), tuple(self._skeletons.values()))[0]
@@ -208,10 +210,11 @@ class BlockStrings:
         return rng.choices(WIDTHS, cum_weights=LOG_SCALE)[0]
 
     def redraw(self, arch: Arch, rng: Random) -> Arch:
-        """A step of a walk that keeps to the distribution of `sample`; it may stay where it is.
+        """Takes a step of a walk that keeps the distribution of `sample`; it may stay in place.
 
         A block gets a new width, bottleneck or kind, or another number of sub-layers; or a block of stride 1 and one
-        sub-layer is put in or taken out. A step is as likely as its reverse, but for the chances of what is new.
+        sub-layer is added or removed. A step and its reverse are equally likely, except for the probability of the new
+        values.
         """
         n, chance = len(arch) - 2, rng.random()
         if chance < 0.5:
@@ -236,7 +239,7 @@ class BlockStrings:
         return block._replace(bottleneck=self._width(rng)) if what else block._replace(width=self._width(rng))
 
     def walk(self, rng: Random, moves: int = 100, fits: Callable[[Arch], bool] = lambda arch: True) -> Arch:
-        """ZenNAS's way: so many mutations from its first structure; one that does not fit is passed over."""
+        """Mutates ZenNAS's first structure `moves` times, as ZenNAS does; skips mutations that do not fit."""
         arch = self.initial
         for _ in range(moves):
             child = self.mutate(arch, rng)
@@ -246,7 +249,7 @@ class BlockStrings:
     # Moves
 
     def mutate(self, arch: Arch, rng: Random) -> Arch:
-        """A block uniformly, then one of its moves uniformly."""
+        """Draws a block uniformly, then one of its moves uniformly."""
         at = rng.randrange(len(arch) if self.free_last else len(arch) - 1)
         while True:
             child = _put(arch, at, Block._make(map(rng.choice, self._options(arch[at]))))
@@ -254,22 +257,22 @@ class BlockStrings:
                 return child
 
     def neighbours(self, arch: Arch) -> list[Arch]:
-        """Every architecture one changed block away: thousands."""
+        """Returns every architecture with one changed block: thousands."""
         spare = self.max_layers - layers_of(arch)
-        found = dict.fromkeys(
+        others = dict.fromkeys(
             _put(arch, at, other)
             for at, block in enumerate(arch if self.free_last else arch[:-1])
             for other in self._moves(block)
             if other.layers - block.layers <= spare
         )
-        found.pop(arch)
-        return list(found)
+        others.pop(arch)
+        return list(others)
 
     def _moves(self, block: Block) -> Iterator[Block]:
         return map(Block._make, product(*self._options(block)))
 
     def _options(self, block: Block) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int], tuple[int, ...], range]:
-        """What each field of a block may become."""
+        """Returns the values that each field of a block may change to."""
         kind, width, stride, bottleneck, layers = block
         widths = moved(width)
         if not bottleneck:
@@ -277,7 +280,7 @@ class BlockStrings:
         return self.kinds, widths, (stride,), moved(bottleneck), range(max(1, layers - 2), layers + 3)
 
     def smallest(self) -> Arch:
-        """Every width 8, one sub-layer in each block, all of the lightest kind."""
+        """Returns the architecture with all widths 8, one sub-layer per block, all of the smallest kind."""
         first, *body, last = (block._replace(width=STEP) for block in self.initial)
         lightest = [block._replace(kind=self.kinds[0], bottleneck=STEP) for block in body]
         return (first, *lightest, last if self.free_last else self.initial[-1])
@@ -287,39 +290,33 @@ class BlockStrings:
     def plan(
         self, arch: Arch, num_classes: int | None = None, input_shape: Shape | None = None, squeeze: bool = False
     ) -> Plan:
-        """The whole network, for images of any size; `squeeze` adds the gates that ZenNAS trains with on ImageNet."""
+        """Returns the network for images of any size; `squeeze` adds the gates that ZenNAS trains with on ImageNet."""
         input_shape = (3, self.side, self.side) if input_shape is None else input_shape
         num_classes = self.classes if num_classes is None else num_classes
-        self._check_task(num_classes, input_shape)
+        check_images(self.name, num_classes, input_shape, f"3x{self.side}x{self.side}")
         return network(arch, self.sub_layer, num_classes, input_shape, squeeze)
 
     def size(self, arch: Arch, num_classes: int, input_shape: Shape) -> Size:
-        """The plan's parameters and multiply-accumulates, without the plan."""
-        self._check_task(num_classes, input_shape)
+        """Returns the plan's parameters and multiply-accumulates, without the plan."""
+        check_images(self.name, num_classes, input_shape, f"3x{self.side}x{self.side}")
         return size(arch, self.sub_layer, num_classes, input_shape)
 
-    def _check_task(self, num_classes: int, shape: Shape) -> None:
-        check_classes(self.name, num_classes)
-        if len(shape) != 3 or min(shape) < 1:
-            given = "x".join(map(str, shape))
-            raise UserError(f"{self.name} takes images CxHxW, such as 3x{self.side}x{self.side}, not {given}.")
-
     def zennas_flops(self, arch: Arch, num_classes: int | None = None) -> int:
-        """What ZenNAS counts for its budgets of multiply-accumulates, at the papers' image size."""
+        """Returns ZenNAS's count for budgets of multiply-accumulates, at the papers' image size."""
         return zennas_flops(self.plan(arch, num_classes))
 
     def zennas_params(self, arch: Arch, num_classes: int | None = None) -> int:
-        """What ZenNAS counts for its budgets of parameters."""
+        """Returns ZenNAS's count for budgets of parameters."""
         return zennas_params(self.plan(arch, num_classes))
 
 
 def layers_of(arch: Arch) -> int:
-    """Sub-layers in all, those at the ends included."""
+    """Returns the number of sub-layers, including the ends."""
     return sum([block.layers for block in arch])
 
 
 def _put(arch: Arch, at: int, block: Block) -> Arch:
-    """The architecture with another block there, in two parts if it has many sub-layers."""
+    """Returns the architecture with another block at a place, split if it has too many sub-layers."""
     parts: Arch = (block,)
     if block.layers >= SPLIT:
         half = SPLIT // 2
@@ -329,7 +326,7 @@ def _put(arch: Arch, at: int, block: Block) -> Arch:
 
 @lru_cache(maxsize=4096)
 def moved(width: int) -> tuple[int, ...]:
-    """The widths that one move leads to, the same one among them."""
+    """Returns the widths that one move can reach, including the present one."""
     scaled = (min(WIDEST, max(STEP, width * factor)) for factor in FACTORS)
     return tuple(sorted({round(width / STEP) * STEP for width in scaled}))
 

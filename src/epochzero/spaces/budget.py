@@ -1,15 +1,15 @@
-"""A space cut down to the architectures that fit a budget, checked before anything is built.
+"""A space restricted to the architectures that fit a budget, checked before anything is built.
 
-Samples follow the space's own `sample`, given that they fit (so uniform over what fits, where that is uniform).
-Where enough of its samples fit, the others are rejected: that is exact. Where hardly any do, a space with `within`
-draws from those that fit, which is exact too. For any other, a walk of 1,000 steps starts at the space's smallest
-network and never leaves the budget. Its long-run distribution is the right one:
+Samples have the distribution of the space's own `sample`, conditioned on the budget. If enough samples fit, the others
+are rejected, which is exact. If hardly any fit, a space with `within` draws from the fitting architectures, which is
+exact too. In any other space, a walk of 1,000 steps starts at the smallest network and never leaves the budget. Its
+long-run distribution is the right one:
 
-    a space with `redraw` makes the steps itself, and one that does not fit is not taken;
+    a space with `redraw` proposes the steps, and a step that does not fit is not taken;
     else a neighbour b of a is drawn uniformly and, if it fits, taken with probability min(1, deg a / deg b), where
-    deg counts neighbours (Metropolis and Hastings): uniform, where being a neighbour is mutual.
+    deg counts neighbours (Metropolis and Hastings): uniform if neighbourhood is mutual.
 
-A walk sees only what it can reach within the budget. A mutation is one of the space's, given that it fits.
+A walk reaches only architectures that are connected within the budget. Mutations are the space's own, if they fit.
 
 Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika, 1970.
 """
@@ -29,14 +29,14 @@ from epochzero.types import Shape
 
 Cost = Literal["params", "flops"]
 PILOT, ENOUGH = 1000, 3
-"""samples are rejected if so many of so many fit; fewer, and walking is quicker"""
+"""number of trial samples, and the number that must fit for rejection to be faster than a walk"""
 TRIES = 20_000
 STEPS = 1000
 MUTATIONS = 100
 
 
 class Size(NamedTuple):
-    """What a budget limits."""
+    """The quantities that a budget limits."""
 
     params: int
     flops: int
@@ -44,50 +44,50 @@ class Size(NamedTuple):
 
 @runtime_checkable
 class Sizing(Protocol):
-    """A space that knows the size of a network without planning it."""
+    """A space that computes the size of a network without its plan."""
 
     def size(self, arch: Any, num_classes: int, input_shape: Shape) -> Size:
-        """The plan's `params` and `flops`."""
+        """Returns the plan's `params` and `flops`."""
 
 
 @runtime_checkable
 class Redrawing(Protocol):
-    """A space that makes the steps of a walk."""
+    """A space that proposes the steps of a walk."""
 
     def redraw(self, arch: Any, rng: Random) -> Any:
-        """Part of the architecture drawn anew: a reversible step that keeps the distribution of `sample`."""
+        """Redraws part of the architecture: a reversible step that keeps the distribution of `sample`."""
 
 
 @runtime_checkable
 class Listing(Protocol):
-    """A space that finds all that fits a tight budget."""
+    """A space that can list all architectures within a tight budget."""
 
     def within(self, budget: Budget, num_classes: int, input_shape: Shape) -> Callable[[Random], Any]:
-        """Draws as `sample` does, given that it fits; something does."""
+        """Returns a sampler like `sample`, conditioned on the budget, which at least one architecture fits."""
 
 
 @runtime_checkable
 class Extremes(Protocol):
-    """A space in which no one network has the least of everything."""
+    """A space in which no single network has both the fewest parameters and multiply-accumulates."""
 
     def least(self, cost: Cost, num_classes: int, input_shape: Shape) -> Any:
-        """The architecture with the fewest parameters, or with the fewest multiply-accumulates."""
+        """Returns the architecture with the fewest parameters, or with the fewest multiply-accumulates."""
 
 
 def least_of(space: AnySpace, cost: Cost, num_classes: int, input_shape: Shape) -> Any:
-    """The architecture with the least of one cost."""
+    """Returns the architecture with the least of one cost."""
     return space.least(cost, num_classes, input_shape) if isinstance(space, Extremes) else space.smallest()
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most parameters and multiply-accumulates that a network may have; None is no limit."""
+    """Upper limits of parameters and multiply-accumulates; None for no limit."""
 
     max_params: int | None = None
     max_flops: int | None = None
 
     def limits(self) -> Iterator[tuple[Cost, str, int]]:
-        """Each limit that is set: the plan's attribute, its name in words, the limit."""
+        """Yields each limit: the plan's attribute, its name in words, the limit."""
         if self.max_params is not None:
             yield "params", "parameters", self.max_params
         if self.max_flops is not None:
@@ -108,7 +108,7 @@ class BudgetedSpace:
         input_shape: Shape,
         size: Callable[[Any], Measured] | None = None,
     ) -> None:
-        """`size` says how large an architecture's network is, where the space has neither plans nor `size`."""
+        """`size` returns the size of a network, for a space that has neither plans nor `size`."""
         self.space = space
         self.everything: Iterable[Any] = space if isinstance(space, Iterable) else ()
         self.budget = budget
@@ -125,21 +125,21 @@ class BudgetedSpace:
         self.fits = lru_cache(maxsize=100_000)(lambda arch: budget.fits(measured(arch)))
 
     def _counted(self) -> Callable[[Any], Measured]:
-        """How the space itself says how large a network is."""
+        """Returns the space's own function for the size of a network."""
         space, network = self.space, (self.num_classes, self.input_shape)
         if isinstance(space, Sizing):
             return lambda arch: space.size(arch, *network)
         if isinstance(space, GivesPlans):
             return lambda arch: space.plan(arch, *network)
-        raise UserError(f"The space '{space.name}' cannot say how large its networks are: search without a limit.")
+        raise UserError(f"The space '{space.name}' does not know the size of its networks: search without a limit.")
 
     def __iter__(self) -> Iterator[Any]:
-        """Every architecture that fits, where the space can be enumerated; nothing where it cannot."""
+        """Every architecture that fits, if the space can be enumerated; otherwise nothing."""
         return (arch for arch in self.everything if self.fits(arch))
 
     @cached_property
     def roomy(self) -> bool:
-        """Whether enough of the space's samples fit to reject those that do not. The same on every run."""
+        """True if enough of the space's samples fit for rejection sampling. The same on every run."""
         rng, fitting = Random(0), 0
         for _ in range(PILOT):
             fitting += self.fits(self.space.sample(rng))
@@ -148,7 +148,7 @@ class BudgetedSpace:
         return False
 
     def sample(self, rng: Random) -> Any:
-        """As the space samples, given that it fits."""
+        """Samples like the space, conditioned on the budget."""
         for _ in range(TRIES if not self.limits or self.roomy else 0):
             arch = self.space.sample(rng)
             if self.fits(arch):
@@ -157,7 +157,7 @@ class BudgetedSpace:
 
     @cached_property
     def sample_few(self) -> Callable[[Random], Any]:
-        """How to sample where rejection is hopeless; UserError where nothing fits."""
+        """The sampler when rejection is hopeless; UserError if nothing fits."""
         if self.fits(self.start) and isinstance(self.space, Listing):
             return self.space.within(self.budget, self.num_classes, self.input_shape)
         return self.walk
@@ -173,7 +173,7 @@ class BudgetedSpace:
         raise UserError(f"No {self.space.name} network was found that has at most {limits}: raise one of the limits.")
 
     def walk(self, rng: Random, steps: int = STEPS) -> Any:
-        """Where a walk from a small network ends that never leaves the budget."""
+        """Returns the end of a walk that starts at a small network and never leaves the budget."""
         arch = self.start
         if isinstance(self.space, Redrawing):
             for _ in range(steps):
@@ -190,7 +190,7 @@ class BudgetedSpace:
         return arch
 
     def mutate(self, arch: Any, rng: Random) -> Any:
-        """As the space mutates, given that it fits; where no neighbour does, a new sample."""
+        """Mutates like the space, conditioned on the budget; if no neighbour fits, draws a new sample."""
         for _ in range(MUTATIONS):
             child = self.space.mutate(arch, rng)
             if self.fits(child):

@@ -1,18 +1,18 @@
 r"""DARTS: two cells, a normal and a reduction one, stacked into networks for CIFAR and for ImageNet.
 
-A cell reads the outputs of the two cells before it, each brought to its width by a 1x1 convolution. Each of its nodes
-is the sum of two edges, each edge one of seven operations on an earlier node, and its output is all nodes side by
-side. A reduction cell halves the image: its edges from the inputs have stride 2.
+A cell reads the outputs of the two cells before it, each projected to its width by a 1x1 convolution. Each of its nodes
+is the sum of two edges, each edge one of seven operations on an earlier node, and its output is the concatenation of
+all nodes. A reduction cell halves the image: its edges from the inputs have stride 2.
 
     CIFAR       conv 3x3 to 3C channels, cells, pool, classifier
     ImageNet    three convs 3x3 of stride 2 to C/2, C, C channels, cells, pool, classifier
 
-Of L cells those numbered L // 3 and 2L // 3 are reductions and double the width, at first C. `darts` has C = 36 and
+Of L cells, the cells L // 3 and 2L // 3 are reductions and double the width, which starts at C. `darts` has C = 36 and
 L = 20, `darts_imagenet` 48 and 14, `darts_search` 16 and 8, `nb301` 32 and 8 (NAS-Bench-301), `nb301_naslib` the same
-with edges as NASLib has them; `Darts(...)` takes any. An auxiliary tower on the last reduction cell is an option.
+with NASLib's edges; `Darts(...)` takes any. An auxiliary tower on the last reduction cell is optional.
 
 The searched space has four nodes, each with two different sources: 1,037,664,180 cells, squared. `parse` and `plan`
-take wider ones: any number of nodes, any sources, edges that are cut, and the operations of NASNet and AmoebaNet.
+accept more: any number of nodes, any sources, cut edges, and the operations of NASNet and AmoebaNet.
 
 Liu, Simonyan, Yang. DARTS: differentiable architecture search. ICLR 2019. arXiv:1806.09055
 Zela, Siems, Zimmer, Lukasik, Keuper, Hutter. Surrogate NAS benchmarks: going beyond the limited search spaces of
@@ -36,12 +36,13 @@ from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool, MaxPool
-from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
+from epochzero.plan.ops.wiring import Add, Concat, Identity, Zero
 from epochzero.registry import spaces
 from epochzero.spaces import genotypes
-from epochzero.spaces.base import check_classes
+from epochzero.spaces.base import check_images, pooled_classifier
 from epochzero.spaces.budget import Size
 from epochzero.spaces.genotypes import OPS, SEARCHED, Cell, Edge, Genotype, canonical, in_order
+from epochzero.spaces.nb201 import factorized
 from epochzero.types import Shape
 
 NODES = 4
@@ -58,16 +59,16 @@ class Darts:
     cells: int
     imagenet: bool = False
     search_edges: bool = False
-    """edges as during DARTS's search and in NASLib's graphs: norms without scale and shift, and one after each pool"""
+    """True for the edges of DARTS's search and of NASLib: norms without scale and shift, and one after each pool"""
 
     @property
     def _reductions(self) -> tuple[int, int]:
-        """Which cells reduce; one where there are not two."""
+        """The numbers of the reduction cells."""
         return self.cells // 3, 2 * self.cells // 3
 
     @property
     def cell_block(self) -> tuple[str, ...]:
-        """A normal cell, the second where there are two since the first reads the stem twice, and a reduction cell."""
+        """A normal cell, if possible the second, since the first reads the stem twice, and a reduction cell."""
         normal = [i for i in range(self.cells) if i not in self._reductions][:2]
         reduction = Called(f"cell{self._reductions[0]}", "reduction cell")
         return (*(Called(f"cell{i}", "normal cell") for i in normal[-1:]), reduction)
@@ -87,39 +88,39 @@ class Darts:
             )
 
     def parse(self, text: str) -> Genotype:
-        """The cells of `Genotype(normal=...)`, of NASLib's compact form, or of a name such as DARTS_V2."""
+        """Returns the cells of `Genotype(normal=...)`, of NASLib's compact form, or of a name such as DARTS_V2."""
         return genotypes.parse(text)
 
     def text(self, arch: Genotype) -> str:
-        """The community's `Genotype(...)`; `parse` inverts it."""
+        """Returns the community's `Genotype(...)`; `parse` inverts it."""
         return arch.text
 
     def key(self, arch: Genotype) -> str:
-        """A text that two architectures share when swapping edges of a node and renumbering nodes makes one the other.
+        """Returns a text that architectures share if they differ only in the order of edges and the numbers of nodes.
 
-        They are then one network up to the order of the channels that its cells give out.
+        They are then the same network up to the order of output channels of its cells.
         """
         return Genotype(*canonical(*arch[:2]), *canonical(*arch[2:])).text
 
     def count(self) -> int:
-        """How many there are to search, whatever the order of a node's edges."""
+        """Returns the number of searched architectures, regardless of the order of a node's edges."""
         return math.prod(math.comb(node, 2) * len(SEARCHED) ** 2 for node in ALL_NODES) ** 2
 
     def sample(self, rng: Random) -> Genotype:
-        """Uniform; the edges of each node come in the order of their sources."""
+        """Draws uniformly, with the edges of each node sorted by source."""
         return Genotype(_sampled(rng), ALL_NODES, _sampled(rng), ALL_NODES)
 
     def redraw(self, arch: Genotype, rng: Random) -> Genotype:
-        """One node of one cell gets new edges, uniformly."""
+        """Redraws the edges of one node of one cell, uniformly."""
         field, node = rng.choice(("normal", "reduce")), rng.choice(ALL_NODES)
         return _replaced(arch, Change(field, 2 * node - 4, _sampled_node(node, rng)))
 
     def mutate(self, arch: Genotype, rng: Random) -> Genotype:
-        """One edge gets another operation or another source, uniform over the neighbours."""
+        """Changes the operation or the source of one edge, uniformly over the neighbours."""
         return _changed(arch, rng.choice(_changes(arch)))
 
     def crossover(self, one: Genotype, other: Genotype, rng: Random) -> Genotype:
-        """Each node of each cell has the two edges that it has in one of the two, uniformly; they come in order."""
+        """Takes the two edges of each node of each cell from one of the two, uniformly."""
 
         def crossed(*cells: Cell) -> Cell:
             mates = map(in_order, cells)
@@ -130,14 +131,14 @@ class Darts:
         return one._replace(normal=normal, reduce=reduce)
 
     def neighbours(self, arch: Genotype) -> list[Genotype]:
-        """Those with another operation or another source at one edge, 120 for a searched architecture.
+        """Returns the architectures with another operation or source at one edge: 120 in the searched space.
 
-        No edge gets the source of the other edge of its node, and the edges of each node are put in order.
+        No edge gets the source of the other edge of its node, and the edges of each node are sorted.
         """
         return [_changed(arch, change) for change in _changes(arch)]
 
     def smallest(self) -> Genotype:
-        """All pools, which have no parameters."""
+        """Returns an architecture of pools, which have no parameters."""
         pools = (("max_pool_3x3", 0), ("max_pool_3x3", 1)) * NODES
         return Genotype(pools, ALL_NODES, pools, ALL_NODES)
 
@@ -148,15 +149,12 @@ class Darts:
         input_shape: Shape | None = None,
         auxiliary: bool = False,
     ) -> Plan:
-        """The whole network, for images of any size; by default that of CIFAR-10 or ImageNet."""
+        """Returns the network for images of any size, by default for CIFAR-10 or ImageNet."""
         if num_classes is None:
             num_classes = 1000 if self.imagenet else 10
-        check_classes(self.name, num_classes)
         if input_shape is None:
             input_shape = (3, 224, 224) if self.imagenet else (3, 32, 32)
-        if len(input_shape) != 3 or min(input_shape) < 1:
-            given = "x".join(map(str, input_shape))
-            raise UserError(f"{self.name} takes images CxHxW, such as 3x32x32, not {given}.")
+        check_images(self.name, num_classes, input_shape, "3x32x32")
         net = Builder()
         image = net.input(input_shape)
         if self.imagenet:
@@ -174,11 +172,11 @@ class Darts:
             before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
             if auxiliary and i == self._reductions[-1]:
                 tower = net.inline(self._tower(num_classes, net.shape(last)), last, name="auxiliary")
-        net.inline(head_block(num_classes, net.shape(last)), last, name="head")
+        net.inline(pooled_classifier(num_classes, net.shape(last)), last, name="head")
         return net.plan(tower)
 
     def size(self, arch: Genotype, num_classes: int, input_shape: Shape) -> Size:
-        """What the plan has, without it: the network with all edges cut, and what each edge adds in all its cells."""
+        """Returns the plan's size without the plan: a network of cut edges plus the contribution of each edge."""
         added = _edge_sizes(self, input_shape)
         parts = [_frame_size(self, len(arch.normal_concat), len(arch.reduce_concat), num_classes, input_shape)]
         for field, cell in (("normal", arch.normal), ("reduce", arch.reduce)):
@@ -190,7 +188,7 @@ class Darts:
         if min(shape[1:]) < least:
             raise UserError(
                 f"The auxiliary tower of {self.name} needs maps of at least {least}x{least} after the last reduction "
-                f"and gets {shape[1]}x{shape[2]}: give larger images, or none."
+                f"and gets {shape[1]}x{shape[2]}: give larger images, or leave the tower out."
             )
         return _tower(num_classes, self.imagenet, shape)
 
@@ -200,7 +198,7 @@ CUT = (("none", 0), ("none", 1))
 
 @lru_cache(maxsize=256)
 def _frame_size(space: Darts, normal: int, reduce: int, num_classes: int, shape: Shape) -> Size:
-    """A network without edges whose cells give out so many nodes."""
+    """The size of a network without edges, whose cells have these numbers of output nodes."""
     cells = [(CUT * nodes, tuple(range(2, nodes + 2))) for nodes in (normal, reduce)]
     plan = space.plan(Genotype(*cells[0], *cells[1]), num_classes, shape)
     return Size(plan.params, plan.flops)
@@ -208,22 +206,22 @@ def _frame_size(space: Darts, normal: int, reduce: int, num_classes: int, shape:
 
 @lru_cache(maxsize=64)
 def _edge_sizes(space: Darts, shape: Shape) -> dict[tuple[str, str, int], Size]:
-    """What an edge adds in all normal or all reduction cells together, by its operation and source; 2 is any node."""
+    """The size that an edge adds in all cells of its kind, by operation and source; source 2 is any node."""
     cut, frame = Genotype(CUT * 2, (2, 3), CUT * 2, (2, 3)), _frame_size(space, 2, 2, 1, shape)
-    found = {}
+    sizes = {}
     for field, op, source in product(("normal", "reduce"), OPS, (0, 1, 2)):
         plan = space.plan(_changed(cut, Change(field, 2, ((op, source), CUT[1]))), 1, shape)
-        found[field, op, source] = Size(plan.params - frame.params, plan.flops - frame.flops)
-    return found
+        sizes[field, op, source] = Size(plan.params - frame.params, plan.flops - frame.flops)
+    return sizes
 
 
 class Change(NamedTuple):
-    """A node that gets other edges."""
+    """A node with new edges."""
 
     field: str
-    """of the genotype: normal or reduce"""
+    """field of the genotype: normal or reduce"""
     at: int
-    """where its edges start in the cell"""
+    """position of its edges in the cell"""
     edges: Cell
 
 
@@ -247,13 +245,13 @@ def _changes(arch: Genotype) -> list[Change]:
 
 @lru_cache(maxsize=4096)
 def _other_edges(node: int, *edges: Edge) -> tuple[Cell, ...]:
-    """The edges of a node with another operation or another source for one of them."""
-    found: list[Cell] = []
+    """Returns the edges of a node with another operation or source for one of them."""
+    changes: list[Cell] = []
     for (op, source), other in permutations(edges):
         changed = [(new, source) for new in SEARCHED if new != op]
         changed += [(op, new) for new in range(node) if new not in (source, other[1])]
-        found += [in_order((edge, other)) for edge in changed]
-    return tuple(dict.fromkeys(found))
+        changes += [in_order((edge, other)) for edge in changed]
+    return tuple(dict.fromkeys(changes))
 
 
 def _changed(arch: Genotype, change: Change) -> Genotype:
@@ -295,14 +293,9 @@ def _cell(
     before: Shape,
     last: Shape,
 ) -> Plan:
-    """A cell on the outputs of the two cells before it; where the last has `reduced`, the first is halved."""
+    """A cell on the outputs of the two cells before it; if the last has `reduced`, the first is halved."""
     net = Builder()
-    inputs = net.input(before, "before"), net.input(last, "last")
-    first = (halved if reduced else projected)(width, NORM, before)
-    nodes = [
-        net.inline(first, inputs[0], name="pre0"),
-        net.inline(projected(width, NORM, last), inputs[1], name="pre1"),
-    ]
+    nodes = prepared(net, net.input(before, "before"), net.input(last, "last"), width, NORM, reduced)
     for edges in zip(cell[::2], cell[1::2], strict=True):
         to = len(nodes)
         names = [f"edge{to}_{source}" for _, source in edges]
@@ -322,15 +315,16 @@ def projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
     return chain(shape, relu=RELU, conv=Conv(width, 1), norm=norm)
 
 
-@lru_cache(maxsize=256)
 def halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
-    """FactorizedReduce: half of the channels see the pixels at even places, the others those at odd places."""
-    net = Builder()
-    x = net.add(RELU, net.input(shape), name="relu")
-    even = net.add(Conv(width // 2, 1, 2), x, name="conv1")
-    odd = net.add(Conv(width - width // 2, 1, 2), net.add(Shift(), x, name="shift"), name="conv2")
-    net.add(norm, net.add(JOIN, even, odd, name="join"), name="norm")
-    return net.plan()
+    """DARTS's FactorizedReduce."""
+    return factorized(width, norm, ("conv1", "conv2"), shape)
+
+
+def prepared(net: Builder, before: int, last: int, width: int, norm: BatchNorm, reduced: bool) -> list[int]:
+    """Adds the first two nodes of a cell, its inputs at its width; halves the first if the last cell `reduced`."""
+    first = (halved if reduced else projected)(width, norm, net.shape(before))
+    second = projected(width, norm, net.shape(last))
+    return [net.inline(first, before, name="pre0"), net.inline(second, last, name="pre1")]
 
 
 @lru_cache(maxsize=1024)
@@ -359,15 +353,10 @@ def edge_block(op: str, stride: int, search_edges: bool, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=256)
 def _tower(num_classes: int, imagenet: bool, shape: Shape) -> Plan:
-    """A second classifier, for training; ImageNet's has no norm after the last convolution."""
+    """The auxiliary classifier for training; ImageNet's has no norm after the last convolution."""
     ops = {"relu1": RELU, "pool": AvgPool(5, 2 if imagenet else 3), "conv1": Conv(128, 1), "norm1": NORM, "relu2": RELU}
     ops |= {"conv2": Conv(768, 2)} | ({} if imagenet else {"norm2": NORM})
     return chain(shape, **ops, relu3=RELU, mean=GlobalAvgPool(), linear=Linear(num_classes))
-
-
-@lru_cache(maxsize=256)
-def head_block(num_classes: int, shape: Shape) -> Plan:
-    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 for _space in (

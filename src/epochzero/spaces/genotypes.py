@@ -1,10 +1,10 @@
-"""Genotypes: a pair of cells as the DARTS community writes it, with the published ones by name.
+"""Genotypes: a pair of cells in the notation of the DARTS community, with the published ones by name.
 
     Genotype(normal=[('sep_conv_3x3', 0), ('skip_connect', 1), ...], normal_concat=range(2, 6), reduce=[...], ...)
 
-Nodes 0 and 1 of a cell are its inputs, and two (operation, source) pairs make each of the nodes 2, 3, ...; those of
-`concat` are the cell's output. NASLib's compact form, ((source, number of the operation), ...) for the normal and for
-the reduction cell, is read too.
+Nodes 0 and 1 of a cell are its inputs; each of the nodes 2, 3, ... has two (operation, source) pairs; the nodes of
+`concat` are the cell's output. NASLib's compact form, ((source, number of the operation), ...) for the normal and the
+reduction cell, is accepted too.
 
 Liu, Simonyan, Yang. DARTS: differentiable architecture search. ICLR 2019. arXiv:1806.09055
 """
@@ -29,16 +29,16 @@ SEARCHED = (
     "dil_conv_3x3",
     "dil_conv_5x5",
 )
-"""what a search chooses from, in the order of NASLib's numbers"""
+"""operations of a search, in the order of NASLib's numbers"""
 MOST_NODES = 8
-"""that a cell may have: published ones have up to five"""
+"""most nodes of a cell; published cells have up to five"""
 OPS = ("none", *SEARCHED, "sep_conv_7x7", "conv_7x1_1x7")
-"""what a cell may hold: NASNet's and AmoebaNet's have the last two"""
+"""all operations of a cell; NASNet and AmoebaNet have the last two"""
 LONGEST = 10_000
-"""characters of a genotype"""
+"""most characters of a genotype"""
 
 Edge = tuple[str, int]
-"""operation and source"""
+"""Operation and source."""
 Cell = tuple[Edge, ...]
 """The edges of node 2, of node 3 and so on, two for each."""
 
@@ -53,7 +53,7 @@ class Genotype(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As the community writes it; `parse` inverts it."""
+        """The community's notation; `parse` inverts it."""
         cells = zip(("normal", "reduce"), (self.normal, self.reduce), strict=True)
         concats = (self.normal_concat, self.reduce_concat)
         parts = [
@@ -69,7 +69,7 @@ def _span(concat: tuple[int, ...]) -> str:
 
 
 def parse(text: str) -> Genotype:
-    """The genotype of a text: `Genotype(...)`, NASLib's compact form, or the name of a published one."""
+    """Returns the genotype of a text: `Genotype(...)`, NASLib's compact form, or the name of a published one."""
     shown = quoted(text)
     match tree := _tree(text):
         case ast.Name(name):
@@ -89,13 +89,13 @@ def parse(text: str) -> Genotype:
         case ast.Tuple() | ast.List():
             return _from_compact(_value(tree), shown)
     raise UserError(
-        f"{shown} is no genotype: write Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=range(2, 6), "
+        f"{shown} is not a genotype: write Genotype(normal=[('sep_conv_3x3', 0), ...], normal_concat=range(2, 6), "
         f"reduce=[...], reduce_concat=range(2, 6)), or a name such as DARTS_V2."
     )
 
 
 def _tree(text: str) -> ast.expr | None:
-    """The syntax of a text that is one Python expression; nothing of it is run."""
+    """Returns the syntax tree of a Python expression without running it; None for any other text."""
     if len(text) > LONGEST:
         return None
     try:
@@ -107,7 +107,7 @@ def _tree(text: str) -> ast.expr | None:
 
 
 def _value(tree: ast.expr) -> Any:
-    """Numbers, strings, lists, tuples and ranges as they are written; None for anything else."""
+    """Returns the numbers, strings, lists, tuples and ranges in an expression; None for anything else."""
     match tree:
         case ast.Constant(int() | str()) if not isinstance(tree.value, bool):
             return tree.value
@@ -119,11 +119,11 @@ def _value(tree: ast.expr) -> Any:
 
 
 def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
-    """A cell and what it gives out, checked."""
+    """Returns a cell and its output nodes, checked."""
     if not isinstance(edges, list) or not edges or len(edges) % 2:
         raise UserError(f"The {name} cell should be a list of two ('operation', source) pairs for each node.")
     if len(edges) > 2 * MOST_NODES:
-        raise UserError(f"The {name} cell has {len(edges) // 2} nodes of its own; {MOST_NODES} is the most.")
+        raise UserError(f"The {name} cell has {len(edges) // 2} nodes of its own, more than {MOST_NODES}.")
     cell: list[Edge] = []
     for i, edge in enumerate(edges):
         node = i // 2 + 2
@@ -146,14 +146,14 @@ def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
 
 
 def _from_compact(pair: list[Any], shown: str) -> Genotype:
-    """NASLib's form: eight (source, number of the operation) for each of the two cells, all nodes given out."""
+    """Returns the genotype of NASLib's form: eight (source, operation number) per cell, all nodes in the output."""
     cells: list[Any] = []
     for edges in pair:
         match edges:
             case [_, _, _, _, _, _, _, _] if len(pair) == 2:
                 cells.append([_from_numbers(edge, shown) for edge in edges])
     if len(cells) != 2:
-        raise UserError(f"{shown} is no compact genotype: that is two cells of eight (source, operation) each.")
+        raise UserError(f"{shown} is not a compact genotype: that is two cells of eight (source, operation) each.")
     nodes = [2, 3, 4, 5]
     return Genotype(*_cell("normal", cells[0], nodes), *_cell("reduce", cells[1], nodes))
 
@@ -162,21 +162,21 @@ def _from_numbers(edge: Any, shown: str) -> list[Any]:
     match edge:
         case [int(source), int(op)] if 0 <= op < len(SEARCHED):
             return [SEARCHED[op], source]
-    raise UserError(f"An edge of {shown} is no (source, operation) with an operation of 0 to {len(SEARCHED) - 1}.")
+    raise UserError(f"An edge of {shown} is not (source, operation) with an operation of 0 to {len(SEARCHED) - 1}.")
 
 
 def in_order(cell: Cell) -> Cell:
-    """The same cell with the two edges of each node sorted by source."""
+    """Returns the cell with the two edges of each node sorted by source."""
     pairs = zip(cell[::2], cell[1::2], strict=True)
     return tuple([edge for a, b in pairs for edge in ((a, b) if a[::-1] <= b[::-1] else (b, a))])
 
 
 @lru_cache(maxsize=4096)
 def canonical(cell: Cell, concat: tuple[int, ...]) -> tuple[Cell, tuple[int, ...]]:
-    """What cells share that differ in the order of a node's edges and in the numbering of their nodes alone.
+    """Returns the common form of cells that differ only in the order of edges and the numbers of nodes.
 
-    Of all numberings the one that is first in the alphabet. It is found node by node: the next is the one whose edges
-    come first, and only where several tie are all of them tried, twins (which all the same nodes read) once.
+    It is the alphabetically first numbering, built node by node: the next node is the one whose edges come first. If
+    several tie, all of them are tried, except that twins (read by the same nodes) are tried once.
     """
     nodes = dict(enumerate(zip(cell[::2], cell[1::2], strict=True), start=2))
     readers = {
@@ -256,4 +256,4 @@ GENOTYPES = {
 }
 """NASNet-A (Zoph et al. 2018), AmoebaNet-A (Real et al. 2019), DARTS of first and second order: as in the DARTS code;
 ENAS (Pham et al. 2018) and SNAS under mild constraint (Xie et al. 2019): as in the code of Shu, Wang, Cai 2020
-(arXiv:1909.09569). NASI's cells are published as a picture alone."""
+(arXiv:1909.09569). NASI's cells are published only as a picture."""

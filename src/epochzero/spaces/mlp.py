@@ -2,8 +2,8 @@
 
     logits = W2 relu(W1 x + b1) + b2         x: all numbers of an image, 784 of MNIST
 
-An architecture is the number of hidden units, and its text the same in digits: 24 architectures. "Two-layer" is taken
-as two layers of weights; the paper shows no code for them.
+An architecture is the number of hidden units, and its text is that number: 24 architectures. We read "two-layer" as two
+layers of weights; the paper publishes no code for them.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169. Section 4.1 and appendix F.1
@@ -29,18 +29,18 @@ HIDDEN = range(STEP, 48 + STEP, STEP)
 
 
 class MLP:
-    """Perceptrons that differ in their hidden units alone."""
+    """Perceptrons that differ only in their hidden units."""
 
     name = "mlp"
     cell_block = ""
 
     def parse(self, text: str) -> int:
-        """The number of hidden units that a text such as `24` stands for."""
+        """Returns the number of hidden units in a text such as `24`."""
         for hidden in HIDDEN:
             if text.strip() == str(hidden):
                 return hidden
         raise UserError(
-            f"{quoted(text)} is no mlp: write its hidden units, an even number from {HIDDEN[0]} to {HIDDEN[-1]}."
+            f"{quoted(text)} is not an mlp: write its hidden units, an even number from {HIDDEN[0]} to {HIDDEN[-1]}."
         )
 
     def text(self, arch: int) -> str:
@@ -54,25 +54,25 @@ class MLP:
         return iter(HIDDEN)
 
     def sample(self, rng: Random) -> int:
-        """Uniform over all 24."""
+        """Draws uniformly from all 24."""
         return rng.choice(HIDDEN)
 
     def mutate(self, arch: int, rng: Random) -> int:
-        """The next narrower or wider, each as likely where there are both."""
+        """Draws the next narrower or wider one, with equal probability."""
         return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: int) -> list[int]:
-        """The next narrower and the next wider."""
+        """Returns the next narrower and the next wider one."""
         return [hidden for hidden in (arch - STEP, arch + STEP) if hidden in HIDDEN]
 
     def smallest(self) -> int:
         return HIDDEN[0]
 
     def plan(self, arch: int, num_classes: int = 10, input_shape: Shape = (1, 28, 28)) -> Plan:
-        """The network for inputs of any shape."""
+        """Returns the network for inputs of any shape."""
         check_classes(self.name, num_classes)
         if not math.prod(input_shape):
-            raise UserError(f"mlp takes inputs such as 1x28x28, and {'x'.join(map(str, input_shape))} has no numbers.")
+            raise UserError(f"mlp takes inputs such as 1x28x28, not {'x'.join(map(str, input_shape))}, which is empty.")
         hidden, classifier = Linear(arch), Linear(num_classes)
         return chain(input_shape, flatten=Flatten(), hidden=hidden, relu=ReLU(), classifier=classifier)
 

@@ -5,8 +5,8 @@ r"""The space of inverted bottlenecks of ZenNAS, ZiCo and AZ-NAS, for ImageNet.
 One sub-layer is two inverted bottlenecks, in -> bottleneck -> out: each expands its output width e times by a 1x1
 convolution, filters by a depthwise k x k one and projects by a 1x1 one. The last convolution has 2,048 channels.
 
-ZenNAS bounds no width here; we stop at 2,048 as it does in `resnet`. `mobilenet` allows the 14
-sub-layers of the searches for 400 to 600 M multiply-accumulates, `mobilenet_16` the 16 of those for 800 M and 1 G.
+ZenNAS does not limit widths here; we stop at 2,048, as it does in `resnet`. `mobilenet` allows the 14 sub-layers of the
+searches for 400 to 600 M multiply-accumulates, `mobilenet_16` the 16 of those for 800 M and 1 G.
 
 Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
 arXiv:2102.01063. Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on
@@ -31,7 +31,7 @@ START = (
 
 
 def sub_layer(block: Block, stride: int) -> tuple[Convs, ...]:
-    """Two inverted bottlenecks, the first of which carries the stride."""
+    """Returns two inverted bottlenecks, the first with the stride."""
     return _inverted(block.kind, block.bottleneck, stride), _inverted(block.kind, block.width, 1)
 
 

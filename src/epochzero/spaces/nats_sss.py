@@ -1,11 +1,11 @@
-r"""The size space of NATS-Bench: how many channels each of five layers has, with one fixed cell.
+r"""The size space of NATS-Bench: the channels of five layers, with one fixed cell.
 
     c1:c2:c3:c4:c5      each of 8, 16, ..., 64
 
 The network is that of NAS-Bench-201 with one cell for each stage: a stem of c1 channels, a cell of c1, a residual
 block of stride 2 to c2, a cell from c2 to c3, a residual block of stride 2 to c4, a cell from c4 to c5; batch norm,
-ReLU, global pooling, classifier. Where a cell changes the width, the edges that leave its input do: a skip becomes a
-1x1 convolution with batch norm. 8^5 = 32,768 architectures.
+ReLU, global pooling, classifier. If a cell changes the width, the edges from its input do so: a skip becomes a 1x1
+convolution with batch norm. There are 8^5 = 32,768 architectures.
 
 Dong, Liu, Musial, Gabrys. NATS-Bench: benchmarking NAS algorithms for architecture topology and size. TPAMI 2021.
 arXiv:2009.00437
@@ -22,7 +22,7 @@ from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
 CELL = ("nor_conv_3x3", "nor_conv_3x3", "nor_conv_3x3", "skip_connect", "nor_conv_3x3", "nor_conv_3x3")
-"""in the order of nb201's edges"""
+"""operations in the order of nb201's edges"""
 
 Widths = tuple[int, ...]
 """The channels of the five layers."""
@@ -37,7 +37,7 @@ class NatsSSS(Product[int]):
     places = 5
 
     def parse(self, text: str) -> Widths:
-        """The architecture that a string such as `16:32:32:64:64` stands for."""
+        """Returns the architecture of a string such as `16:32:32:64:64`."""
         widths = text.strip().split(":")
         if len(widths) != self.places:
             raise UserError(f"A nats_sss string is 5 widths joined by ':', not {len(widths)}: {quoted(text)}.")
@@ -51,11 +51,11 @@ class NatsSSS(Product[int]):
         return tuple(known[width] for width in widths)
 
     def text(self, arch: Widths) -> str:
-        """The community's string for an architecture; `parse` inverts it."""
+        """Returns the community's string for an architecture; `parse` inverts it."""
         return ":".join(map(str, arch))
 
     def plan(self, arch: Widths, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """The whole network; its two halvings want images whose sides are multiples of four."""
+        """Returns the network for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(stem(arch[0], input_shape), net.input(input_shape), name="stem")

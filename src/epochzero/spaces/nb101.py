@@ -2,20 +2,20 @@ r"""NAS-Bench-101: one cell of at most 7 vertices and 9 edges, an operation at e
 
     conv1x1:0/conv3x3:0/conv3x3:0/conv3x3:3/maxpool3x3:0/output:1245      vertex 1, 2, ... and what feeds it
 
-The input is vertex 0 and the output the last. A vertex applies its operation to the sum of what feeds it; the output
-joins the channels of what feeds it. Every edge from the input is a 1x1 convolution, batch norm and ReLU of its own; one
-that goes straight to the output is added to what is joined. The output's C channels are dealt to the k vertices that
-feed it, C // k each and one more to the first C mod k; any other vertex is as wide as the widest that it feeds, and a
-source that is wider than its target loses its last channel. The network: a stem of 128 channels, then three stages of
-three cells with 128, 256 and 512 channels, max pooling between stages; global pooling, classifier.
+The input is vertex 0 and the output is the last. A vertex applies its operation to the sum of its sources; the output
+concatenates the channels of its sources. Every edge from the input is a 1x1 convolution, batch norm and ReLU of its
+own; one from the input to the output is added to the concatenation. The output's C channels are divided among its k
+source vertices, C // k each and one more to the first C mod k; any other vertex is as wide as its widest target, and a
+source that is wider than its target loses its last channel. The network has a stem of 128 channels, then three stages
+of three cells with 128, 256 and 512 channels, max pooling between stages, global pooling, classifier.
 
-Vertices on no path from input to output do nothing and are cut off: an architecture is what is left. There are
-1,293,208 such cells whose vertices stand in some order; 423,624 once cells that differ in that order alone are joined
-(`key`). Such twins are the same network, unless the extra channel goes to another vertex: of 3,000 random cells, 12 %
-have twins of other sizes, up to 1.1 % apart. So a key may join a cell that fits a budget with one that does not.
+Vertices on no path from input to output do nothing and are removed; the architecture is the rest. There are 1,293,208
+such cells with ordered vertices; 423,624 when cells that differ only in that order are merged (`key`). Such twins are
+the same network, unless the extra channel goes to another vertex: of 3,000 random cells, 12 % have twins of other
+sizes, up to 1.1 % apart. So a key may merge a cell that fits a budget with one that does not.
 
-Being a neighbour is not mutual here, since a lost edge may take vertices with it, so that a walk from neighbour to
-neighbour would favour small cells. Where a budget leaves few cells, they are listed and drawn from (`within`).
+Neighbourhood is not mutual here, since removing an edge may remove vertices, so a walk from neighbour to neighbour
+would favour small cells. If a budget leaves few cells, they are listed and sampled from the list (`within`).
 
 Ying, Klein, Real, Christiansen, Murphy, Hutter. NAS-Bench-101: towards reproducible neural architecture search.
 ICML 2019. arXiv:1902.09635
@@ -73,7 +73,7 @@ class NB101:
     """The cells of NAS-Bench-101."""
 
     stem: int = 128
-    """channels of the stem and the first stage; some score the cells in networks of 16"""
+    """channels of the stem and the first stage; 16 in some papers that score cells"""
     cell_block: str = "cell0"
 
     @property
@@ -81,27 +81,27 @@ class NB101:
         return "nb101" if self.stem == NB101.stem else f"nb101_stem{self.stem}"
 
     def parse(self, text: str) -> Cell:
-        """The architecture that a text stands for, in any form of `read`, without its idle vertices."""
+        """Returns the architecture of a text in any form of `read`, without its idle vertices."""
         return usable(read(text, self.name), text)
 
     def text(self, arch: Cell) -> str:
-        """A vertex after the other, as operation and sources; `parse` inverts it."""
+        """Returns the vertices in order, as operation and sources; `parse` inverts it."""
         return written(arch)
 
     def from_matrix(self, matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:
-        """The architecture of an adjacency matrix and the operations' names, or zero-cost-nas' numbers for them."""
+        """Returns the architecture of an adjacency matrix and operations, as names or as zero-cost-nas's numbers."""
         return usable(graph(matrix, ops), str([list(row) for row in matrix]))
 
     def matrix(self, arch: Cell) -> tuple[list[list[int]], list[str]]:
-        """The adjacency matrix and the operations as the benchmark's own code wants them."""
+        """Returns the adjacency matrix and the operations in the form of the benchmark's own code."""
         into = ((), *arch.sources)
         rows = [[int(vertex in sources) for sources in into] for vertex in range(len(into))]
         return rows, ["input", *(OFFICIAL[op] for op in arch.ops), "output"]
 
     def key(self, arch: Cell) -> str:
-        """The benchmark's own hash, which two cells share when they differ in the order of their vertices alone.
+        """Returns the benchmark's own hash, which cells share if they differ only in the order of their vertices.
 
-        Each vertex starts from its degrees and operation, and then takes in what its neighbours have, V times.
+        Each vertex starts with its degrees and operation, and then hashes its neighbours' values, V times.
         """
         into = ((), *arch.sources)
         out_of = [[w for w, sources in enumerate(into) if v in sources] for v in range(len(into))]
@@ -114,11 +114,11 @@ class NB101:
         return _md5(str(sorted(known)))
 
     def count(self) -> int:
-        """How many cells there are, those that differ in the order of their vertices alone counted once."""
+        """Returns the number of cells, counting cells that differ only in the order of vertices once."""
         return 423_624
 
     def __iter__(self) -> Iterator[Cell]:
-        """Each of the 423,624 once, in the order of vertices that comes first."""
+        """Each of the 423,624 cells once, in its first order of vertices."""
         for sources in topologies():
             for ops in itertools.product(OPS, repeat=len(sources) - 1):
                 cell = Cell(ops, sources)
@@ -126,13 +126,13 @@ class NB101:
                     yield cell
 
     def sample(self, rng: Random, scheme: Literal["cells", "naslib"] = "cells") -> Cell:
-        """Uniform over the 423,624 cells, and over the orders of the vertices of each.
+        """Draws uniformly from the 423,624 cells, and from the orders of the vertices of each.
 
-        An ordered cell is drawn uniformly and kept with one chance in as many as it has twins, itself included.
+        An ordered cell is drawn uniformly and kept with probability 1 / (number of its twins, including itself).
 
-        With `naslib`, as NASLib and the benchmark's own examples do it: each of the 21 possible edges of seven
-        vertices with probability 1/2 and each operation uniformly, until that makes a cell. Small cells, and cells
-        with many orders, come more often.
+        With `naslib`, as in NASLib and the benchmark's own examples: each of the 21 possible edges of seven vertices
+        with probability 1/2 and each operation uniformly, until the result is a cell. Small cells, and cells with many
+        orders, are more frequent.
         """
         while True:
             if scheme == "naslib":
@@ -147,11 +147,11 @@ class NB101:
                     return cell
 
     def mutate(self, arch: Cell, rng: Random, scheme: Literal["neighbour", "naslib"] = "neighbour") -> Cell:
-        """Uniform over the neighbours.
+        """Draws uniformly from the neighbours.
 
-        With `naslib`, as NASLib does it: among seven vertices, the unused ones standing before the output, each
-        possible edge is flipped with probability 1/7 and each operation becomes another with probability 1/3, until
-        that makes a cell. It may be the same one again.
+        With `naslib`, as in NASLib: among seven vertices, the unused ones before the output, each possible edge is
+        flipped with probability 1/7 and each operation changes with probability 1/3, until the result is a cell. It may
+        be the same cell.
         """
         if scheme == "neighbour":
             return rng.choice(self.neighbours(arch))
@@ -171,31 +171,31 @@ class NB101:
                 return cell
 
     def neighbours(self, arch: Cell) -> list[Cell]:
-        """Cells with one operation changed, one edge more, one edge less, or one more vertex on an edge in and out.
+        """Returns the cells with one operation changed, one edge added or removed, or one vertex with two edges added.
 
-        What an edge less leaves idle goes with it. The new vertex may go from any vertex to any later one.
+        Vertices that become idle are removed. The new vertex may lead from any vertex to any later one.
         """
-        found = [Cell(_with(arch.ops, i, op), arch.sources) for i in range(len(arch.ops)) for op in OPS]
+        others = [Cell(_with(arch.ops, i, op), arch.sources) for i in range(len(arch.ops)) for op in OPS]
         room = EDGES - arch.edges
         for i, sources in enumerate(arch.sources):
             for u in range(i + 1):
                 if u in sources:
                     fewer = tuple(v for v in sources if v != u)
-                    found.append(pruned(Cell(arch.ops, _with(arch.sources, i, fewer))) or arch)
+                    others.append(pruned(Cell(arch.ops, _with(arch.sources, i, fewer))) or arch)
                 elif room >= 1:
-                    found.append(Cell(arch.ops, _with(arch.sources, i, tuple(sorted((*sources, u))))))
+                    others.append(Cell(arch.ops, _with(arch.sources, i, tuple(sorted((*sources, u))))))
         last = len(arch.sources)
         if room >= 2 and last + 1 < VERTICES:
             pairs = itertools.combinations(range(last + 1), 2)
-            found += [_with_vertex(arch, op, u, w) for (u, w) in pairs for op in OPS]
-        return [cell for cell in dict.fromkeys(found) if cell != arch]
+            others += [_with_vertex(arch, op, u, w) for (u, w) in pairs for op in OPS]
+        return [cell for cell in dict.fromkeys(others) if cell != arch]
 
     def smallest(self) -> Cell:
-        """All the input's channels go through one narrow projection: a pool that feeds three more."""
+        """Returns the cell with one narrow projection of the input: a pool that feeds three more."""
         return Cell(("maxpool3x3",) * 4, ((0,), (1,), (1,), (1,), (1, 2, 3, 4)))
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
+        """Returns the network of a cell, for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(_conv(self.stem, 3, input_shape), net.input(input_shape), name="stem")
@@ -210,21 +210,21 @@ class NB101:
         return net.plan()
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
-        """The plan's parameters and multiply-accumulates, without the plan."""
+        """Returns the plan's parameters and multiply-accumulates, without the plan."""
         check_task(self.name, num_classes, input_shape)
         return nb101_size.size(arch, self.stem, num_classes, input_shape)
 
     def within(self, budget: Budget, num_classes: int, input_shape: Shape) -> Callable[[Random], Cell]:
-        """Draws as `sample` does, given that it fits: from a list of all that fit, each order of each cell once.
+        """Returns a sampler like `sample`, conditioned on the budget, from a list of all ordered cells that fit.
 
-        So it is uniform over the cells that fit; one of which some orders alone fit comes as much less often.
+        It is uniform over the cells that fit; a cell of which only some orders fit is proportionally less frequent.
         """
         check_task(self.name, num_classes, input_shape)
-        found = list(nb101_size.fitting(budget, self.stem, num_classes, input_shape))
+        fitting = list(nb101_size.fitting(budget, self.stem, num_classes, input_shape))
 
         def drawn(rng: Random) -> Cell:
             while True:
-                cell = rng.choice(found)
+                cell = rng.choice(fitting)
                 if rng.random() * len(twins(cell)) < 1:
                     return cell
 
@@ -240,7 +240,7 @@ def _with(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
 
 
 def _with_vertex(cell: Cell, op: str, source: int, target: int) -> Cell:
-    """One more vertex, right after its source, on a way from there to the target."""
+    """Returns the cell with one more vertex, right after its source, with an edge to the target."""
     moved = [tuple(u + (u > source) for u in sources) for sources in cell.sources]
     moved[target - 1] = tuple(sorted((*moved[target - 1], source + 1)))
     moved.insert(source, (source,))

@@ -1,4 +1,4 @@
-"""Cells of NAS-Bench-101 as graphs: text and other forms, pruning, and the orders in which vertices may stand."""
+"""Cells of NAS-Bench-101 as graphs: text and other forms, pruning, and the possible orders of vertices."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from epochzero.registry import near_miss
 from epochzero.spaces.base import quoted
 
 OPS = ("conv3x3", "conv1x1", "maxpool3x3")
-"""in the benchmark's order, which its hash uses"""
+"""operations in the benchmark's order, which its hash uses"""
 OFFICIAL = {"conv3x3": "conv3x3-bn-relu", "conv1x1": "conv1x1-bn-relu", "maxpool3x3": "maxpool3x3"}
 NASLIB_OPS = ("input", "output", "maxpool3x3", "conv1x1", "conv3x3")
 VERTICES = 7
 EDGES = 9
 STAGES = 3
 CELLS = 3
-"""in each stage"""
+"""cells in each stage"""
 
 VERTEX = re.compile(r"([^:]*):([0-9]*)")
 TABLE_ROW = re.compile(r"([01;]+)\s+([\w\-,]+)")
 
 Sources = tuple[tuple[int, ...], ...]
-"""For vertex 1, 2, ... and the output last, the earlier vertices that feed it, in order."""
+"""For vertex 1, 2, ... and the output last, its source vertices in order."""
 
 
 class Cell(NamedTuple):
-    """A graph whose vertices stand in an order in which every edge points forward."""
+    """A graph with its vertices in an order in which every edge points forward."""
 
     ops: tuple[str, ...]
-    """of the vertices 1, 2, ... between input and output"""
+    """operations of the vertices 1, 2, ... between input and output"""
     sources: Sources
 
     @property
@@ -43,10 +43,10 @@ class Cell(NamedTuple):
 
 
 def read(text: str, space: str) -> Cell:
-    """The graph that a text stands for, with its idle vertices.
+    """Returns the graph that a text describes, including idle vertices.
 
     conv3x3:0/maxpool3x3:01/output:12                                 ours
-    0110;0011;0001;0000 input,conv3x3-bn-relu,maxpool3x3,output       rows of the matrix, then the operations
+    0110;0011;0001;0000 input,conv3x3-bn-relu,maxpool3x3,output       rows of the matrix, then operations
     (0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 4, 2, 1)      NASLib's numbers: the same
     """
     row = TABLE_ROW.fullmatch(text.strip())
@@ -76,13 +76,13 @@ def read(text: str, space: str) -> Cell:
 
 
 def written(cell: Cell) -> str:
-    """A cell in our text form."""
+    """Returns a cell in our text form."""
     parts = zip((*cell.ops, "output"), cell.sources, strict=True)
     return "/".join(f"{op}:{''.join(map(str, sources))}" for op, sources in parts)
 
 
 def pruned(cell: Cell) -> Cell | None:
-    """The cell without the vertices that are on no path from input to output; None where there is no path."""
+    """Returns the cell without the vertices on no path from input to output; None if there is no path."""
     last = len(cell.sources)
     fed, needed = {0}, {last}
     for vertex, sources in enumerate(cell.sources, start=1):
@@ -102,7 +102,7 @@ def pruned(cell: Cell) -> Cell | None:
 
 
 def usable(cell: Cell, text: str) -> Cell:
-    """The cell without idle vertices; UserError where it is none of the benchmark."""
+    """Returns the cell without idle vertices; UserError if it is outside the benchmark."""
     kept = pruned(cell)
     if kept is None:
         raise UserError(f"No path leads from the input to the output of {quoted(text)}.")
@@ -116,7 +116,7 @@ def usable(cell: Cell, text: str) -> Cell:
 
 @lru_cache(maxsize=1)
 def topologies() -> tuple[Sources, ...]:
-    """The 6,472 ways to wire 2 to 7 ordered vertices with at most 9 edges, each vertex on a way to the output."""
+    """Returns the 6,472 ways to wire 2 to 7 ordered vertices with at most 9 edges, each on a path to the output."""
 
     def grown(sources: Sources, to_come: int, edges: int) -> Iterator[Sources]:
         vertex = len(sources) + 1
@@ -132,18 +132,18 @@ def topologies() -> tuple[Sources, ...]:
 
 @lru_cache(maxsize=1)
 def weights() -> list[int]:
-    """Of each topology and those before it, how many cells there are."""
+    """Returns the cumulative number of cells of the topologies."""
     return list(itertools.accumulate(len(OPS) ** (len(sources) - 1) for sources in topologies()))
 
 
 def twins(cell: Cell) -> set[Cell]:
-    """The cell with its vertices in every possible order, itself included."""
+    """Returns the cell with its vertices in every possible order, including itself."""
     return {Cell(tuple([cell.ops[v - 1] for v in order]), sources) for order, sources in _orders(cell.sources)}
 
 
 @lru_cache(maxsize=8192)
 def _orders(sources: Sources) -> tuple[tuple[tuple[int, ...], Sources], ...]:
-    """Each order of the inner vertices in which sources come first, and the sources in new numbers."""
+    """Returns each order of the inner vertices with sources first, and the sources in new numbers."""
     last = len(sources)
 
     def grown(order: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -161,27 +161,27 @@ def _orders(sources: Sources) -> tuple[tuple[tuple[int, ...], Sources], ...]:
 
 
 def widths(sources: Sources, width: int) -> dict[int, int]:
-    """Channels of each inner vertex, where the output has `width`."""
+    """Returns the channels of each inner vertex, given the output's `width`."""
     feeding = [vertex for vertex in sources[-1] if vertex]
-    found = {}
+    channels = {}
     for i, vertex in enumerate(feeding):
-        found[vertex] = width // len(feeding) + (i < width % len(feeding))
+        channels[vertex] = width // len(feeding) + (i < width % len(feeding))
     for vertex in range(len(sources) - 1, 0, -1):
-        if vertex not in found:
-            found[vertex] = max(found[w] for w, into in enumerate(sources[:-1], start=1) if vertex in into)
-    return found
+        if vertex not in channels:
+            channels[vertex] = max(channels[w] for w, into in enumerate(sources[:-1], start=1) if vertex in into)
+    return channels
 
 
 def graph(matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:
     size = len(matrix)
     if size < 2 or any(len(row) != size for row in matrix) or len(ops) != size:
         raise UserError(
-            f"The adjacency matrix of a cell has as many columns as rows, and an operation for each; this one has "
+            f"The adjacency matrix of a cell has as many columns as rows, and an operation for each. This one has "
             f"{size} rows of {', '.join(sorted({str(len(row)) for row in matrix})) or 'no'} columns and {len(ops)} "
             f"operations."
         )
     if any(edge not in (0, 1) or (edge and v <= u) for u, row in enumerate(matrix) for v, edge in enumerate(row)):
-        raise UserError("The adjacency matrix of a cell holds zeros and ones, and ones above the diagonal alone.")
+        raise UserError("The adjacency matrix of a cell holds zeros and ones, with ones only above the diagonal.")
     if ops[0] not in ("input", -1) or ops[-1] not in ("output", -2):
         raise UserError(f"The operations of a cell begin with input and end with output, not {ops[0]} and {ops[-1]}.")
     sources = tuple(tuple(u for u in range(v) if matrix[u][v]) for v in range(1, size))

@@ -1,11 +1,11 @@
-r"""How large the networks of NAS-Bench-101 are, and all cells that fit a budget, without planning a network.
+r"""Sizes of NAS-Bench-101 networks, and all cells that fit a budget, without planning a network.
 
-A convolution k x k from i to o channels has k k i o weights, multiplied once at each place of the map, and its norm has
-2 o parameters more. The widths of a cell's vertices follow from its wiring alone and pools weigh nothing, so
+A convolution k x k from i to o channels has k k i o weights, multiplied once at each position of the map, and its norm
+has 2 o more parameters. The widths of a cell's vertices depend only on its wiring, and pools have no parameters, so
 
-    size  =  ends  +  what the wiring's projections weigh  +  sum over vertices of what the operation weighs there.
+    size  =  ends  +  size of the wiring's projections  +  sum over vertices of the size of the operation there.
 
-Where a wiring and the operations of some of its vertices are more than a budget allows, so is every cell that has them.
+If a wiring with the operations of some of its vertices exceeds a budget, so does every cell that contains them.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from epochzero.types import Shape
 
 
 class Bill(NamedTuple):
-    """What the cells of one wiring weigh in a network, all together."""
+    """The size of all cells of one wiring in a network together."""
 
     wiring: Size
-    """where every vertex is a pool"""
+    """size if every vertex is a pool"""
     vertices: tuple[dict[str, Size], ...]
-    """what each vertex adds, by its operation"""
+    """additional size of each vertex, by its operation"""
 
 
 def size(cell: Cell, stem: int, num_classes: int, shape: Shape) -> Size:
-    """Parameters and multiply-accumulates of a network."""
+    """Returns the parameters and multiply-accumulates of a network."""
     bill = _bill(cell.sources, stem, shape)
     inner = [vertex[op] for vertex, op in zip(bill.vertices, cell.ops, strict=True)]
     return _total([_ends(stem, num_classes, shape), bill.wiring, *inner])
 
 
 def fitting(budget: Budget, stem: int, num_classes: int, shape: Shape) -> Iterator[Cell]:
-    """Every cell that fits, in every order of its vertices. A vertex more never weighs less than none."""
+    """Yields every cell that fits, in every order of its vertices. More vertices never make a network smaller."""
     for sources in topologies():
         bill = _bill(sources, stem, shape)
         least = _total([_ends(stem, num_classes, shape), bill.wiring])
@@ -48,7 +48,7 @@ def fitting(budget: Budget, stem: int, num_classes: int, shape: Shape) -> Iterat
 
 
 def _ends(stem: int, num_classes: int, shape: Shape) -> Size:
-    """The first convolution and the classifier."""
+    """Returns the size of the first convolution and the classifier."""
     first, last = _conv(3, shape[0], stem, shape[1] * shape[2]), (stem << STAGES - 1) * num_classes
     return Size(first.params + last + num_classes, first.flops + last)
 
@@ -67,20 +67,20 @@ def _bill(sources: Sources, stem: int, shape: Shape) -> Bill:
 
 @lru_cache(maxsize=1024)
 def _vertex(wide: tuple[int, ...], shape: Shape) -> dict[str, Size]:
-    """What a vertex of these widths in the stages weighs in all cells together, by its operation."""
-    found = {"maxpool3x3": Size(0, 0)}
+    """Returns the size of a vertex in all cells together, by its operation, given its width in each stage."""
+    sizes = {"maxpool3x3": Size(0, 0)}
     for op, kernel in (("conv3x3", 3), ("conv1x1", 1)):
-        found[op] = _total([_conv(kernel, w, w, at) for w, at in zip(wide, _places(shape), strict=True)] * CELLS)
-    return found
+        sizes[op] = _total([_conv(kernel, w, w, at) for w, at in zip(wide, _places(shape), strict=True)] * CELLS)
+    return sizes
 
 
 def _places(shape: Shape) -> list[int]:
-    """How many places the map has in each stage."""
+    """Returns the number of positions of the map in each stage."""
     return [(shape[1] >> stage) * (shape[2] >> stage) for stage in range(STAGES)]
 
 
 def _conv(kernel: int, given: int, out: int, places: int) -> Size:
-    """A convolution and its norm."""
+    """Returns the size of a convolution and its norm."""
     weights = kernel**2 * given * out
     return Size(weights + 2 * out, weights * places)
 

@@ -1,6 +1,6 @@
 r"""NAS-Bench-1Shot1: cells of NAS-Bench-101 in which every vertex has a fixed number of sources.
 
-    conv3x3:0/conv1x1:01/maxpool3x3:02/conv3x3:13/output:24      S1: vertex 1, 2, ... and what feeds it
+    conv3x3:0/conv1x1:01/maxpool3x3:02/conv3x3:13/output:24      S1: vertex 1, 2, ... and its sources
 
           sources of vertex       cells       without a      loose ends      of NAS-Bench-101
           1, 2, ..., output                   loose end      cut off         (keys)
@@ -9,9 +9,9 @@ r"""NAS-Bench-1Shot1: cells of NAS-Bench-101 in which every vertex has a fixed n
     S3    1 1 1 2 2 2         1,312,200         108,135         135,900          55,854
 
 A vertex that leads nowhere is a loose end: it is part of the cell, but not of the network, which is that of
-NAS-Bench-101 without it. So there are two ways to count cells without loose ends, those that have none and the
-different ones that are left after cutting, vertices keeping their numbers (`count_without_loose_ends`); some of those
-are the same cell of NAS-Bench-101 (`key`). These counts are our own.
+NAS-Bench-101 without it. So there are two ways to count cells without loose ends: those that have none, and the
+different ones that remain after removing them, with vertices keeping their numbers (`count_without_loose_ends`); some
+of those are the same cell of NAS-Bench-101 (`key`). These counts are our own.
 
 Zela, Siems, Hutter. NAS-Bench-1Shot1: benchmarking and dissecting one-shot neural architecture search.
 ICLR 2020. arXiv:2001.10422
@@ -44,9 +44,9 @@ class NB1Shot1:
 
     name: str
     degrees: tuple[int, ...]
-    """how many sources vertex 1, 2, ... has, the output last"""
+    """number of sources of vertex 1, 2, ..., the output last"""
     cheapest: str
-    """the text of an architecture with the fewest parameters and multiply-accumulates"""
+    """text of an architecture with the fewest parameters and multiply-accumulates"""
     cell_block: str = "cell0"
 
     @property
@@ -55,7 +55,7 @@ class NB1Shot1:
         return f"NAS-Bench-1Shot1: cells of NAS-Bench-101 whose vertices have {_listed(self.degrees)} sources"
 
     def parse(self, text: str) -> Cell:
-        """The architecture that a text stands for, in any form of `nb101_cell.read`; a spare vertex 5 is dropped."""
+        """Returns the architecture of a text in any form of `nb101_cell.read`; drops a spare vertex 5."""
         cell = read(text, self.name)
         spare = len(self.degrees)
         if len(cell.sources) == spare + 1 and not cell.sources[-2] and spare not in cell.sources[-1]:
@@ -69,31 +69,31 @@ class NB1Shot1:
         return cell
 
     def text(self, arch: Cell) -> str:
-        """A vertex after the other, as operation and sources; `parse` inverts it."""
+        """Returns the vertices in order, as operation and sources; `parse` inverts it."""
         return written(arch)
 
     def lifted(self, arch: Cell) -> Cell:
-        """The same cell with the seven vertices of NAS-Bench-101: a spare conv1x1 before the output if it has six."""
+        """Returns the cell with the seven vertices of NAS-Bench-101: a spare conv1x1 if it has six."""
         spare = VERTICES - 1 - len(arch.sources)
         sources = (*arch.sources[:-1], *((),) * spare, arch.sources[-1])
         return Cell(arch.ops + ("conv1x1",) * spare, sources)
 
     def network(self, arch: Cell) -> Cell:
-        """The cell of NAS-Bench-101 that is left without loose ends."""
+        """Returns the cell of NAS-Bench-101 without loose ends."""
         kept = pruned(arch)
         assert kept is not None  # vertex 1 is fed by the input, and any other has a source that is fed
         return kept
 
     def key(self, arch: Cell) -> str:
-        """The hash of NAS-Bench-101, which two cells share when they are the same network."""
+        """Returns the hash of NAS-Bench-101, which two cells share if they are the same network."""
         return BENCHMARK.key(self.network(arch))
 
     def count(self) -> int:
-        """How many cells there are, loose ends or not."""
+        """Returns the number of cells, including those with loose ends."""
         return math.prod(map(len, _choices(self.degrees))) * math.prod(len(OPS) for _ in self.degrees[:-1])
 
     def count_without_loose_ends(self, cut: bool = True) -> int:
-        r"""How many different cells are left once loose ends are cut off; with `cut=False`, how many have none at all.
+        r"""Returns the number of different cells after removing loose ends or, with `cut=False`, of cells without any.
 
         Say that the vertices in use are U: each of them is a source of another one or of the output, and all sources
         are in U or the input. Such a wiring carries 3^|U| cells, and by inclusion and exclusion over the vertices S
@@ -108,44 +108,44 @@ class NB1Shot1:
         return sum(math.prod(len(OPS) for _ in used[:-1]) for used in left if cut or len(used) == len(self.degrees))
 
     def __iter__(self) -> Iterator[Cell]:
-        """Every cell once."""
+        """Yields every cell once."""
         for wiring in self._wirings():
             for ops in itertools.product(OPS, repeat=len(wiring) - 1):
                 yield Cell(ops, wiring)
 
     def sample(self, rng: Random) -> Cell:
-        """Uniform over all cells, with loose ends."""
+        """Draws uniformly from all cells, including those with loose ends."""
         sources = tuple(rng.choice(choices) for choices in _choices(self.degrees))
         return Cell(tuple(rng.choices(OPS, k=len(sources) - 1)), sources)
 
     def mutate(self, arch: Cell, rng: Random) -> Cell:
-        """Uniform over the neighbours."""
+        """Draws uniformly from the neighbours."""
         return rng.choice(self.neighbours(arch))
 
     def crossover(self, one: Cell, other: Cell, rng: Random) -> Cell:
-        """Each vertex has the operation of one of the two, and the sources of one of the two, uniformly."""
+        """Takes each operation and the sources of each vertex from one of the two, uniformly."""
         ops = tuple(map(rng.choice, zip(one.ops, other.ops, strict=True)))
         return Cell(ops, tuple(map(rng.choice, zip(one.sources, other.sources, strict=True))))
 
     def neighbours(self, arch: Cell) -> list[Cell]:
-        """Cells in which one vertex has another operation, or one other sources."""
+        """Returns the cells in which one vertex has another operation, or other sources."""
         ops, sources = arch
-        found = [Cell((*ops[:i], op, *ops[i + 1 :]), sources) for i, old in enumerate(ops) for op in OPS if op != old]
+        others = [Cell((*ops[:i], op, *ops[i + 1 :]), sources) for i, old in enumerate(ops) for op in OPS if op != old]
         for i, choices in enumerate(_choices(self.degrees)):
-            others = (chosen for chosen in choices if chosen != sources[i])
-            found += [Cell(ops, (*sources[:i], chosen, *sources[i + 1 :])) for chosen in others]
-        return found
+            changed = (chosen for chosen in choices if chosen != sources[i])
+            others += [Cell(ops, (*sources[:i], chosen, *sources[i + 1 :])) for chosen in changed]
+        return others
 
     def smallest(self) -> Cell:
-        """Nothing but pools, behind as few and narrow projections of the input as can be."""
+        """Returns a cell of pools with the fewest and narrowest projections of the input."""
         return self.parse(self.cheapest)
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """The network of NAS-Bench-101 with this cell."""
+        """Returns the network of NAS-Bench-101 with this cell."""
         return BENCHMARK.plan(self.network(arch), num_classes, input_shape)
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
-        """The plan's parameters and multiply-accumulates, without the plan."""
+        """Returns the plan's parameters and multiply-accumulates, without the plan."""
         return BENCHMARK.size(self.network(arch), num_classes, input_shape)
 
     def _wirings(self) -> Iterator[Sources]:
@@ -154,12 +154,12 @@ class NB1Shot1:
 
 @lru_cache(maxsize=16)
 def _choices(degrees: tuple[int, ...]) -> tuple[Sources, ...]:
-    """For each vertex, what its sources may be."""
+    """Returns the possible sources of each vertex."""
     return tuple(tuple(itertools.combinations(range(v), many)) for v, many in enumerate(degrees, start=1))
 
 
 def _in_use(wiring: Sources) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The output and the vertices that lead to it, by their numbers, each with its sources."""
+    """Returns the output and the vertices that lead to it, by number, each with its sources."""
     used = {len(wiring)}
     for vertex in range(len(wiring), 0, -1):
         if vertex in used:

@@ -2,10 +2,10 @@ r"""NAS-Bench-201: one cell of four nodes and six edges, each edge one of five o
 
     |op~0|+|op~0|op~1|+|op~0|op~1|op~2|      the three nodes after the input, each with its incoming edges
 
-A node is the sum of its edges. The network: a stem of 16 channels, then three stages of five cells with 16, 32
-and 64 channels, a residual block of stride 2 between stages; batch norm, ReLU, global pooling, classifier.
-5^6 = 15,625 architectures, of which 6,466 are distinct once cells that compute the same function by symmetry
-are joined (`key`).
+A node is the sum of its edges. The network has a stem of 16 channels, three stages of five cells with 16, 32 and 64
+channels, and a residual block of stride 2 between stages; then batch norm, ReLU, global pooling, classifier. There are
+5^6 = 15,625 architectures, of which 6,466 remain when cells that compute the same function by symmetry are merged
+(`key`).
 
 Dong, Yang. NAS-Bench-201: extending the scope of reproducible neural architecture search. ICLR 2020.
 arXiv:2001.00326
@@ -49,10 +49,10 @@ class NB201(Product[str]):
     choices = OPS
     places = len(EDGES)
     cell_block = "cell0"
-    """the block to draw when people ask for the cell"""
+    """block to draw as the cell"""
 
     def parse(self, text: str) -> Cell:
-        """The architecture that a string such as `|nor_conv_3x3~0|+...` stands for."""
+        """Returns the architecture of a string such as `|nor_conv_3x3~0|+...`."""
         nodes = text.strip().split("+")
         if len(nodes) != 3:
             raise UserError(f"An nb201 string is 3 nodes joined by '+', not {len(nodes)}: {quoted(text)}.")
@@ -73,15 +73,15 @@ class NB201(Product[str]):
         return tuple(cell)
 
     def text(self, arch: Cell) -> str:
-        """The community's string for an architecture; `parse` inverts it."""
+        """Returns the community's string for an architecture; `parse` inverts it."""
         a, b, c, d, e, f = arch
         return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
     def key(self, arch: Cell) -> str:
-        """A string that two cells share when they compute the same function by symmetry.
+        """Returns a string that two cells share if they compute the same function by symmetry.
 
-        Each node is written as the sorted sum of its incoming edges, a cut edge as #, a skip as its source: the
-        benchmark's own rule, which gives its 6,466 classes. (It does not drop the # from a sum.)
+        Each node is the sorted sum of its incoming edges, a cut edge is #, a skip is its source: the benchmark's own
+        rule, which gives its 6,466 classes. (It does not drop the # from a sum.)
         """
         written = ["0"]
         for to in (1, 2, 3):
@@ -95,7 +95,7 @@ class NB201(Product[str]):
         return written[3]
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """The whole network of a cell; its two halvings want images whose sides are multiples of four."""
+        """Returns the network of a cell, for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
         network, stages = _example(CELLS, WIDTHS, num_classes, input_shape)
         own = {stage: cell(arch, width, 1, stage.output_shape) for stage, width in zip(stages, WIDTHS, strict=True)}
@@ -104,7 +104,7 @@ class NB201(Product[str]):
 
 @lru_cache(maxsize=256)
 def _example(cells: int, widths: tuple[int, ...], num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
-    """The network of a cell of skips, and that cell as each stage has it: others differ in their cells alone."""
+    """Returns the network of a cell of skips, and the cell of each stage: other networks differ only in cells."""
     net = Builder()
     stages = []
     x = net.inline(stem(widths[0], input_shape), net.input(input_shape), name="stem")
@@ -118,11 +118,11 @@ def _example(cells: int, widths: tuple[int, ...], num_classes: int, input_shape:
     return net.plan(), stages
 
 
-# Parts that the relatives of this space share
+# Parts for related spaces
 
 
 def check_task(space: str, num_classes: int, shape: Shape) -> None:
-    """UserError for an input that cannot be halved twice, or no classes."""
+    """Raises UserError for an input that cannot be halved twice, or for no classes."""
     check_classes(space, num_classes)
     if len(shape) != 3 or min(shape) < 1 or shape[1] % 4 or shape[2] % 4:
         given = "x".join(map(str, shape))
@@ -137,9 +137,9 @@ def conv(width: int, kernel: int, stride: int, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=1024)
 def edge(op: str, width: int, stride: int, shape: Shape) -> Plan:
-    """An operation from one node to another, which may have another width or, at stride 2, half the size.
+    """An operation from one node to another, which may change the width or, at stride 2, halve the size.
 
-    A skip is then a 1x1 convolution with a norm or, at stride 2, a factorized reduction.
+    A skip that changes the width is a 1x1 convolution with a norm; at stride 2, a factorized reduction.
     """
     same = stride == 1 and width == shape[0]
     match op:
@@ -148,32 +148,37 @@ def edge(op: str, width: int, stride: int, shape: Shape) -> Plan:
         case "skip_connect" if same:
             return chain(shape, skip=Identity())
         case "skip_connect":
-            return chain(shape, conv=Conv(width, 1), norm=NORM) if stride == 1 else _factorized(width, shape)
+            return (
+                chain(shape, conv=Conv(width, 1), norm=NORM)
+                if stride == 1
+                else factorized(width, NORM, ("even", "odd"), shape)
+            )
         case "avg_pool_3x3":
             return chain(shape, pool=AvgPool(3, stride, padding=1))
     return conv(width, int(op[-1]), stride, shape)
 
 
-def _factorized(width: int, shape: Shape) -> Plan:
-    """ReLU, then half of the channels from the even places and half from the odd ones, joined; norm."""
+@lru_cache(maxsize=256)
+def factorized(width: int, norm: BatchNorm, names: tuple[str, str], shape: Shape) -> Plan:
+    """A factorized reduction: half of the channels see the pixels at even places, the others those at odd places."""
     net = Builder()
     x = net.add(RELU, net.input(shape), name="relu")
-    even = net.add(Conv(width // 2, 1, 2), x, name="even")
-    odd = net.add(Conv(width - width // 2, 1, 2), net.add(Shift(), x, name="shift"), name="odd")
-    net.add(NORM, net.add(Concat(), even, odd, name="join"), name="norm")
+    even = net.add(Conv(width // 2, 1, 2), x, name=names[0])
+    odd = net.add(Conv(width - width // 2, 1, 2), net.add(Shift(), x, name="shift"), name=names[1])
+    net.add(norm, net.add(Concat(), even, odd, name="join"), name="norm")
     return net.plan()
 
 
 @lru_cache(maxsize=1024)
 def cell(arch: Cell, width: int, stride: int, shape: Shape) -> Plan:
-    """A cell; the edges that leave its input bring the map to the cell's width and stride."""
+    """A cell; the edges from its input change the map to the cell's width and stride."""
     empty, edges = _edges(width, stride, shape)
     return empty.with_parts([by_op[op] for by_op, op in zip(edges, arch, strict=True)])
 
 
 @lru_cache(maxsize=1024)
 def _edges(width: int, stride: int, shape: Shape) -> tuple[Plan, list[dict[str, Plan]]]:
-    """A cell of cut edges, and what may be in the place of each."""
+    """A cell of cut edges, and the operations that may replace each."""
     net = Builder()
     nodes = [net.input(shape)]
     arriving: dict[int, list[int]] = {1: [], 2: [], 3: []}
@@ -196,7 +201,7 @@ def stem(width: int, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=1024)
 def reduction(width: int, shape: Shape) -> Plan:
-    """Two convolutions, the first of stride 2, beside average pooling and a 1x1 convolution without norm."""
+    """Two convolutions, the first of stride 2, added to average pooling and a 1x1 convolution without norm."""
     net = Builder()
     x = net.input(shape)
     main = net.inline(conv(width, 3, 2, shape), x, name="conv1")

@@ -1,4 +1,4 @@
-"""Spaces that are a product: at each of a fixed number of places, one of the same few choices."""
+"""Product spaces: one of the same few choices at each of a fixed number of places."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class Product(Generic[T]):
-    """What a space knows of its architectures when each is a tuple of free choices."""
+    """A base of spaces in which an architecture is a tuple of independent choices."""
 
     choices: tuple[T, ...]
-    """the cheapest first"""
+    """options of each place, the cheapest first"""
     places: int
 
     def count(self) -> int:
@@ -25,21 +25,21 @@ class Product(Generic[T]):
         return itertools.product(self.choices, repeat=self.places)
 
     def sample(self, rng: Random) -> tuple[T, ...]:
-        """Uniform over all architectures."""
+        """Draws uniformly from all architectures."""
         return tuple(rng.choices(self.choices, k=self.places))
 
     def mutate(self, arch: tuple[T, ...], rng: Random) -> tuple[T, ...]:
-        """Another choice at one place, uniform over the neighbours."""
+        """Changes the choice at one place, uniformly over the neighbours."""
         place = rng.randrange(self.places)
         other = rng.choice([choice for choice in self.choices if choice != arch[place]])
         return (*arch[:place], other, *arch[place + 1 :])
 
     def crossover(self, one: tuple[T, ...], other: tuple[T, ...], rng: Random) -> tuple[T, ...]:
-        """At each place the choice of one of the two, uniformly."""
+        """Takes each choice from one of the two, uniformly."""
         return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
 
     def neighbours(self, arch: tuple[T, ...]) -> list[tuple[T, ...]]:
-        """Every architecture that differs at one place."""
+        """Returns every architecture that differs at one place."""
         return [
             (*arch[:place], choice, *arch[place + 1 :])
             for place in range(self.places)
@@ -48,5 +48,5 @@ class Product(Generic[T]):
         ]
 
     def smallest(self) -> tuple[T, ...]:
-        """The architecture with the fewest parameters and multiply-accumulates."""
+        """Returns the architecture with the fewest parameters and multiply-accumulates."""
         return (self.choices[0],) * self.places

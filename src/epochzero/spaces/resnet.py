@@ -3,9 +3,9 @@ r"""The CIFAR space of ZenNAS and of SiGeo's fifth experiment: residual blocks, 
     SuperResK{3,5,7}K{3,5,7}(in,out,stride,bottleneck,sub-layers)      both kernels the same
     SuperResK1K{3,5,7}K1(in,out,stride,bottleneck,sub-layers)
 
-One sub-layer of the first is a residual unit of two k x k convolutions, in -> bottleneck -> out; one of the second
-is two bottlenecks in a row, each 1x1, k x k, 1x1. The width of the last convolution is free too. The papers count
-the million with 100 classes and ZenNAS's own counter, `zennas_params`.
+One sub-layer of the first is a residual unit of two k x k convolutions, in -> bottleneck -> out; one of the second is
+two bottlenecks in a row, each 1x1, k x k, 1x1. The width of the last convolution is searched too. The papers count the
+million with 100 classes and ZenNAS's own counter, `zennas_params`.
 
 Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
 arXiv:2102.01063
@@ -27,7 +27,7 @@ START = (
 
 
 def sub_layer(block: Block, stride: int) -> tuple[Convs, ...]:
-    """One unit of two convolutions, or two units of three; the first carries the stride."""
+    """Returns one unit of two convolutions, or two units of three; the first has the stride."""
     kind, width, _, bottleneck, _ = block
     if kind in PLAIN:
         kernel = PLAIN[kind]

@@ -3,19 +3,19 @@ r"""TransNAS-Bench-101: a space of cells and a space of skeletons, each with a h
     64-41414-a_bc_def     micro: the skeleton 41414 and one cell, the digits of the edges of nodes 1, 2 and 3
     64-1234-basic         macro: a skeleton of 4 to 6 modules of residual blocks
 
-A stem of two convolutions of stride 2 ends in 64 channels; then come the modules, two blocks each, whose first block
+A stem of two convolutions of stride 2 has 64 output channels; then come the modules, two blocks each, whose first block
     1 keeps the size,    2 doubles the channels,    3 halves the resolution,    4 does both.
 The cell has the nodes and edges of NAS-Bench-201 and on each edge
     0 none,    1 skip,    2 convolution 1x1,    3 convolution 3x3,
-where a skip out of the input of a cell that changes the size is a factorized reduction. The block of a macro network is
-two convolutions beside a skip, a 1x1 convolution with batch norm where the size changes.
+where a skip from the input of a cell that changes the size is a factorized reduction. The block of a macro network is
+two convolutions with a skip connection, which is a 1x1 convolution with batch norm if the size changes.
 
 There are 4^6 = 4,096 cells. A macro network halves the resolution in 1 to 4 modules and doubles the channels in 1 to 3:
 sum over n = 4, 5, 6 modules of (C(n,1) + ... + C(n,4)) (C(n,1) + C(n,2) + C(n,3)) = 210 + 750 + 2,296 = 3,256.
 
-Heads, by task: `object` (75 classes) and `scene` (47) pool over space and classify; `jigsaw` sees nine tiles of an
-image, each through the same backbone, and tells from all their features which of 1,000 orders they are in. NASLib has
-100 and 63 classes instead; give `num_classes` to follow it.
+Heads, by task: `object` (75 classes) and `scene` (47) pool over space and classify; `jigsaw` runs nine tiles through
+the same backbone and classifies their order, one of 1,000, from all features. NASLib has 100 and 63 classes
+instead; give `num_classes` for those.
 
 Duan, Chen, Xu, Chen, Liang, Zhang, Li. TransNAS-Bench-101: improving transferability and generalizability of cross-task
 neural architecture search. CVPR 2021. arXiv:2105.11871
@@ -33,11 +33,9 @@ from typing import NamedTuple
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.linear import Linear
-from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Concat, Pick, Tiles
 from epochzero.registry import spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import check_classes, pooled_classifier, quoted
 from epochzero.spaces.budget import Cost
 from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, conv
 from epochzero.spaces.product import Product
@@ -46,21 +44,21 @@ from epochzero.types import Shape
 WIDTH = 64
 """channels after the stem"""
 BLOCKS = 2
-"""in each module"""
+"""blocks in each module"""
 DOUBLES, HALVES = (2, 4), (3, 4)
 """the modules that double the channels, and those that halve the resolution"""
 MICRO_MODULES = (4, 1, 4, 1, 4)
 GRID = 3
 """the jigsaw has 3 x 3 tiles"""
 INPUT = -1
-"""beside the edges 0 to 5, whose operations are the terms of a cell"""
+"""number of the input, next to the edges 0 to 5, in the terms of a cell"""
 
 Modules = tuple[int, ...]
 """The digits of a skeleton."""
 
 
 class Task(NamedTuple):
-    """What a head is for."""
+    """Classes and input of a task."""
 
     num_classes: int
     input_shape: Shape
@@ -70,7 +68,7 @@ TASKS = {"object": Task(75, (3, 256, 256)), "scene": Task(47, (3, 256, 256)), "j
 
 
 class TransNAS:
-    """What both spaces have in common: the tasks."""
+    """The base of both spaces: a task, with its head."""
 
     def __init__(self, name: str, task: str = "object") -> None:
         self.name = name
@@ -99,11 +97,11 @@ class TransNAS:
             if len(shape) != 3:
                 raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {_sides(shape)}.")
             x = _lay(net, x, modules, arch)
-        net.inline(_head(classes, net.shape(x)), x, name="head")
+        net.inline(pooled_classifier(classes, net.shape(x)), x, name="head")
         return net.plan()
 
     def _tiles(self, net: Builder, x: int) -> list[int]:
-        """The nine tiles, given as such or cut out of an image."""
+        """Adds the nine tiles, given as input or cut out of an image."""
         shape, count = net.shape(x), GRID**2
         cut = len(shape) == 3 and not shape[1] % GRID and not shape[2] % GRID
         if not cut and (len(shape) != 4 or shape[0] != count):
@@ -119,15 +117,15 @@ class TransNASMicro(TransNAS, Product[str]):
     """One cell of four nodes and six edges, repeated. An architecture is a cell of nb201 without pooling."""
 
     choices = OPS[:4]
-    """by their digits"""
+    """operations by digit"""
     places = len(EDGES)
 
     def parse(self, text: str) -> Cell:
-        """The architecture that a string such as `64-41414-1_02_333` stands for."""
+        """Returns the architecture of a string such as `64-41414-1_02_333`."""
         match = re.fullmatch(r"64-41414-([0-3])_([0-3]{2})_([0-3]{3})", text.strip())
         if match is None:
             raise UserError(
-                f"{quoted(text)} is no {self.name} string: it should read 64-41414-a_bc_def, with digits from 0 to 3, "
+                f"{quoted(text)} is not a {self.name} string: it should read 64-41414-a_bc_def, with digits 0 to 3, "
                 "such as 64-41414-1_02_333."
             )
         return tuple(self.choices[int(digit)] for digit in "".join(match.groups()))
@@ -138,12 +136,12 @@ class TransNASMicro(TransNAS, Product[str]):
         return f"64-41414-{a}_{b}{c}_{d}{e}{f}"
 
     def key(self, arch: Cell) -> str:
-        """A string that two cells share just where they compute the same function of the same weights.
+        """Returns a string that two cells share exactly if they compute the same function of the same weights.
 
-        A node is a sum of terms, a term an operation with weights of its own on such a sum: the network's input, or
-        terms of an earlier node. A skip of a later node hands on that node's terms; one of the input is an operation
-        like the others, since in the cells that halve the resolution it has weights. What nothing arrives at is zero,
-        and so is a convolution of it, until training moves its norm.
+        A node is a sum of terms, and a term is an operation with its own weights on such a sum: the network's input, or
+        terms of an earlier node. A skip from a later node passes on that node's terms; a skip from the input is an
+        operation like the others, since it has weights in cells that halve the resolution. A node without inputs is
+        zero, and so is a convolution of it, until training changes its norm.
         """
         sums, terms = [[INPUT], [], [], []], {}
         for edge, ((to, source), op) in enumerate(zip(EDGES, arch, strict=True)):
@@ -160,7 +158,7 @@ class TransNASMicro(TransNAS, Product[str]):
         return "backbone.cell1" if self.task == "jigsaw" else "cell1"
 
     def plan(self, arch: Cell, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
-        """The whole network of a cell, by default with the classes and the input of the task."""
+        """Returns the network of a cell, by default with the classes and the input of the task."""
         return self._network(MICRO_MODULES, arch, num_classes, input_shape)
 
 
@@ -168,19 +166,19 @@ class TransNASMacro(TransNAS):
     """Skeletons of four to six modules, which may halve the resolution and double the channels."""
 
     def parse(self, text: str) -> Modules:
-        """The architecture that a string such as `64-1234-basic` stands for."""
+        """Returns the architecture of a string such as `64-1234-basic`."""
         match = re.fullmatch(r"64-([1-4]{4,6})-basic", text.strip())
         if match is None:
             raise UserError(
-                f"{quoted(text)} is no {self.name} string: it should read 64-<4 to 6 digits from 1 to 4>-basic, "
+                f"{quoted(text)} is not a {self.name} string: it should read 64-<4 to 6 digits from 1 to 4>-basic, "
                 "such as 64-1234-basic."
             )
         modules = tuple(map(int, match[1]))
         for what, digits, most in (("double the channels", DOUBLES, 3), ("halve the resolution", HALVES, 4)):
-            found = sum(digit in digits for digit in modules)
-            if not 1 <= found <= most:
+            count = sum(digit in digits for digit in modules)
+            if not 1 <= count <= most:
                 raise UserError(
-                    f"{found} modules of {quoted(text)} {what} (digits {digits[0]} and {digits[1]}); "
+                    f"{count} modules of {quoted(text)} {what} (digits {digits[0]} and {digits[1]}); "
                     f"in {self.name} 1 to {most} do."
                 )
         return modules
@@ -193,49 +191,49 @@ class TransNASMacro(TransNAS):
         return len(_skeletons())
 
     def __iter__(self) -> Iterator[Modules]:
-        """Every architecture once."""
+        """Yields every architecture once."""
         return iter(_skeletons())
 
     def sample(self, rng: Random) -> Modules:
-        """Uniform over all 3,256."""
+        """Draws uniformly from all 3,256."""
         return rng.choice(_skeletons())
 
     def mutate(self, arch: Modules, rng: Random) -> Modules:
-        """Uniform over the neighbours."""
+        """Draws uniformly from the neighbours."""
         return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: Modules) -> list[Modules]:
-        """Every architecture with one module changed, added or removed."""
-        found: dict[Modules, None] = {}
+        """Returns every architecture with one module changed, added or removed."""
+        others: dict[Modules, None] = {}
         for i in range(len(arch) + 1):
             for middle in ((), *((digit,) for digit in range(1, 5))):
                 for rest in (arch[i:], arch[i + 1 :]):
-                    found[(*arch[:i], *middle, *rest)] = None
-        return [other for other in found if other != arch and _valid(other)]
+                    others[(*arch[:i], *middle, *rest)] = None
+        return [other for other in others if other != arch and _valid(other)]
 
     def smallest(self) -> Modules:
-        """The architecture with the fewest multiply-accumulates at usual sizes, and nearly the fewest parameters."""
+        """Returns the architecture with the fewest multiply-accumulates and almost the fewest parameters."""
         return (3, 3, 3, 4)
 
     def least(self, cost: Cost, num_classes: int | None = None, input_shape: Shape | None = None) -> Modules:
-        """The architecture with the fewest parameters, or multiply-accumulates: at usual sizes no one has both.
+        """Returns the architecture with the fewest parameters, or multiply-accumulates: at usual sizes they differ.
 
-        Each halving costs the weights of a projection; early ones save work, until there is nothing left to halve.
+        Each halving costs the weights of a projection; early halvings save computation until the map is tiny.
         """
         return (1, 1, 1, 4) if cost == "params" else _lightest(self, num_classes, input_shape)
 
     @property
     def cell_block(self) -> str:
-        """All of it, of the jigsaw once."""
+        """The whole network; for the jigsaw, one backbone."""
         return "backbone" if self.task == "jigsaw" else ""
 
     def plan(self, arch: Modules, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
-        """The whole network of a skeleton, by default with the classes and the input of the task."""
+        """Returns the network of a skeleton, by default with the classes and the input of the task."""
         return self._network(arch, None, num_classes, input_shape)
 
 
 def _canonical(terms: dict[int, tuple[int, list[int]]], output: list[int]) -> str:
-    """A sum of terms as text, whatever their numbers: of the ways to number terms that look alike, the first text."""
+    """Returns a sum of terms as text, independent of their numbers: the first text of all numberings of equal terms."""
 
     def look(term: int) -> str:
         return "x" if term == INPUT else f"{terms[term][0]}({'+'.join(sorted(map(look, terms[term][1])))})"
@@ -271,21 +269,21 @@ def _skeletons() -> tuple[Modules, ...]:
 
 @lru_cache(maxsize=64)
 def _lightest(space: TransNASMacro, num_classes: int | None, shape: Shape | None) -> Modules:
-    """Of four modules, since each longer skeleton can lose or join two of them and do less."""
+    """Searches skeletons of four modules, since any longer one can drop or join two of them and do less."""
     short = (modules for modules in _skeletons() if len(modules) == 4)
     return min(short, key=lambda modules: space.plan(modules, num_classes, shape).flops)
 
 
 @lru_cache(maxsize=1024)
 def backbone(modules: Modules, arch: Cell | None, shape: Shape) -> Plan:
-    """The network without a head: any skeleton, of a cell or, without one, of residual blocks."""
+    """The network without a head: any skeleton, with a cell or, without one, with residual blocks."""
     net = Builder()
     _lay(net, net.input(shape), modules, arch)
     return net.plan()
 
 
 def _lay(net: Builder, x: int, modules: Modules, arch: Cell | None) -> int:
-    """Stem and modules, one after the other; returns where they end."""
+    """Adds stem and modules in order, and returns the last node."""
     x = net.inline(_stem(net.shape(x)), x, name="stem")
     for i, digit in enumerate(modules):
         width = net.shape(x)[0] * (2 if digit in DOUBLES else 1)
@@ -303,7 +301,7 @@ def _stem(shape: Shape) -> Plan:
 
 @lru_cache(maxsize=1024)
 def _basic(width: int, stride: int, shape: Shape) -> Plan:
-    """Two convolutions beside a skip, or a 1x1 convolution where the size changes."""
+    """Two convolutions with a skip connection, a 1x1 convolution if the size changes."""
     net = Builder()
     x = net.input(shape)
     main = net.inline(conv(width, 3, stride, shape), x, name="conv1")
@@ -312,11 +310,6 @@ def _basic(width: int, stride: int, shape: Shape) -> Plan:
         x = net.inline(chain(shape, conv=Conv(width, 1, stride), norm=NORM), x, name="shortcut")
     net.add(SUM, x, main, name="sum")
     return net.plan()
-
-
-@lru_cache(maxsize=256)
-def _head(num_classes: int, shape: Shape) -> Plan:
-    return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 
 for _task in TASKS:

@@ -17,7 +17,7 @@ from itertools import islice
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.plan.ops.pool import MaxPool
-from epochzero.spaces.base import check_classes
+from epochzero.spaces.base import check_classes, pooled_classifier
 from epochzero.spaces.darts import (
     ALL_NODES,
     BARE_NORM,
@@ -25,8 +25,7 @@ from epochzero.spaces.darts import (
     SUM,
     Darts,
     edge_block,
-    halved,
-    head_block,
+    prepared,
     projected,
     stem_block,
 )
@@ -76,7 +75,7 @@ def _relaxed(space: Darts, num_classes: int, input_shape: Shape, channels: int, 
             last = before if same else net.add(HALVE, last, name=f"halve{i}_last")
         cell = _drawn_cell(width, net.shape(before), net.shape(last))
         before, last = last, net.inline(cell, before, last, *weights[KINDS[reduces]], name=f"cell{i}")
-    net.inline(head_block(num_classes, net.shape(last)), last, name="head")
+    net.inline(pooled_classifier(num_classes, net.shape(last)), last, name="head")
     choices = [_choice(kind, name, size) for kind in KINDS for name, size in SIZES.items()]
     return Relaxed(net.plan(), tuple(choices), _paired)
 
@@ -150,7 +149,7 @@ def _weighted(weights: Weights, num_classes: int, input_shape: Shape, channels: 
         width *= 2 if reduces else 1
         cell = _weighted_cell(of_kind[reduces], width, reduces, reduced, net.shape(before), net.shape(last))
         before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
-    net.inline(head_block(num_classes, net.shape(last)), last, name="head")
+    net.inline(pooled_classifier(num_classes, net.shape(last)), last, name="head")
     return net.plan()
 
 
@@ -160,11 +159,7 @@ def _weighted_cell(
 ) -> Plan:
     net = Builder()
     inputs = net.input(before, "before"), net.input(last, "last")
-    first = (halved if reduced else projected)(width, BARE_NORM, before)
-    nodes = [
-        net.inline(first, inputs[0], name="pre0"),
-        net.inline(projected(width, BARE_NORM, last), inputs[1], name="pre1"),
-    ]
+    nodes = prepared(net, *inputs, width, BARE_NORM, reduced)
     given = iter(weights)
     for node in ALL_NODES:
         terms = []

@@ -26,6 +26,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.wiring import Narrow
+from epochzero.spaces.base import pooled_classifier
 from epochzero.spaces.darts import (
     ALL_NODES,
     JOIN,
@@ -33,9 +34,7 @@ from epochzero.spaces.darts import (
     SUM,
     Darts,
     edge_block,
-    halved,
-    head_block,
-    projected,
+    prepared,
     stem_block,
 )
 from epochzero.spaces.genotypes import SEARCHED, Genotype, in_order
@@ -160,7 +159,7 @@ def _network(space: Darts, num_classes: int, input_shape: Shape, partial: int) -
         shapes = net.shape(before), net.shape(last)
         cell = _cell(width, reduces, reduced, space.search_edges, partial, *shapes)
         before, last, reduced = last, net.inline(cell, before, last, *weights[KINDS[reduces]], name=f"cell{i}"), reduces
-    net.inline(head_block(num_classes, net.shape(last)), last, name="head")
+    net.inline(pooled_classifier(num_classes, net.shape(last)), last, name="head")
     return net.plan()
 
 
@@ -171,11 +170,7 @@ def _cell(
     net = Builder()
     inputs = net.input(before, "before"), net.input(last, "last")
     weights = {name: net.input((size,), name) for name, size in SIZES.items()}
-    first = (halved if reduced else projected)(width, NORM, before)
-    nodes = [
-        net.inline(first, inputs[0], name="pre0"),
-        net.inline(projected(width, NORM, last), inputs[1], name="pre1"),
-    ]
+    nodes = prepared(net, *inputs, width, NORM, reduced)
     for node in ALL_NODES:
         edges = []
         for source, x in enumerate(nodes):
