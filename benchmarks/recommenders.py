@@ -32,7 +32,8 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.engine import parse_list, score_population
-from epochzero.recommend.data.ingest import encode, load_schema
+from epochzero.recommend.data.ingest import encode
+from epochzero.recommend.data.schema import load_schema
 from epochzero.recommend.data.synthetic import CRITEO_LIKE, synthetic, write_text
 from epochzero.recommend.data.table import CtrBatch
 from epochzero.recommend.supernet.fitness import in_parts

@@ -17,12 +17,13 @@ from sklearn.model_selection import StratifiedKFold
 
 from epochzero.errors import DataError, UserError
 from epochzero.recommend.data import lines as ctr_lines
+from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.hashing import hashed_rows
-from epochzero.recommend.data.ingest import CtrTable, Encoding, encode, encoder_of, load_schema, open_table
-from epochzero.recommend.data.schema import BUILT_IN, Categorical, Schema
+from epochzero.recommend.data.ingest import encode, encoder_of
+from epochzero.recommend.data.schema import BUILT_IN, Categorical, Schema, load_schema
 from epochzero.recommend.data.split import folds, parts
 from epochzero.recommend.data.synthetic import CHUNK, Planted, synthetic, write_text
-from epochzero.recommend.data.table import STRETCH
+from epochzero.recommend.data.table import STRETCH, CtrTable, open_table
 from tests.recommend.ctr_files import HEADER, SMALL, line, sample, small, write
 
 __all__ = ["small"]

@@ -18,12 +18,14 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from epochzero.errors import DataError, UnknownNameError, UserError
-from epochzero.recommend.data.ingest import CtrTable, Encoding, encode
+from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
 from epochzero.recommend.data.synthetic import Planted, synthetic, write_text
+from epochzero.recommend.data.table import CtrTable
+from epochzero.recommend.recommender import predict_file
 from epochzero.recommend.training.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
 from epochzero.recommend.training.metrics import auc, log_loss, measure
-from epochzero.recommend.training.predict import predict
 from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
 from epochzero.registry import spaces
 from tests.damage import flip
@@ -250,7 +252,7 @@ def test_a_network_of_a_space_is_trained_within_its_budget(table: CtrTable, tmp_
     path = tmp_path / "rows.tsv"
     write_text(path, 50, PLANTED)
     capped.encoding.write(tmp_path / "encoding.json")
-    assert predict(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == (50, 0)
+    assert predict_file(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == (50, 0)
     with pytest.raises(UserError, match="There are 3 categorical columns"):
         table.capped((3,))
 
@@ -318,7 +320,7 @@ def lines(tmp_path: Path) -> Iterator[list[str]]:
 def test_predictions_line_by_line(table: CtrTable, tmp_path: Path, lines: list[str]) -> None:
     model = small_dlrm(table).train()
     out = tmp_path / "out.csv"
-    assert predict(model, tmp_path / "rows.tsv", table.encoding, out) == (300, 0)
+    assert predict_file(model, tmp_path / "rows.tsv", table.encoding, out) == (300, 0)
     assert model.training
     written = [row.split(",") for row in out.read_text().splitlines()]
     assert written[0] == ["line", "probability", "why"]
@@ -329,11 +331,11 @@ def test_predictions_line_by_line(table: CtrTable, tmp_path: Path, lines: list[s
 
     hidden = tmp_path / "hidden.tsv"
     hidden.write_text("".join(f"?{row[1:]}\n" for row in lines))
-    predict(model, hidden, table.encoding, tmp_path / "hidden.csv")
+    predict_file(model, hidden, table.encoding, tmp_path / "hidden.csv")
     assert (tmp_path / "hidden.csv").read_text() == out.read_text()
     bare = tmp_path / "bare.tsv"
     bare.write_text("".join(f"{row.split(chr(9), 1)[1]}\n" for row in lines))
-    predict(model, bare, table.encoding, tmp_path / "bare.csv")
+    predict_file(model, bare, table.encoding, tmp_path / "bare.csv")
     assert (tmp_path / "bare.csv").read_text() == out.read_text()
 
 
@@ -343,12 +345,12 @@ def test_predictions_lose_no_line(table: CtrTable, tmp_path: Path, lines: list[s
     path.write_text("\n".join(lines))
     out.write_text("old")
     with pytest.raises(DataError, match="Line 5 of"):
-        predict(small_dlrm(table), path, table.encoding, out)
+        predict_file(small_dlrm(table), path, table.encoding, out)
     assert out.read_text() == "old"
-    assert predict(small_dlrm(table), path, table.encoding, out, bad_lines="skip") == (299, 1)
+    assert predict_file(small_dlrm(table), path, table.encoding, out, bad_lines="skip") == (299, 1)
     assert out.read_text().splitlines()[5] == '5,,"has 2 columns where 6 should be"'
     with pytest.raises(UserError, match="choose another place"):
-        predict(small_dlrm(table), path, table.encoding, tmp_path / "nowhere" / "out.csv", bad_lines="skip")
+        predict_file(small_dlrm(table), path, table.encoding, tmp_path / "nowhere" / "out.csv", bad_lines="skip")
 
 
 def test_predictions_where_no_line_is_good(table: CtrTable, tmp_path: Path) -> None:
@@ -358,7 +360,7 @@ def test_predictions_where_no_line_is_good(table: CtrTable, tmp_path: Path) -> N
     path, out = tmp_path / "bad.tsv", tmp_path / "out.csv"
     path.write_text("0\t1\n" + "\t".join("x" * 6) + "\n")
     model = space.plan(arch).module()
-    assert predict(model, path, table.encoding, out, bad_lines="skip") == (0, 2)
+    assert predict_file(model, path, table.encoding, out, bad_lines="skip") == (0, 2)
     assert [row.partition(",")[0] for row in out.read_text().splitlines()] == ["line", "1", "2"]
     assert model(torch.zeros(0, table.num_dense), torch.zeros(0, len(table.rows), dtype=torch.long)).shape == (0, 1)
 

@@ -34,7 +34,7 @@ def search(place: Path, content: bytes, *more: str, split: bool = False, schema:
     (place / "schema.json").write_text(json.dumps(told))
     sizes = [f"--option={name}={value}" for name, value in SIZES.items()]
     return epochzero(
-        "search", "--space=nasrec_small", f"--data={place}/clicks.tsv", f"--schema={schema or place / 'schema.json'}",
+        "recommend", "search", f"--data={place}/clicks.tsv", f"--schema={schema or place / 'schema.json'}",
         "--preset=reduced", "--proxy=zico", "--warmup=0.05", f"--out={place}/out", "--json", *sizes, *more,
     )  # fmt: skip
 

@@ -234,7 +234,14 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
     write_text(tmp_path / "clicks.tsv", 640, LAW)
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps(LAW.schema.json()))
-    command = ["search", "--space=nasrec_small", f"--data={tmp_path}/clicks.tsv", f"--schema={schema}", "--proxy=zico"]
+    command = [
+        "recommend",
+        "search",
+        "--space=nasrec_small",
+        f"--data={tmp_path}/clicks.tsv",
+        f"--schema={schema}",
+        "--proxy=zico",
+    ]
     command += ["--warmup=0.1", *SIZES, f"--out={tmp_path}/out", "--json"]
     ran = epochzero(*command)
     found = ran.json
@@ -255,8 +262,9 @@ def test_without_data_clicks_are_generated(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     sizes = [size for size in SIZES if "preset" not in size and "batch" not in size]
     told = (name for name in ("space=nasrec_small", "warmup=0.001", "method=random", "json"))
-    monkeypatch.setattr("epochzero.cli.recommender.EMBEDDED", "synthetic:2000")
+    monkeypatch.setattr("epochzero.recommend.pipeline.GENERATED", "synthetic:2000")
     ran = epochzero("search", *(f"--{name}" for name in told), *sizes, "--option=batch_size=40", "--top=2")
+    assert "Use `epochzero recommend search`" in ran.err  # the spelling of one release before
     assert "runs/nasrec_small" in ran.err and (tmp_path / "runs" / "nasrec_small" / "choice.json").is_file()
     found = ran.json
     assert found["rows"] == {"train": 1600, "val": 200, "test": 200} and found["table"] == "table"

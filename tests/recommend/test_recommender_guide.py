@@ -11,7 +11,7 @@ from tests.command import epochzero
 from tests.test_guides import commands_of, files_of
 
 GUIDE = "recommenders.md"
-FOLDERS = {"found", "trained", "product", "predictions.csv"}
+FOLDERS = {"found", "trained", "baselines", "product", "predictions.csv"}
 
 
 @pytest.mark.usefixtures("onnx_rules")
@@ -24,8 +24,8 @@ def test_from_a_table_to_predictions(tmp_path: Path) -> None:
     for name, text in files_of(GUIDE).items():
         (tmp_path / name).write_text(text)
     for command in commands_of(GUIDE):
-        words = [str(tmp_path / word) if "shop." in word or word in FOLDERS else word for word in command.split()[1:]]
-        ran = epochzero(*words)
+        words = [str(tmp_path / word) if "shop." in word or word in FOLDERS else word for word in command.split()[3:]]
+        ran = epochzero(*command.split()[1:3], *words)
         assert ran.code == 0, ran.err
     written = (tmp_path / "predictions.csv").read_text().splitlines()
     assert len(written) == 1401

@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 import torch
 
+from epochzero import recommend
 from epochzero.errors import DataError, UserError
 from epochzero.recommend import recommender
 from epochzero.recommend.data.synthetic import Planted, write_text
 from epochzero.recommend.data.table import open_table
+from epochzero.recommend.jobs import Remark
 from epochzero.recommend.recommender import Recommender
+from epochzero.recommend.training.baselines import baseline
+from epochzero.recommend.training.trainer import Settings, evaluate
+from epochzero.recommend.training.trainer import train as train_model
 from epochzero.registry import spaces
 from tests.command import epochzero, refusal
 from tests.damage import flip
@@ -40,7 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = [f"--option={name}={value}" for name, value in (SIZES | LIMIT | RATE).items()]
     data = [f"--data={folder}/clicks.tsv", f"--schema={folder}/schema.json"]
     found = epochzero(
-        "search", "--space=nasrec_small", *data, "--proxy=zico", "--warmup=0.1", "--preset=reduced", *sizes,
+        "recommend", "search", *data, "--proxy=zico", "--warmup=0.1", "--preset=reduced", *sizes,
         f"--out={folder}/search", "--json",
     ).json  # fmt: skip
     assert found["embedding_params"] <= 40 * 16
@@ -50,7 +55,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(place: Path, out: str, *more: str) -> dict[str, Any]:
-    return epochzero("train", f"--data={place}/search", f"--out={place}/{out}", *more, "--json").json
+    return epochzero("recommend", "train", f"--data={place}/search", f"--out={place}/{out}", *more, "--json").json
 
 
 def test_training_takes_over_what_the_search_has_trained(place: Path) -> None:
@@ -73,7 +78,7 @@ def test_training_anew_with_other_settings(place: Path) -> None:
 def test_a_folder_with_another_training_is_refused(place: Path) -> None:
     """Also one of the same shapes: its figures are not given under another seed or network."""
     told = (place / "run" / "recommender.json").read_text()
-    asked = ["train", f"--data={place}/search", f"--out={place}/run"]
+    asked = ["recommend", "train", f"--data={place}/search", f"--out={place}/run"]
     assert "is of a training with other seed: choose another place" in refusal(*asked, "--seed=3")
     space = spaces["nasrec_small"]
     other = space.text(space.sample(Random(0)))
@@ -86,11 +91,11 @@ def test_a_damaged_training_of_the_search_is_not_taken_over(place: Path, tmp_pat
     moved = shutil.copytree(place / "search", tmp_path / "moved")
     (file,) = moved.glob("trained-*.pt")
     flip(file, next(iter(torch.load(file)["model"].values())))
-    said = refusal("train", f"--data={moved}", f"--out={tmp_path}/run")
+    said = refusal("recommend", "train", f"--data={moved}", f"--out={tmp_path}/run")
     assert file.name in said and "Remove it: the same command then makes it anew" in said
     assert not (tmp_path / "run" / "training.pt").exists()
     file.unlink()
-    anew = epochzero("train", f"--data={moved}", f"--out={tmp_path}/run", "--json").json
+    anew = epochzero("recommend", "train", f"--data={moved}", f"--out={tmp_path}/run", "--json").json
     assert anew["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]
 
 
@@ -112,7 +117,7 @@ def test_the_same_network_by_its_name_and_table(place: Path) -> None:
     """Without the folder of a search: the same training from the text file, found by hand."""
     arch = (place / "search" / "choice.json").read_text()
     by_hand = epochzero(
-        "train", "--space=nasrec_small", "--arch", arch, f"--data={place}/clicks.tsv",
+        "recommend", "train", "--arch", arch, f"--data={place}/clicks.tsv",
         f"--schema={place}/schema.json", "--batch-size=16", *(f"--option={k}={v}" for k, v in (LIMIT | RATE).items()),
         f"--out={place}/by_hand", "--json",
     ).json  # fmt: skip
@@ -122,7 +127,12 @@ def test_the_same_network_by_its_name_and_table(place: Path) -> None:
 @pytest.fixture(scope="module")
 def product(place: Path, onnx_rules: None) -> Path:
     made = epochzero(
-        "export", f"--weights={place}/run", f"--data={place}/clicks.tsv", f"--out={place}/product", "--json"
+        "recommend",
+        "export",
+        f"--weights={place}/run",
+        f"--data={place}/clicks.tsv",
+        f"--out={place}/product",
+        "--json",
     ).json
     assert max(made["errors"].values()) < 1e-5
     return place / "product"
@@ -159,8 +169,9 @@ def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: P
 
 
 def test_predictions_of_training_and_product_are_those_of_the_network(place: Path, product: Path) -> None:
+    data = (f"--data={place}/clicks.tsv",)
     for model in (place / "run", product):
-        told = epochzero("predict", f"--model={model}", f"--data={place}/clicks.tsv", f"--out={model}/p.csv", "--json")
+        told = epochzero("recommend", "predict", f"--model={model}", *data, f"--out={model}/p.csv", "--json")
         assert told.json["rows"] == ROWS and told.json["bad_lines"] == 0
     written = (product / "p.csv").read_text()
     assert written == (place / "run" / "p.csv").read_text()
@@ -178,7 +189,7 @@ def test_unseen_values_and_bad_lines_are_predicted_or_named(place: Path) -> None
     lines[1] = "\t".join([*fields[:-1], "ffffffff"])  # a value that no training row has
     lines[2] = "\t".join(["1", "nan", *lines[2].split("\t")[2:]])
     (place / "new.tsv").write_text("\n".join(lines))
-    command = ("predict", f"--model={place}/run", f"--data={place}/new.tsv", f"--out={place}/new.csv")
+    command = ("recommend", "predict", f"--model={place}/run", f"--data={place}/new.tsv", f"--out={place}/new.csv")
     assert "Line 3 of" in (said := refusal(*command)) and "--bad-lines skip" in said
     assert not (place / "new.csv").exists()
     told = epochzero(*command, "--bad-lines=skip", "--json").json
@@ -186,6 +197,49 @@ def test_unseen_values_and_bad_lines_are_predicted_or_named(place: Path) -> None
     rows = (place / "new.csv").read_text().splitlines()[1:]
     assert 0 < float(rows[1].split(",")[1]) < 1
     assert rows[2].startswith("3,,") and "nan" in rows[2]
+
+
+def test_the_spellings_before_say_what_to_use(place: Path, tmp_path: Path) -> None:
+    for step, command in (
+        ("train", ["train", f"--data={place}/search", f"--out={tmp_path}/run"]),
+        ("export", ["export", f"--weights={place}/run", f"--out={tmp_path}/product", "--no-onnx"]),
+        ("predict", ["predict", f"--model={place}/run", f"--data={place}/clicks.tsv", f"--out={tmp_path}/p.csv"]),
+    ):
+        ran = epochzero(*command)
+        assert ran.code == 0 and f"Use `epochzero recommend {step}`: this spelling" in ran.err
+
+
+def test_baselines_are_trained_on_the_rows_of_the_search(place: Path) -> None:
+    """Again from their checkpoints; by hand they come out the same."""
+    command = ["recommend", "baselines", f"--data={place}/search", f"--out={place}/baselines", "--models=dlrm, deepfm"]
+    first, shown, again = epochzero(*command, "--json").json, epochzero(*command), epochzero(*command, "--json").json
+    rows = first["baselines"]
+    assert [row["name"] for row in rows] == ["dlrm", "deepfm"] and rows[0]["steps"] == 32
+    assert [row["test"] for row in again["baselines"]] == [row["test"] for row in rows]
+    assert f"{rows[1]['test']['log_loss']:.4f}" in shown.out and shown.code == 0
+    table = open_table(place / "search" / "table").capped(Recommender.read(place / "run").encoding.rows)
+    torch.manual_seed(0)
+    model = baseline("dlrm", table.num_dense, table.rows)
+    train_model(model, table, Settings(batch_size=16, highest=0.2))
+    assert evaluate(model, table, "test").log_loss == pytest.approx(rows[0]["test"]["log_loss"], rel=1e-5)
+    assert "Did you mean 'dlrm'" in refusal(*command[:-1], "--models=dlmr")
+
+
+def test_python_takes_the_same_steps(place: Path, tmp_path: Path) -> None:
+    sizes = SIZES | LIMIT | RATE
+    with pytest.warns(Remark, match="too few to learn"):
+        result = recommend.search(
+            place / "clicks.tsv", schema=place / "schema.json", out=tmp_path / "search", proxy="zico", warmup=0.1,
+            preset="reduced", options=sizes,
+        )  # fmt: skip
+    found = json.loads((place / "found.json").read_text())
+    assert result.best.arch == found["best"]["arch"] and result.best.test_log_loss == found["best"]["test_log_loss"]
+    report = recommend.train(tmp_path / "search", out=tmp_path / "run")
+    assert report["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]
+    assert recommend.predict(tmp_path / "run", place / "clicks.tsv", tmp_path / "p.csv") == (ROWS, 0)
+    with pytest.raises(UserError, match="needs a --schema"):
+        recommend.train(place / "clicks.tsv", arch=result.best.arch, out=tmp_path / "other")
+    assert sorted(recommend.__all__) == recommend.__all__ and callable(recommend.baselines)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +276,7 @@ def test_damaged_recommenders_are_refused(place: Path, tmp_path: Path, monkeypat
         (tmp_path / name).write_bytes((place / "run" / name).read_bytes())
     monkeypatch.setattr(recommender, "ONNX_BYTES", 1000)
     with pytest.raises(UserError, match="export with --no-onnx"):
-        recommender.export_recommender(Recommender.read(tmp_path), tmp_path)
+        Recommender.read(tmp_path).export(tmp_path)
     (tmp_path / "training.pt").write_bytes(b"no checkpoint")
     with pytest.raises(DataError, match="damaged, cut short"):
         Recommender.read(tmp_path)

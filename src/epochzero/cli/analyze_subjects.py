@@ -16,17 +16,7 @@ from epochzero import data as data_
 from epochzero.api import as_network
 from epochzero.cli.console import as_json, err, out, print_json
 from epochzero.cli.module import batch_of, load_module
-from epochzero.cli.options import (
-    AsJson,
-    Classes,
-    DataSource,
-    Device,
-    Init,
-    InputShape,
-    Plugins,
-    Seed,
-    made_folder,
-)
+from epochzero.cli.options import AsJson, Classes, DataSource, Device, Init, InputShape, Plugins, Seed
 from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
@@ -34,6 +24,7 @@ from epochzero.engine.device import usable
 from epochzero.engine.failure import REASONS
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import save
+from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans

@@ -28,7 +28,6 @@ from epochzero.cli.options import (
     StorePath,
     Threads,
     Workers,
-    made_folder,
 )
 from epochzero.cli.options import (
     executor as executor_,
@@ -38,6 +37,7 @@ from epochzero.data import Batch
 from epochzero.errors import UserError
 from epochzero.evaluate.bench import BenchOutcome, Case, run_bench
 from epochzero.evaluate.figures import Rules
+from epochzero.files import made_folder
 from epochzero.objectives.objective import Objective, members, parse_objectives
 from epochzero.quantities import shape
 from epochzero.registry import spaces

@@ -21,7 +21,7 @@ from epochzero.cli.image_training import (
     images_from,
     space_of_plans,
 )
-from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName, made_folder
+from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine.device import usable
 from epochzero.engine.proxy import split_list
@@ -29,6 +29,7 @@ from epochzero.ensemble.attacks import NAMES, Robustness
 from epochzero.ensemble.build import build_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings
 from epochzero.errors import UserError
+from epochzero.files import made_folder
 from epochzero.train.image_data import SIDE
 from epochzero.train.recipes import recipe_of
 

@@ -10,17 +10,18 @@ import typer
 
 from epochzero.cli.console import err, millions
 from epochzero.cli.export_ensemble import export_members
-from epochzero.cli.export_recommender import export_clicks
-from epochzero.cli.options import AsJson, Init, Plugins, Seed, made_folder
+from epochzero.cli.options import AsJson, Init, Plugins, Seed
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.product import made_with, tell
 from epochzero.cli.real_inputs import real_inputs
+from epochzero.cli.recommend.old_spelling import exported as export_clicks
 from epochzero.errors import StoreError, UserError
 from epochzero.export import Subject
 from epochzero.export import export as export_
 from epochzero.export.ensemble import holds_ensemble
 from epochzero.export.subject import best_of
 from epochzero.export.weights import read_weights
+from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.recommend.recommender import holds_recommender
 from epochzero.registry import spaces

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from epochzero.cli.console import millions
-from epochzero.cli.options import made_folder
 from epochzero.cli.product import made_with, refuse, tell
 from epochzero.cli.real_inputs import real_inputs
 from epochzero.ensemble.model import Ensemble
 from epochzero.export.ensemble import export_ensemble
+from epochzero.files import made_folder
 
 
 def export_members(

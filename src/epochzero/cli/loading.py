@@ -23,6 +23,7 @@ ABOUT = {
     "train": "Train a network on images with a paper's recipe or with our own, or on a table of clicks.",
     "ensemble": "Choose several networks, train them, and let them predict together.",
     "export": "Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.",
+    "recommend": "Find, train and export a recommender for a table of clicks, and predict with it.",
     "predict": "Predict how likely a click is for every line of a table.",
     "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
     "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",

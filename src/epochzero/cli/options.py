@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -121,14 +120,3 @@ def executor(
     return executor_of(
         name, workers=workers, threads=threads, address=address, gpus=gpus, device=device, prepare=prepare
     )
-
-
-def made_folder(folder: Path) -> Path:
-    """A folder for results, made where there is none; one that cannot be written says so now, not after the work."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
-    return folder

@@ -29,7 +29,6 @@ from epochzero.cli.options import (
     StorePath,
     Threads,
     Workers,
-    made_folder,
     options,
 )
 from epochzero.cli.options import (
@@ -37,10 +36,11 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.pareto import check_front, end_front
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommender import searched_clicks
+from epochzero.cli.recommend.old_spelling import searched as searched_clicks
 from epochzero.cli.winner import check_tower, end_search, known_of, scored_winner, winner_proxies
 from epochzero.data.batch import USUAL_PARTS
 from epochzero.errors import MachineError, UnknownNameError, UserError
+from epochzero.files import made_folder
 from epochzero.hardware.latency import timed
 from epochzero.objectives.goals import Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective

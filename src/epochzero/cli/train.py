@@ -20,11 +20,13 @@ from epochzero.cli.image_training import (
     images_from,
     space_of_plans,
 )
-from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName, made_folder
+from epochzero.cli.options import AsJson, BadLines, Classes, Device, Plugins, Seed, SpaceName
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.train_recommender import Given, is_search, train_recommender
+from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
+from epochzero.files import made_folder
+from epochzero.recommend.jobs import is_search
 from epochzero.train.image_data import SIDE
 from epochzero.train.images import METRICS, plan_for
 from epochzero.train.images import train as train_
@@ -96,8 +98,9 @@ def train(
             "--teacher": teacher,
             "--tensorboard": tensorboard,
         }
-        told = Given(space, arch, data, schema, bad_lines, changed, seed, device)
-        train_recommender(told, unused=unused, out_dir=out_dir, json=json)
+        table = {"data": str(data), "schema": schema, "bad_lines": bad_lines, "space": space, "arch": arch}
+        given = {"epochs": epochs, "batch_size": batch_size, "option": option, "seed": seed, "device": device}
+        trained_recommender(unused, **table, **given, out_dir=out_dir, json=json)
         return
     if arch is None:
         raise UserError("Say which network to train: give --arch.")

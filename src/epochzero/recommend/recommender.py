@@ -1,23 +1,26 @@
-"""A trained recommender in a folder: what it is, its weights, and how tables have to be read for it.
+"""A trained recommender in a folder: the network, its weights, and the encoding that reads tables for it.
 
-    trained = Recommender.read(Path("run"))                 # of `epochzero train`, or a product of `epochzero export`
-    predict(trained.module(), "new.csv", trained.encoding, "predictions.csv")
-    export_recommender(trained, Path("product"))
+    trained = Recommender.read(Path("run"))          # of `epochzero recommend train`, or of its export
+    predict_file(trained.module(), "new.csv", trained.encoding, "predictions.csv")
+    trained.export(Path("product"))
 
-`recommender.json` says what the network is and how it was trained, `encoding.json` how a table becomes numbers, and
-the weights, embeddings included, are a checkpoint or a safetensors file. None of them can run code here.
+`recommender.json` names the network and its training, `encoding.json` says how a table becomes numbers, and the
+weights, embeddings included, are a checkpoint or a safetensors file. Reading them runs no code of theirs.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from epochzero.data.sealed import read
 from epochzero.errors import DataError, UserError
@@ -25,18 +28,25 @@ from epochzero.export import standalone
 from epochzero.export.product import Exported, export
 from epochzero.export.subject import Subject
 from epochzero.export.weights import Weights, fitting, read_weights
+from epochzero.files import replacing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.ingest import encoder_of
 from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.training.trainer import device_of, logits_of
 from epochzero.registry import spaces
 from epochzero.types import Origin
 
 FILE, ENCODING, CHECKPOINT = "recommender.json", "encoding.json", "training.pt"
 FORMAT = 1
 ONNX_BYTES = 2 * 10**9
-"""what fits into one ONNX file"""
+"""the most that one ONNX file holds"""
+CHECKED_ROWS = 64
+"""rows of the user's data on which an export is checked"""
+CHUNK = 8192
+"""rows that the model predicts together"""
 
 
 def holds_recommender(folder: Path) -> bool:
@@ -45,7 +55,20 @@ def holds_recommender(folder: Path) -> bool:
 
 def described(space: str, arch: str, training: Mapping[str, Any]) -> str:
     """The content of `recommender.json`."""
-    return json.dumps({"format": FORMAT, "space": space, "arch": arch, "training": training}, indent=1)
+    return as_json({"format": FORMAT, "space": space, "arch": arch, "training": training})
+
+
+def as_json(value: Any) -> str:
+    """Strict JSON, with null for a number that is not finite."""
+
+    def finite(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {key: finite(item) for key, item in part.items()}
+        if isinstance(part, list | tuple):
+            return [finite(item) for item in part]
+        return None if isinstance(part, float) and not math.isfinite(part) else part
+
+    return json.dumps(finite(value), ensure_ascii=False, indent=1)
 
 
 @dataclass(frozen=True)
@@ -57,22 +80,22 @@ class Recommender:
     encoding: Encoding
     tensors: Mapping[str, Tensor]
     training: Mapping[str, Any]
-    """how it was trained, and what it is worth"""
+    """settings, data and metrics of the training"""
     name: str
     """of the folder"""
 
     @classmethod
     def read(cls, folder: Path) -> Recommender:
-        """UserError or DataError for a folder that is damaged, hostile or something else."""
+        """Reads a folder; UserError or DataError for one that is damaged, hostile or something else."""
         try:
-            told = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            known, space, arch, training = (told[key] for key in ("format", "space", "arch", "training"))
+            content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            version, space, arch, training = (content[key] for key in ("format", "space", "arch", "training"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"'{folder}' holds no recommender ({type(error).__name__} in {FILE}): give the folder of `epochzero "
-                "train` on a table of clicks, or of its export."
+                "recommend train`, or of its export."
             ) from None
-        if known != FORMAT or not isinstance(spaces[space], Nasrec):
+        if version != FORMAT or not isinstance(spaces[space], Nasrec):
             raise DataError(f"The recommender '{folder}' is of another version, or damaged: train it again.")
         checkpoint = folder / CHECKPOINT
         tensors = (
@@ -84,7 +107,7 @@ class Recommender:
 
     @cached_property
     def plan(self) -> Plan:
-        """Of two inputs, dense features and ids; without what leads nowhere."""
+        """The plan of two inputs, dense features and ids, without dead ends."""
         space = spaces[self.space].on(self.encoding.num_dense, self.encoding.rows)
         return pruned(space.plan(space.parse(self.arch)))
 
@@ -98,38 +121,75 @@ class Recommender:
         module.load_state_dict(self.weights)
         return module
 
-    @property
-    def subject(self) -> Subject:
-        return Subject(
-            self.space,
-            self.arch,
-            self.plan,
-            self.weights,
-            f"from {self.name}",
-            told=_card(self.encoding, self.training),
-        )
+    def first_rows(self, data: str | Path) -> tuple[Tensor, Tensor]:
+        """The first rows of a table as the network reads them, dense [B, D] and ids [B, F]."""
+        for block in encoder_of(self.encoding, data):
+            if len(block.dense):
+                ids = self.encoding.folded(block.ids[:CHECKED_ROWS])
+                return torch.from_numpy(block.dense[:CHECKED_ROWS]), torch.from_numpy(ids).long()
+        raise DataError(f"The table {data} has no rows: give a table with rows.")
+
+    def export(
+        self,
+        folder: Path,
+        *,
+        real: tuple[Tensor, ...] | None = None,
+        onnx: bool = True,
+        say: Callable[[str], None] = lambda step: None,
+    ) -> Exported:
+        """Writes code, weights, ONNX, card, and the files of `predict`, if all agree on random and `real` rows."""
+        size = 4 * self.plan.params
+        if onnx and size > ONNX_BYTES:
+            raise UserError(
+                f"The weights take {size / 1e9:.1f} GB and one ONNX file holds {ONNX_BYTES / 1e9:g}: export with "
+                "--no-onnx, or limit the embeddings in the search with --option max_embedding_rows=10000000."
+            )
+        more = {FILE: described(self.space, self.arch, self.training), ENCODING: self.encoding.text()}
+        card = _card(self.encoding, self.training)
+        subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", told=card)
+        return export(subject, folder, real=real, onnx=onnx, say=say, more=more)
 
 
-def export_recommender(
-    kept: Recommender,
-    folder: Path,
+@torch.no_grad()
+def predict_file(
+    model: nn.Module,
+    source: str | Path,
+    encoding: Encoding,
+    out: str | Path,
     *,
-    real: tuple[Tensor, ...] | None = None,
-    onnx: bool = True,
-    say: Callable[[str], None] = lambda what: None,
-) -> Exported:
-    """Code, weights, ONNX, card and what `epochzero predict` needs, once all agree on random and `real` rows."""
-    size = 4 * kept.plan.params
-    if onnx and size > ONNX_BYTES:
+    bad_lines: str = "strict",
+    tell: Callable[[int], None] = lambda rows: None,
+) -> tuple[int, int]:
+    """Writes `line,probability,why` for every row of `source`; returns the numbers of rows and of bad lines.
+
+    The source is read block by block as the model's own table was, and needs no label and no split. A bad line is an
+    error, which leaves an older file as it was, or (`skip`) gets a reason and no probability.
+    """
+    encoder = encoder_of(encoding, source, bad_lines=bad_lines)
+    out, count, bad_count = Path(out), 0, 0
+    training, device = model.training, device_of(model)
+    model.eval()
+    try:
+        with replacing(out) as file:
+            file.write(b"line,probability,why\n")
+            for block in encoder:
+                dense = torch.from_numpy(block.dense).to(device)
+                ids = torch.from_numpy(encoding.folded(block.ids)).long().to(device)
+                pieces = zip(torch.split(dense, CHUNK), torch.split(ids, CHUNK), strict=True)
+                clicks = [logits_of(model(*one)).double().sigmoid().cpu().numpy() for one in pieces if len(one[0])]
+                rows = zip(block.line.tolist(), np.concatenate(clicks).tolist() if clicks else [], strict=True)
+                lines = [(number, f"{number},{click:.9g},") for number, click in rows]
+                lines += [(bad.number, f'{bad.number},,"{bad.why.replace(chr(34), chr(39))}"') for bad in block.bad]
+                file.writelines(f"{text}\n".encode() for _, text in sorted(lines))
+                count, bad_count = count + len(block.line), bad_count + len(block.bad)
+                tell(count)
+    except OSError as error:
         raise UserError(
-            f"The weights take {size / 1e9:.1f} GB and one ONNX file holds {ONNX_BYTES / 1e9:g}: export with "
-            "--no-onnx, or limit the embeddings in the search with --option max_embedding_rows=10000000."
-        )
-    more = {
-        FILE: described(kept.space, kept.arch, kept.training),
-        ENCODING: kept.encoding.text(),
-    }
-    return export(kept.subject, folder, real=real, onnx=onnx, say=say, more=more)
+            f"The predictions cannot be written to {out} ({error.strerror}): choose another place."
+        ) from error
+    finally:
+        model.train(training)
+    return count, bad_count
 
 
 def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:
@@ -153,16 +213,16 @@ def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:
             f"| score, of weights inherited from the supernet | {search['score']:.6g} |",
             f"| limits of the search | {', '.join(limits) or 'none'} |",
         ]
-    for part, found in training["metrics"].items():
-        area = found["why"] if found["auc"] is None else f"AUC {found['auc']:.4f}"
-        lines.append(f"| {part} rows | log loss {found['log_loss']:.4f}, {area} |")
+    for part, measured in training["metrics"].items():
+        area = measured["why"] if measured["auc"] is None else f"AUC {measured['auc']:.4f}"
+        lines.append(f"| {part} rows | log loss {measured['log_loss']:.4f}, {area} |")
     return "\n".join(
         [
             *lines,
             "\n## Inputs\n",
             f"`dense` [batch, {encoding.num_dense}] single precision: {named[0]}. `ids` [batch, {len(encoding.rows)}] "
             f"whole numbers, each below its table's rows: {named[1]}. `{ENCODING}` says how text becomes these "
-            "numbers, and `epochzero predict --model FOLDER --data new.csv --out predictions.csv` does it. A click "
-            "has the probability sigmoid(y).\n",
+            "numbers, and `epochzero recommend predict --model FOLDER --data new.csv --out new-clicks.csv` does it. A "
+            "click has the probability sigmoid(y).\n",
         ]
     )

@@ -33,14 +33,13 @@ from epochzero.data.batch import Batch, digest
 from epochzero.errors import DataError, UserError
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.spaces.nasrec import Nasrec
+from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
 from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
-from epochzero.registry import spaces
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
 from epochzero.study.result import LEADERS, Candidate, Outcome, nothing_found
@@ -189,12 +188,9 @@ class SubOneShotSearch:
     @cached_property
     def fitted(self) -> Nasrec:
         """The space for this table, at the preset's size."""
-        space = spaces[self.space]
-        if not isinstance(space, Nasrec):
-            raise UserError(f"The space {self.space} has no networks for tables of clicks: use nasrec_small or -full.")
         preset = self.preset
         limits = self.max_embedding_rows, self.max_embedding_bytes
-        fitted = space.on(self.table.num_dense, self.table.rows, *limits)
+        fitted = nasrec(self.space).on(self.table.num_dense, self.table.rows, *limits)
         return fitted.reduced(preset.widest, preset.most_rows)
 
     @cached_property

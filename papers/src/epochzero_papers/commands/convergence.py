@@ -10,9 +10,10 @@ import typer
 
 from epochzero.cli.analyze_subjects import Across, say_written
 from epochzero.cli.console import err, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, Device, Seed, made_folder
+from epochzero.cli.options import AsJson, BatchSize, Device, Seed
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
+from epochzero.files import made_folder
 from epochzero.train.image_data import load_images
 from epochzero_papers.thesis import convergence_pictures
 from epochzero_papers.thesis.convergence import Study, study_convergence

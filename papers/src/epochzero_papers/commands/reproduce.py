@@ -10,8 +10,9 @@ from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.experiments import DATA_FOLDER, show_experiments
-from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, made_folder
+from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath
 from epochzero.errors import MachineError, UserError
+from epochzero.files import made_folder
 from epochzero.registry import experiments
 from epochzero_papers.harness.base import Result
 from epochzero_papers.harness.report import circumstances, table, write

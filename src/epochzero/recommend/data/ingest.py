@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +22,13 @@ from epochzero.errors import DataError, UserError
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
 from epochzero.recommend.data.lines import Layout, layout
-from epochzero.recommend.data.schema import BUILT_IN, Categorical, Dense, Schema, load_schema
+from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.split import PARTS, SEED, parts
-from epochzero.recommend.data.table import STRETCH, CtrBatch, CtrTable, Writer, find_table, open_table
-
-__all__ = [
-    "BUILT_IN", "Categorical", "CtrBatch", "CtrTable", "Dense", "Encoding", "Schema", "encode", "encoder_of",
-    "load_schema", "open_table",
-]  # fmt: skip
+from epochzero.recommend.data.table import STRETCH, CtrTable, Writer, find_table
 
 SMALLEST = 10
 """rows that a split in ten needs"""
 
-BadLines = Literal["strict", "skip"]
 Tell = Callable[[int], None]
 """Called with the number of rows read so far."""
 
@@ -45,7 +38,7 @@ def encode(
     schema: str | Path | Schema,
     folder: str | Path,
     *,
-    bad_lines: BadLines = "strict",
+    bad_lines: str = "strict",
     seed: int = SEED,
     tell: Tell | None = None,
 ) -> CtrTable:
@@ -53,8 +46,7 @@ def encode(
 
     A bad line is an error (`strict`), or goes to `skipped.tsv` with its number and the reason (`skip`).
     """
-    if bad_lines not in ("strict", "skip"):
-        raise UserError(f"Bad lines cannot be treated by '{bad_lines}': use strict or skip.")
+    skip = _skips(bad_lines)
     schema, path, folder = load_schema(schema), Path(source), Path(folder)
     found = layout(path, schema)
     fingerprint = _fingerprint(path, schema, bad_lines, seed)
@@ -62,7 +54,7 @@ def encode(
         return table
     codes: dict[str, dict[str, int]] = {c.name: {} for c in schema.categorical if c.encoding == "vocabulary"}
     with Writer(folder) as writer:
-        for block in Encoder(schema, found, codes, growing=True, skip=bad_lines == "skip"):
+        for block in Encoder(schema, found, codes, growing=True, skip=skip):
             writer.add(block)
             if tell is not None:
                 tell(writer.count)
@@ -72,6 +64,12 @@ def encode(
         sizes = (FIRST_VALUE + len(vocabulary[c.name]) if c.name in codes else c.rows for c in schema.categorical)
         encoding = Encoding(schema, tuple(sizes), vocabulary)
         return writer.finish(encoding, fingerprint, source=str(path), seed=seed)
+
+
+def _skips(bad_lines: str) -> bool:
+    if bad_lines not in ("strict", "skip"):
+        raise UserError(f"--bad-lines takes strict or skip, not '{bad_lines}'.")
+    return bad_lines == "skip"
 
 
 def _fingerprint(path: Path, schema: Schema, bad_lines: str, seed: int) -> str:
@@ -132,11 +130,11 @@ def _settle(
     return kept
 
 
-def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: BadLines = "strict") -> Encoder:
+def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: str = "strict") -> Encoder:
     """Reads another file as a table was read: the same rows for the same values, unseen ones in their own row.
 
     Its labels and its split, if it has any, are left alone.
     """
     path, schema = Path(source), replace(encoding.schema, split="")
     found = replace(layout(path, schema, need_label=False), labelled=False)
-    return Encoder(schema, found, encoding.codes, skip=bad_lines == "skip")
+    return Encoder(schema, found, encoding.codes, skip=_skips(bad_lines))

@@ -340,6 +340,14 @@ class Nasrec:
         return network(arch, self.dense, self.tables, room, outputs, packed=input_shape is not None, bare=bare)
 
 
+def nasrec(name: str) -> Nasrec:
+    """The space of this name; UserError for one of other networks."""
+    space = spaces[name]
+    if not isinstance(space, Nasrec):
+        raise UserError(f"The space {name} has no networks for tables of clicks: give --space nasrec_small, or _full.")
+    return space
+
+
 def _capped(rows: Sequence[int], most: int) -> tuple[int, ...]:
     """The rows, each at most the largest number with which all together are at most `most`."""
     low, high = 1, max(rows)

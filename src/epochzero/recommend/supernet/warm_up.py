@@ -82,7 +82,7 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.epoch < 1 or not 0 <= self.level <= 1:
             raise UserError(
-                f"A warm-up is a share from 0 to 1 of an epoch of at least 1 step, not {self.level} of {self.epoch}."
+                f"--warmup takes a share from 0 to 1 of an epoch, not {self.level:g}, and an epoch has at least 1 step."
             )
 
     @property

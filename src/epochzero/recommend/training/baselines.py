@@ -210,19 +210,20 @@ class AutoIntPlus(nn.Module):
         return logit.squeeze(1)
 
 
-BASELINES: dict[str, type[DLRM] | type[DeepFM] | type[XDeepFM] | type[AutoIntPlus]] = {
-    "dlrm": DLRM,
-    "deepfm": DeepFM,
-    "xdeepfm": XDeepFM,
-    "autoint+": AutoIntPlus,
-}
+Baseline = type[DLRM] | type[DeepFM] | type[XDeepFM] | type[AutoIntPlus]
+BASELINES: dict[str, Baseline] = {"dlrm": DLRM, "deepfm": DeepFM, "xdeepfm": XDeepFM, "autoint+": AutoIntPlus}
+
+
+def baseline_class(name: str) -> Baseline:
+    """The baseline of this name."""
+    if name not in BASELINES:
+        hint = near_miss(name, list(BASELINES))
+        raise UnknownNameError(f"No baseline is called '{name}'.{hint} Known: {', '.join(BASELINES)}.")
+    return BASELINES[name]
 
 
 def baseline(name: str, dense: int, rows: Sequence[int]) -> nn.Module:
     """A baseline by its name, with weights drawn by torch's generator."""
-    if name not in BASELINES:
-        hint = near_miss(name, list(BASELINES))
-        raise UnknownNameError(f"No baseline is called '{name}'.{hint} Known: {', '.join(BASELINES)}.")
     if not rows:
         raise UserError(f"The baseline '{name}' is made for categorical columns, and the table has none.")
-    return BASELINES[name](dense, rows)
+    return baseline_class(name)(dense, rows)

@@ -1,0 +1,122 @@
+"""`epochzero recommend search`: from a table of clicks to trained networks."""
+
+from __future__ import annotations
+
+from json import loads
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from epochzero import recommend
+from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.options import AsJson, Plugins, Seed, options
+from epochzero.cli.plugin import load_plugins
+from epochzero.cli.recommend.options import DATA, OUTPUT, SIZES, BadLines, RecommenderSpace, Schema, remarks_shown
+from epochzero.quantities import count
+
+SEARCH, LIMITS = "Search", "Limits"
+
+
+def search(
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="A table of clicks with its --schema, the folder of one in numbers, or synthetic:ROWS; default: "
+            "12,000 generated rows.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    schema: Schema = None,
+    bad_lines: BadLines = "strict",
+    space: RecommenderSpace = "nasrec_small",
+    proxy: Annotated[
+        str, typer.Option("--proxy", help="Any proxy or combination, or one_shot.", rich_help_panel=SEARCH)
+    ] = "sigeo",
+    method: Annotated[
+        str, typer.Option("--method", help="evolution_nasrec, or random as a baseline.", rich_help_panel=SEARCH)
+    ] = "evolution_nasrec",
+    warmup: Annotated[
+        float,
+        typer.Option("--warmup", help="Share of an epoch for which the supernet is trained.", rich_help_panel=SEARCH),
+    ] = 0.01,
+    seed: Seed = 0,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            help="published, or reduced for two cores; default: reduced without --data.",
+            rich_help_panel=SIZES,
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", help="A size or setting: batch_size=256, highest=0.2. May be repeated.", rich_help_panel=SIZES
+        ),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, max=100, help="Networks to train from scratch.", rich_help_panel=SIZES)
+    ] = None,
+    max_params: Annotated[
+        str | None,
+        typer.Option("--max-params", help="Most parameters outside the embeddings: 1.5M.", rich_help_panel=LIMITS),
+    ] = None,
+    max_flops: Annotated[
+        str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.", rich_help_panel=LIMITS)
+    ] = None,
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results and checkpoints; default: runs/SPACE.", rich_help_panel=OUTPUT),
+    ] = None,
+    plugin: Plugins = None,
+    json: AsJson = False,
+) -> None:
+    """Search a recommender for a table of clicks, and train the best networks.
+
+    epochzero recommend search --data criteo.tsv --schema criteo --warmup 0.01 --out clicks
+
+    Stopped at any moment, the same command resumes and ends with the same result. `epochzero recommend train --data
+    clicks` then keeps the best network.
+    """
+    load_plugins(plugin)
+    changes = options(option or []) | ({} if top is None else {"top": top})
+    limits = {"max_params": count(max_params, "--max-params"), "max_flops": count(max_flops, "--max-flops")}
+    folder = out_dir or Path("runs") / space
+    if out_dir is None:
+        err.print(f"results go to {folder}; --out chooses another folder", soft_wrap=True)
+    with remarks_shown(), progress_bar("search", estimate=False) as bar:
+        result = recommend.search(
+            data,
+            out=folder,
+            schema=schema,
+            bad_lines=bad_lines,
+            space=space,
+            proxy=proxy,
+            method=method,
+            warmup=warmup,
+            preset=preset,
+            seed=seed,
+            options=changes,
+            progress=bar,
+            **limits,
+        )
+    report = loads((folder / "result.json").read_text(encoding="utf-8"))
+    if json:
+        print_json(report)
+        return
+    out.print(f"{result.best.arch}\n", style="bold")
+    shown = Table("", "score", "params", "val log loss", "test log loss", "test AUC", box=None, header_style="dim")
+    for number, one in enumerate(result.candidates, start=1):
+        mark = f"{number} *" if one is result.best else str(number)
+        losses = (f"{value:.4f}" for value in (one.val_log_loss, one.test_log_loss, one.test_auc))
+        shown.add_row(mark, f"{one.score:.4g}", millions(one.params), *losses)
+    out.print(shown)
+    out.print("* lowest log loss on the validation rows; params without the embeddings", style="dim")
+    spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items())
+    share = "" if report["share"] == 1 else f", {100 * report['share']:g} % of them all"
+    err.print(f"\n{result.evaluated} networks evaluated by {result.objective}; {spent}", soft_wrap=True)
+    err.print(f"{report['rows']['train']:,} training rows{share}", soft_wrap=True)
+    err.print(f"\nresults  {folder}/result.json, choice.json, encoding.json and checkpoints", soft_wrap=True)

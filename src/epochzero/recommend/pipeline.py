@@ -1,0 +1,308 @@
+"""The steps from a table of clicks to predictions; `epochzero recommend` calls these functions.
+
+Each step leaves its results in a folder, which the next one reads. `data` is a text file with its `schema`, the folder
+of a table in numbers, or `synthetic:ROWS` for generated clicks; after a search it is the folder of the search.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from epochzero.data.sealed import read_own, write
+from epochzero.engine.device import usable
+from epochzero.errors import UserError
+from epochzero.export.product import Exported
+from epochzero.files import made_folder
+from epochzero.files import write as write_file
+from epochzero.progress import Progress, silent
+from epochzero.recommend.data.table import CtrTable, Part
+from epochzero.recommend.jobs import (
+    CHOICE,
+    EMBEDDING_LIMITS,
+    RESULT,
+    SYNTHETIC,
+    TABLE,
+    Clicks,
+    Job,
+    Remark,
+    is_search,
+    job_of,
+    preset_of,
+)
+from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Recommender, as_json, described, predict_file
+from epochzero.recommend.spaces.nasrec import nasrec
+from epochzero.recommend.sub_one_shot import (
+    EVOLUTION,
+    RecommenderResult,
+    SubOneShotSearch,
+    check_limits,
+    check_method,
+    objective_of,
+)
+from epochzero.recommend.supernet.warm_up import Schedule
+from epochzero.recommend.training.baselines import BASELINES, baseline, baseline_class
+from epochzero.recommend.training.source import TrainingSource
+from epochzero.recommend.training.trainer import Trained, evaluate, rows_in
+from epochzero.recommend.training.trainer import train as train_model
+
+BASELINE_RESULT = "baselines.json"
+GENERATED, GENERATED_BATCH = f"{SYNTHETIC}:12000", 256
+"""the data of a search without data, and its batch size: a minute or two on two cores by the preset `reduced`"""
+FEW_STEPS = 50
+"""after 16 steps of warm-up sub-networks were no better than after none, after 78 they were (docs/results.md)"""
+MEASURED: tuple[Part, ...] = ("val", "test")
+
+
+def search(
+    data: str | Path | None = None,
+    *,
+    out: str | Path,
+    schema: str | Path | None = None,
+    bad_lines: str = "strict",
+    space: str = "nasrec_small",
+    proxy: str = "sigeo",
+    method: str = EVOLUTION,
+    warmup: float = 0.01,
+    preset: str | None = None,
+    max_params: int | None = None,
+    max_flops: int | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] = {},
+    progress: Progress = silent,
+) -> RecommenderResult:
+    """Searches a recommender for a table of clicks, and trains the best networks from scratch.
+
+    The folder `out` takes result.json, choice.json, encoding.json and checkpoints, from which the same call resumes.
+    `options` change the sizes of the preset, and scaled, share, highest, max_embedding_rows and max_embedding_bytes.
+    Without data, 12,000 generated clicks are searched by the preset `reduced`; otherwise the preset is `published`.
+    """
+    if data is None and schema is not None:
+        raise UserError("--schema says how to read a table of clicks: give the table as --data.")
+    usual = {"batch_size": GENERATED_BATCH} if data is None else {}
+    sizes, own = preset_of(preset or ("reduced" if data is None else "published"), usual | dict(options))
+    clicks, whole = Clicks(str(GENERATED if data is None else data), schema, bad_lines, Path(out)), nasrec(space)
+    check_method(method)
+    Schedule(epoch=1, level=warmup), objective_of(proxy, warmup)
+    columns = clicks.known_schema
+    embeddings = (own.get(name) for name in EMBEDDING_LIMITS)
+    fitted = whole.on(max(1, len(columns.dense)), [column.rows for column in columns.categorical], *embeddings)
+    check_limits(fitted.reduced(sizes.widest, sizes.most_rows), max_params, max_flops)  # before a long table is read
+    made_folder(clicks.folder)
+    table = clicks.table(progress)
+    for part in MEASURED:
+        if table.clicks(part) in (0, table.size(part)):
+            _remark(f"All {part} rows have the same label, so there is no AUC on them.")
+    run = SubOneShotSearch(
+        table,
+        space,
+        proxy,
+        warmup,
+        preset=sizes,
+        max_params=max_params,
+        max_flops=max_flops,
+        seed=seed,
+        method=method,
+        tell=lambda stage, done, total, note: progress(done, total, f"{stage}: {note}"),
+        **own,
+    )
+    if 0 < run.schedule.steps < FEW_STEPS:
+        _remark(
+            f"The warm-up is {run.schedule.steps} of the {run.schedule.epoch:,} steps of an epoch, too few to learn "
+            "much from: on a table of this size a larger --warmup does more."
+        )
+    result = run.run(clicks.folder)
+    write_file(clicks.folder / RESULT, as_json(_report(result, run, clicks.folder)))
+    write_file(clicks.folder / CHOICE, run.fitted.choice(run.fitted.parse(result.best.arch)))
+    run.data.encoding.write(clicks.folder / ENCODING)
+    return result
+
+
+def train(
+    data: str | Path,
+    *,
+    out: str | Path,
+    arch: str | None = None,
+    space: str = "nasrec_small",
+    schema: str | Path | None = None,
+    bad_lines: str = "strict",
+    options: Mapping[str, Any] = {},
+    seed: int = 0,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Trains, measures and keeps a recommender in the folder `out`; returns a report of it.
+
+    `data` is the folder of a search, whose best network is trained unless `arch` names another, or a table of clicks
+    with `arch` and `space`. `options` are the fields of `Settings`, share, max_embedding_rows and max_embedding_bytes.
+    What the search has trained already, in the same way, is taken over. The same call resumes from its checkpoint.
+    """
+    usable(device)
+    folder = Path(out)
+    if arch is None and not is_search(Path(data)):
+        nasrec(space)
+        raise UserError("Say which network to train: give --arch, or the folder of a search as --data.")
+    made_folder(folder)
+    job = job_of(Clicks(str(data), schema, bad_lines, folder), options, progress, space, arch)
+    chosen, table = job.space.parse(job.arch), job.table
+    text, checkpoint = job.space.text(chosen), folder / CHECKPOINT
+    source = TrainingSource(job.space, table, job.settings, seed=seed, share=job.share)
+    done = source.checkpoint(Path(data), text)
+    if done.is_file() and not checkpoint.exists():
+        write(checkpoint, read_own(done))
+    model = source.model(chosen).to(device)
+    trained, metrics = _trained(model, job, source.identity(text), checkpoint, progress)
+    training = {
+        "source": Path(str(table.about["source"])).name,
+        "rows": _rows(table, job.share),
+        "settings": asdict(job.settings),
+        "share": job.share,
+        "seed": seed,
+        "search": job.search,
+        "metrics": metrics,
+    }
+    table.encoding.write(folder / ENCODING)
+    write_file(folder / FILE, described(job.space.name, text, training))
+    embedded = job.space.embedding_params
+    params = job.space.plan(chosen).params - embedded
+    network = {"space": job.space.name, "arch": text, "params": params, "embedding_params": embedded}
+    spent = {"steps": trained.steps, "seconds": trained.seconds, "rows_per_second": trained.rows_per_second}
+    return network | spent | training
+
+
+def baselines(
+    data: str | Path,
+    *,
+    out: str | Path,
+    names: Sequence[str] = tuple(BASELINES),
+    schema: str | Path | None = None,
+    bad_lines: str = "strict",
+    options: Mapping[str, Any] = {},
+    seed: int = 0,
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> list[dict[str, Any]]:
+    """Trains models made by hand, such as DLRM, for comparison; returns a row of metrics for each.
+
+    `data` and `options` are those of `train`: on the folder of a search, the models are trained as its networks were.
+    The folder `out` takes baselines.json and checkpoints, from which the same call resumes.
+    """
+    usable(device)
+    for name in names:
+        baseline_class(name)
+    clicks, rows = Clicks(str(data), schema, bad_lines, Path(out)), list[dict[str, Any]]()
+    made_folder(clicks.folder)
+    job = job_of(clicks, options, progress)
+    for place, name in enumerate(names):
+
+        def show(step: int, steps: int | None, note: str, name: str = name, before: int = place) -> None:
+            progress(before * (steps or 0) + step, len(names) * (steps or 0), f"{name}: {note}")
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = baseline(name, job.table.num_dense, job.table.rows).to(device)
+            identity: dict[str, str | int] = {"network": name, "seed": seed}
+            trained, metrics = _trained(model, job, identity, clicks.folder / f"baseline-{name}.pt", show)
+        params = sum(weight.numel() for weight in model.parameters())
+        rows.append({"name": name, "params": params, "steps": trained.steps, "seconds": trained.seconds, **metrics})
+    write_file(clicks.folder / BASELINE_RESULT, as_json(rows))
+    return rows
+
+
+def export(
+    trained: str | Path,
+    out: str | Path,
+    *,
+    data: str | Path | None = None,
+    onnx: bool = True,
+    say: Callable[[str], None] = lambda step: None,
+) -> Exported:
+    """Writes a trained recommender as a product: code, weights, ONNX, a model card and the encoding of text.
+
+    Nothing is written unless code and ONNX agree with the network on random rows, and on the first rows of `data`.
+    """
+    recommender, folder = Recommender.read(Path(trained)), Path(out)
+    real = None if data is None else recommender.first_rows(data)
+    if folder.resolve() == Path(trained).resolve():
+        raise UserError(f"The product would be mixed with the training in '{folder}': choose another --out.")
+    return recommender.export(made_folder(folder), real=real, onnx=onnx, say=say)
+
+
+def predict(
+    model: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    bad_lines: str = "strict",
+    device: str = "cpu",
+    progress: Progress = silent,
+) -> tuple[int, int]:
+    """Writes the probability of a click for every line of a table; returns the numbers of rows and of bad lines.
+
+    `model` is the folder of a training or of its export. The file `out` has the columns line, probability and why.
+    """
+    usable(device)
+    recommender = Recommender.read(Path(model))
+    return predict_file(
+        recommender.module().to(device),
+        data,
+        recommender.encoding,
+        out,
+        bad_lines=bad_lines,
+        tell=lambda rows: progress(rows, rows, "rows"),
+    )
+
+
+def _trained(
+    model: nn.Module, job: Job, identity: Mapping[str, str | int], checkpoint: Path, progress: Progress
+) -> tuple[Trained, dict[str, Any]]:
+    """The training, and the metrics of the model on validation and test rows."""
+    trained = train_model(
+        model,
+        job.table,
+        job.settings,
+        share=job.share,
+        identity=identity,
+        checkpoint=checkpoint,
+        tell=lambda step, steps, loss: progress(step, steps, f"loss {loss:.4f}"),
+    )
+    return trained, {part: asdict(evaluate(model, job.table, part)) for part in MEASURED if job.table.size(part)}
+
+
+def _remark(text: str) -> None:
+    warnings.warn(text, Remark, stacklevel=3)
+
+
+def _rows(table: CtrTable, share: float) -> dict[str, int]:
+    return {"train": rows_in(share, table.size("train"))} | {part: table.size(part) for part in MEASURED}
+
+
+def _report(result: RecommenderResult, run: SubOneShotSearch, folder: Path) -> dict[str, Any]:
+    """The content of result.json. A table within the folder has a relative path, so that the folder can be moved."""
+    return {
+        "best": asdict(result.best),
+        "candidates": [asdict(candidate) for candidate in result.candidates],
+        "space": run.space,
+        "proxy": result.objective,
+        "method": run.method,
+        "warmup": run.warmup,
+        "warmup_steps": result.warmup_steps,
+        "limits": {name: getattr(run, name) for name in ("max_params", "max_flops", *EMBEDDING_LIMITS)},
+        "preset": asdict(run.preset),
+        "seed": run.seed,
+        "share": run.share,
+        "highest": run.highest,
+        "table": TABLE if run.table.folder == folder / TABLE else str(run.table.folder.resolve()),
+        "skipped_lines": run.table.skipped,
+        "rows": _rows(run.table, run.share),
+        "embedding_params": result.embedding_params,
+        "evaluated": result.evaluated,
+        "seconds": sum(result.seconds.values()),
+        "stages": result.seconds,
+    }
