@@ -4,7 +4,7 @@ While a merged plan is a list of nodes, each of which gives its maps side by sid
 can. What a node gives is known, for each network, as terms that add up to it: maps of the arena, of which some still
 have to be scaled and shifted, as a batch norm left them. Skips, gathers, norms and sums cost nothing until somebody
 needs numbers: a convolution or a pooling, which read maps, or the end of the block. ReLUs are taken by the convolutions
-that read them. Source that neither the output nor anything watched depends on are left out.
+that read them. Maps that neither the output nor anything watched depends on are left out.
 
 The way back is worked out likewise: the gradient of a map is the sum of what its readers send, and where there is one
 reader alone, that is it.

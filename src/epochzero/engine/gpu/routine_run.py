@@ -1,8 +1,9 @@
-"""A routine at work: the arena that it fills, and the way back through it."""
+"""One run of a routine: it fills an arena, and gradients go back through it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,7 +18,7 @@ from epochzero.plan.plan import Node
 
 
 class ScatteredMaps(NamedTuple):
-    """Maps of an arena: one for each of some networks."""
+    """Some maps of an arena, one for each of several networks."""
 
     place: Source
     slots: Tensor
@@ -45,58 +46,58 @@ class ScatteredMaps(NamedTuple):
 
 
 class Watcher(Protocol):
-    """What sees the values of a run."""
+    """Receives the values of a run."""
 
     @property
     def streams(self) -> set[str]:
-        """What it wants to see."""
+        """The streams that it collects."""
 
     @property
     def feature_nodes(self) -> Collection[str]:
-        """The nodes whose outputs it wants as networks' last feature maps."""
+        """The nodes whose outputs are some network's last feature map."""
 
     def __call__(self, node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        """A node of a tape has run."""
+        """Receives a node of a tape with its values."""
 
     def arrived(self, node: Node, gradient: Tensor) -> None:
-        """The gradient of its output."""
+        """Receives the gradient of its output."""
 
     def spread(self, stream: str, node: Node, which: Any, *maps: ScatteredMaps) -> None:
-        """What a node of a routine was given, or that, its output and the gradient of it, for `which` of its maps."""
+        """Receives a routine's node: its input, or its input, output and output's gradient, for `which` of its maps."""
 
     def ended(self, node: Node, maps: Tensor, back: Callable[[Tensor], Tensor]) -> None:
-        """What the block gives that ends with a node, [P, B, H, W, C], and how a gradient of that goes back."""
+        """Receives the output [P, B, H, W, C] of the block that ends with a node, and its backward pass."""
 
 
 def to_joint(maps: Tensor, networks: int) -> Tensor:
-    """[P, B, H, W, C] as torch has it: [B, P * C, H, W]; a single map comes so many times."""
+    """Returns maps [P, B, H, W, C] in torch's layout, [B, P * C, H, W]; a single map is repeated for every network."""
     return maps.expand(networks, *maps.shape[1:]).permute(1, 0, 4, 2, 3).flatten(1, 2)
 
 
 def from_joint(joint: Tensor, networks: int) -> Tensor:
-    """And back."""
+    """Returns maps [B, P * C, H, W] as [P, B, H, W, C]."""
     each: Tensor = joint.unflatten(1, (networks, -1))  # type: ignore[no-untyped-call]
     return each.permute(1, 0, 3, 4, 2).contiguous()
 
 
 class StepRunner(Protocol):
-    """What takes the steps of a routine."""
+    """Runs the steps of a routine."""
 
     arenas: list[Tensor]
     output: Tensor
 
     def place(self, shape: int) -> Source:
-        """Where maps of a shape are."""
+        """Returns where the maps of a shape are read."""
 
     def add_up(self, step: Sum, table: tuple[Tensor, ...], out: Tensor, place: Source) -> None:
-        """Write sums."""
+        """Writes sums."""
 
     def convolve(self, step: Convolution, table: tuple[Tensor, ...]) -> None:
-        """Write convolutions, with their norms."""
+        """Writes convolutions, and their norms."""
 
 
 class RoutineRun:
-    """A block that runs by its routine, for all networks at once."""
+    """A block that runs as its routine says, for all networks at once."""
 
     def __init__(self, name: str, block: Merged, known: Routine, weights: Mapping[str, Tensor], given: Tensor) -> None:
         self.name, self.block, self.routine = name, block, known
@@ -113,7 +114,7 @@ class RoutineRun:
         self.fill(self)
 
     def fill(self, by: StepRunner) -> None:
-        """Step by step, its arenas and its output, or those of what runs along with it."""
+        """Writes the arenas and the output of `by` step by step: its own, or those of its velocities."""
         for step, table in zip(self.routine.steps, self.tables.steps, strict=True):
             if isinstance(step, Sum):
                 by.add_up(step, table, by.arenas[step.shape][step.first :], by.place(step.shape))
@@ -126,7 +127,7 @@ class RoutineRun:
         by.add_up(end, self.tables.output, by.output, by.place(end.shape))
 
     def _size(self, node: int) -> tuple[int, int, int, int]:
-        """[B, H, W, C] of a map that a node gives."""
+        """[B, H, W, C] of a node's map."""
         channels, height, width = self.nodes[node].shape
         return self.given.shape[1], height, width, channels // self.block.maps[self.nodes[node].name]
 
@@ -179,7 +180,7 @@ class RoutineRun:
             )
 
     def show(self, watch: Watcher) -> None:
-        """What is read of the run."""
+        """Hands over what is collected of the forward pass."""
         if "relus" in watch.streams:
             for node, (slots, which) in self.tables.relus.items():
                 watch.spread("relus", self._named(node), which, ScatteredMaps(self.place(self._shape(node)), slots))
@@ -192,10 +193,10 @@ class RoutineRun:
             watch.ended(self._named(len(self.nodes) - 1), self.output, self._sent_back)
 
     def _sent_back(self, gradient: Tensor) -> Tensor:
-        """The gradient of what was given, from that of the output."""
-        arrived = self.back(gradient, (), True, None, {})
-        assert arrived is not None
-        return arrived
+        """Returns the gradient of the input from that of the output."""
+        of_input = self.back(gradient, (), True, None, {})
+        assert of_input is not None
+        return of_input
 
     def _shape(self, node: int) -> int:
         return self.sizes.index(self._size(node))
@@ -204,47 +205,66 @@ class RoutineRun:
         own = self.nodes[node]
         return own._replace(name=f"{self.name}.{own.name}", params=tuple(f"{self.name}.{p}" for p in own.params))
 
-    def back_arenas(self) -> list[Tensor]:
-        """Room for gradients of maps of each shape."""
-        sizes = zip(self.routine.back_slots, self.sizes, strict=True)
-        return [self.given.new_empty((count, *size)) for count, size in sizes]
+    def steps_back(
+        self,
+        by: StepRunner,
+        gradients: Sequence[Tensor],
+        of_input: bool,
+        convolve_back: Callable[[BackConvolution, tuple[Tensor, ...], list[list[Tensor]], list[Source]], None],
+    ) -> list[Tensor] | None:
+        """Takes gradients of the output back, each in arenas of its own: one, or one and its velocity.
+
+        `convolve_back` gets a step with its tables, the arenas, and where the gradients of its outputs are read.
+        Returns the gradients of the input, if they are asked for.
+        """
+        known = self.routine
+        sizes = list(zip(known.back_slots, self.sizes, strict=True))
+        arenas = [[self.given.new_empty((count, *size)) for count, size in sizes] for _ in gradients]
+        sources = [
+            [Source(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
+            for one, own in zip(arenas, gradients, strict=True)
+        ]
+        for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
+            if isinstance(step, BackConvolution):
+                convolve_back(step, table, arenas, [source[step.step.shape] for source in sources])
+                continue
+            for arena, source in zip(arenas, sources, strict=True):
+                if isinstance(step, Sum):
+                    by.add_up(step, table, arena[step.shape][step.first :], source[step.shape])
+                else:
+                    out = arena[step.step.given][step.first : step.first + len(step.gradients)]
+                    self.kernels.pool(out, source[step.step.shape], table[0], self.window(step.step.node), True)
+        if not of_input:
+            return None
+        count = len(known.of_input.terms.counts)
+        arrived = [gradient.new_empty((count, *self.sizes[0])) for gradient in gradients]
+        for out, source in zip(arrived, sources, strict=True):
+            by.add_up(known.of_input, self.tables.of_input, out, source[0])
+        return arrived
 
     def back(
         self, gradient: Tensor, wanted: Collection[str], of_input: bool, watch: Watcher | None, found: dict[str, Tensor]
     ) -> Tensor | None:
-        known = self.routine
         if gradient.dim() == 4:
             gradient = from_joint(gradient, len(self.output))
-        arenas = self.back_arenas()
-        places = [Source(arena, gradient if s == known.output.shape else None) for s, arena in enumerate(arenas)]
-        for step, table in zip(known.back_steps, self.tables.back_steps, strict=True):
-            if isinstance(step, Sum):
-                self.add_up(step, table, arenas[step.shape][step.first :], places[step.shape])
-            elif isinstance(step, BackConvolution):
-                self._back(step, table, arenas, places, wanted, of_input, watch, found)
-            else:
-                out = arenas[step.step.given][step.first : step.first + len(step.gradients)]
-                self.kernels.pool(out, places[step.step.shape], table[0], self.window(step.step.node), True)
-        if not of_input:
-            return None
-        arrived = gradient.new_empty((len(known.of_input.terms.counts), *self.sizes[0]))
-        self.add_up(known.of_input, self.tables.of_input, arrived, places[0])
-        return arrived
+        convolve_back = partial(self._convolve_back, wanted, of_input, watch, found)
+        arrived = self.steps_back(self, [gradient], of_input, convolve_back)
+        return None if arrived is None else arrived[0]
 
-    def _back(
+    def _convolve_back(
         self,
-        back: BackConvolution,
-        table: tuple[Tensor, ...],
-        arenas: list[Tensor],
-        places: list[Source],
         wanted: Collection[str],
         of_input: bool,
         watch: Watcher | None,
         found: dict[str, Tensor],
+        back: BackConvolution,
+        table: tuple[Tensor, ...],
+        arenas: list[list[Tensor]],
+        sources_of_output: list[Source],
     ) -> None:
         step, count = back.step, len(back.alive)
         gradients, own, rows, which, sources, starts, none = table
-        place = places[step.shape]
+        place = sources_of_output[0]
         arrived = place.arena.new_empty((count, *self.sizes[step.shape]))
         if step.norm is None:
             self.kernels.combine(arrived, place, Terms(starts, gradients, none), None)
@@ -265,7 +285,7 @@ class RoutineRun:
             value = self.kernels.correlate(self.place(step.given), sources, step.relu, arrived, window)
             found[name] = self.filled(value, step.node, which, count)
         if of_input or (step.sources[back.alive] >= 0).any():
-            out = arenas[step.given][back.first : back.first + count]
+            out = arenas[0][step.given][back.first : back.first + count]
             on = self.place(step.given) if step.relu else None
             self.kernels.convolve_back(out, arrived, self.weight(step.node), which, window, on, sources)
 
@@ -273,7 +293,7 @@ class RoutineRun:
         return [f"{self.name}.{param}" for param in self.nodes[node].params]
 
     def filled(self, value: Tensor, node: int, which: Tensor, count: int) -> Tensor:
-        """[W * ..., ...] of values [M, ...]: with zeros for networks that get none."""
+        """Values [M, ...] as [W * ..., ...], with zeros for networks that have none."""
         maps = self.block.maps[self.nodes[node].name]
         if count == maps:
             return value.flatten(0, 1)

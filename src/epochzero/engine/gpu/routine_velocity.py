@@ -1,12 +1,13 @@
-"""A routine's run with velocities: how every map, and every gradient, changes along a line of the parameters.
+"""The velocities of a routine's run: how every map, and every gradient, changes along a line of the parameters.
 
-Maps are at the same slots as in the run itself. What a batch norm was given moves in an arena of its own, by rows, and
-what it gives in the slot of the convolution before it: so sums need no scales.
+Velocities of maps have the same slots as the maps. Those of a batch norm's input are in an arena of their own, by rows,
+and those of its output in the slot of the convolution before it: so sums need no scales.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,10 +18,10 @@ from epochzero.engine.gpu.routine_steps import BackConvolution, Convolution, Sum
 
 
 class RoutineVelocity:
-    """The velocities of a performance."""
+    """The velocities of one run."""
 
     def __init__(self, run: RoutineRun, given: Tensor | None, along: Mapping[str, Tensor]) -> None:
-        """Of what it was given (None: it does not move) and of parameters; others do not move."""
+        """`given` is the velocity of the input (None: 0) and `along` those of parameters; others do not move."""
         self.run, self.along = run, along
         self.given = torch.zeros_like(run.given) if given is None else given
         self.kernels, known = run.kernels, run.routine
@@ -59,39 +60,18 @@ class RoutineVelocity:
             self.kernels.norm_back(given, arena, own, moved, rows, statistics[step.shape], rows, scale, which)
 
     def back(self, gradients: TensorPair, of_input: bool, found: dict[str, Tensor]) -> TensorPair | None:
-        """The gradients of what was given, with velocities; those of the parameters that move change by `found`."""
-        run = self.run
-        known = run.routine
-        arenas = [run.back_arenas() for _ in gradients]
-        places = [
-            [Source(arena, own if s == known.output.shape else None) for s, arena in enumerate(one)]
-            for one, own in zip(arenas, gradients, strict=True)
-        ]
-        for step, table in zip(known.back_steps, run.tables.back_steps, strict=True):
-            for one, place in zip(arenas, places, strict=True):
-                if isinstance(step, Sum):
-                    self.add_up(step, table, one[step.shape][step.first :], place[step.shape])
-                elif not isinstance(step, BackConvolution):
-                    out = one[step.step.given][step.first : step.first + len(step.gradients)]
-                    self.kernels.pool(out, place[step.step.shape], table[0], run.window(step.step.node), True)
-            if isinstance(step, BackConvolution):
-                shape = step.step.shape
-                self._back(step, table, arenas, (places[0][shape], places[1][shape]), of_input, found)
-        if not of_input:
-            return None
-        arrived = [gradients[0].new_empty((len(known.of_input.terms.counts), *run.sizes[0])) for _ in gradients]
-        for out, place in zip(arrived, places, strict=True):
-            self.add_up(known.of_input, run.tables.of_input, out, place[0])
-        return arrived[0], arrived[1]
+        """Returns the gradients of the input with velocities; `found` gets the velocities of parameters' gradients."""
+        arrived = self.run.steps_back(self, gradients, of_input, partial(self._convolve_back, of_input, found))
+        return None if arrived is None else (arrived[0], arrived[1])
 
-    def _back(
+    def _convolve_back(
         self,
+        of_input: bool,
+        found: dict[str, Tensor],
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[list[Tensor]],
-        pair: SourcePair,
-        of_input: bool,
-        found: dict[str, Tensor],
+        pair: list[Source],
     ) -> None:
         run, step, count = self.run, back.step, len(back.alive)
         gradients, own, rows, which, sources, starts, none = table
@@ -104,7 +84,7 @@ class RoutineVelocity:
             arena, moved = run.arenas[step.shape], self.before_norms[step.shape]
             statistics = run.statistics[step.shape]
             self.kernels.norm_back_jvp(
-                (first, second), arena, own, moved, pair, gradients, statistics, rows, scale, which
+                (first, second), arena, own, moved, (pair[0], pair[1]), gradients, statistics, rows, scale, which
             )
         window, arrived = run.window(step.node), (first, second)
         if (name := run.names(step.node)[0]) in self.along:

@@ -100,6 +100,7 @@ class Attention(Op):
 
     kind = "attention"
     prints = (split_heads, join_heads, attend, SelfAttention)
+    module = "SelfAttention({op.heads})"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[0])
@@ -119,9 +120,6 @@ class Attention(Op):
         weight = softmax_jet(product(q, k, lambda a, b: a @ b.mT))
         return _joined(product(weight, v, torch.matmul))
 
-    def code(self, *inputs: Shape) -> str:
-        return f"SelfAttention({self.heads})"
-
 
 @dataclass(frozen=True, slots=True)
 class RelativeAttention(Op):
@@ -133,6 +131,7 @@ class RelativeAttention(Op):
 
     kind = "attention"
     prints = (split_heads, join_heads, attend_relatively, relative_vectors, RelativeSelfAttention)
+    drawn_as = "relative attention"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = Attention(self.heads).shape(*inputs)
@@ -163,9 +162,6 @@ class RelativeAttention(Op):
         shifted = [torch.einsum("bhij,ijd->bhid", s, values) for s in weight]
         plain = product(weight, v, torch.matmul)
         return _joined((plain[0] + shifted[0], plain[1] + shifted[1], plain[2] + shifted[2]))
-
-    def label(self) -> str:
-        return "relative attention"
 
     def code(self, *inputs: Shape) -> str:
         return f"RelativeSelfAttention({self.heads}, {inputs[0][1] // (3 * self.heads)}, {self.farthest})"

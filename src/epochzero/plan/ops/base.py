@@ -103,6 +103,12 @@ class Op:
     """in training, the output for a sample depends on the others of the batch"""
     unique: ClassVar[bool] = False
     """made for one place in one plan: what is found out about it is not worth remembering"""
+    drawn_as: ClassVar[str] = ""
+    """its label in a drawing, with fields as `{op.field}`; its name by default"""
+    printed_as: ClassVar[str] = ""
+    """in printed code, the output as Python of the inputs `{0}`, `{1}`, ..., with fields as `{op.field}`"""
+    module: ClassVar[str] = ""
+    """in printed code, the constructor call of a module that does the same, for input shapes `{0}`, `{1}`, ..."""
     prints: ClassVar[tuple[Callable[..., Any], ...]] = ()
     """functions and classes of our own that `code` and `expression` call: printed with stand-alone code, so they may
     use `torch`, `nn`, `Tensor` and each other, and nothing else"""
@@ -163,18 +169,22 @@ class Op:
 
     def label(self) -> str:
         """A few characters for a drawing."""
-        return self.name
+        return self.drawn_as.format(op=self) or self.name
 
     def code(self, *inputs: Shape) -> str:
-        """The constructor call of the module that does what this op does, for printed stand-alone code.
-
-        Empty where the op is an expression of its inputs: then `expression` says which.
-        """
-        return ""
+        """The constructor call of `module`; empty where the op is an expression of its inputs."""
+        return self.module.format(*inputs, op=self)
 
     def expression(self, *names: str) -> str:
         """Python for the output where no module is needed, e.g. `a + b`."""
-        raise NotImplementedError
+        if not self.printed_as:
+            raise NotImplementedError
+        return self.printed_as.format(*names, op=self)
+
+
+def options(*given: tuple[str, object, object]) -> str:
+    """Returns the keyword arguments of a constructor call, each (name, value, default), that are not the default."""
+    return "".join(f", {name}={value}" for name, value, default in given if value != default)
 
 
 def spatial(op: Op, shape: Shape) -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op, Pair, Param, RoutineStep, pair, sides, spatial, windowed
+from epochzero.plan.ops.base import Op, Pair, Param, RoutineStep, options, pair, sides, spatial, windowed
 from epochzero.types import Shape
 
 
@@ -70,5 +70,4 @@ class Conv(Op):
     def code(self, *inputs: Shape) -> str:
         extras = [("stride", self.stride, 1), ("padding", self.padding, 0), ("dilation", self.dilation, 1)]
         extras += [("groups", self.groups, 1), ("bias", self.bias, True)]
-        given = "".join(f", {name}={value}" for name, value, usual in extras if value != usual)
-        return f"nn.Conv2d({inputs[0][0]}, {self.out_channels}, {self.kernel}{given})"
+        return f"nn.Conv2d({inputs[0][0]}, {self.out_channels}, {self.kernel}{options(*extras)})"

@@ -48,6 +48,7 @@ class Embedding(Op):
     width: int
 
     prints = (look_up, Tables)
+    module = "Tables({op.rows}, {op.width})"
 
     def shape(self, *inputs: Shape) -> Shape:
         if inputs[0] != (len(self.rows),):
@@ -65,9 +66,6 @@ class Embedding(Op):
         value = look_up(x[0][0], list(w))
         return value, torch.zeros_like(value), torch.zeros_like(value)
 
-    def code(self, *inputs: Shape) -> str:
-        return f"Tables({self.rows}, {self.width})"
-
 
 @dataclass(frozen=True, slots=True)
 class Ids(Op):
@@ -79,6 +77,7 @@ class Ids(Op):
     rows: tuple[int, ...]
 
     prints = (ids_in,)
+    printed_as = "ids_in({0}, {op.rows})"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs[0]) != 1 or inputs[0][0] < len(self.rows):
@@ -91,6 +90,3 @@ class Ids(Op):
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         value = ids_in(x[0][0], self.rows)
         return value, torch.zeros_like(value), torch.zeros_like(value)
-
-    def expression(self, *names: str) -> str:
-        return f"ids_in({names[0]}, {self.rows})"

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from epochzero.plan.ops.base import Op
+from epochzero.plan.ops.wiring import Add
 from epochzero.types import Shape
-
-
-def _alike(inputs: tuple[Shape, ...]) -> Shape:
-    if len(set(inputs)) != 1:
-        raise ValueError(f"cannot add maps of different shapes {inputs}")
-    return inputs[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +19,18 @@ class WeightedSum(Op):
 
     linear = True
     channelwise = True
+    drawn_as = "Σ"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs) != len(self.weights):
             raise ValueError(f"{len(self.weights)} weights do not fit {len(inputs)} maps")
-        return _alike(inputs)
+        return Add().shape(*inputs)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         total = x[0] * self.weights[0]
         for term, weight in zip(x[1:], self.weights[1:], strict=True):
             total = total + term * weight
         return total
-
-    def label(self) -> str:
-        return "Σ"
 
     def expression(self, *names: str) -> str:
         return " + ".join(f"{weight} * {name}" for weight, name in zip(self.weights, names, strict=True))
@@ -47,11 +40,13 @@ class WeightedSum(Op):
 class Mixture(Op):
     """The sum of its inputs from the second on, each times one number of the first, which has no batch axis."""
 
+    drawn_as = "Σ"
+
     def shape(self, *inputs: Shape) -> Shape:
         weights, *terms = inputs
         if weights != (len(terms),):
             raise ValueError(f"weights of shape {weights} do not fit {len(terms)} maps")
-        return _alike(tuple(terms))
+        return Add().shape(*terms)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         weights, *terms = x  # [n], n maps
@@ -59,9 +54,6 @@ class Mixture(Op):
         for i, term in enumerate(terms[1:], start=1):
             total = total + term * weights[i]
         return total
-
-    def label(self) -> str:
-        return "Σ"
 
     def expression(self, *names: str) -> str:
         weights, *terms = names
@@ -74,6 +66,9 @@ class Scaled(Op):
 
     index: int
 
+    drawn_as = "×"
+    printed_as = "{1} * {0}[{op.index}]"
+
     def shape(self, *inputs: Shape) -> Shape:
         weights, x = inputs
         if len(weights) != 1 or not 0 <= self.index < weights[0]:
@@ -82,12 +77,6 @@ class Scaled(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[1] * x[0][self.index]
-
-    def label(self) -> str:
-        return "×"
-
-    def expression(self, *names: str) -> str:
-        return f"{names[1]} * {names[0]}[{self.index}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Back, Jet, Joined, Op, Param, RoutineStep, joined
+from epochzero.plan.ops.base import Back, Jet, Joined, Op, Param, RoutineStep, joined, options
 from epochzero.plan.ops.batch_statistics import batch_norm, recorded_batch_norm
 from epochzero.types import Shape
 
@@ -30,6 +30,7 @@ class BatchNorm(Op):
     kind = "norm"
     channelwise = True
     mixes_samples = True
+    drawn_as = "norm"
 
     def routine_step(self, networks: int = 1) -> RoutineStep:
         return "norm"
@@ -66,13 +67,9 @@ class BatchNorm(Op):
         streams[0].add_(bias)
         return Joined(streams.flatten(0, 1))
 
-    def label(self) -> str:
-        return "norm"
-
     def code(self, *inputs: Shape) -> str:
         extras = [("eps", self.eps, 1e-5), ("momentum", self.momentum, 0.1), ("affine", self.affine, True)]
-        given = "".join(f", {name}={value}" for name, value, usual in extras if value != usual)
-        return f"nn.BatchNorm{'2d' if len(inputs[0]) == 3 else '1d'}({inputs[0][0]}{given})"
+        return f"nn.BatchNorm{'2d' if len(inputs[0]) == 3 else '1d'}({inputs[0][0]}{options(*extras)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,7 @@ class LayerNorm(Op):
     affine: bool = True
 
     kind = "norm"
+    drawn_as = "layer norm"
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         e = inputs[0][-1:]
@@ -98,13 +96,9 @@ class LayerNorm(Op):
         streams[0].add_(bias)
         return Joined(streams.flatten(0, 1))
 
-    def label(self) -> str:
-        return "layer norm"
-
     def code(self, *inputs: Shape) -> str:
         extras = [("eps", self.eps, 1e-5), ("elementwise_affine", self.affine, True)]
-        given = "".join(f", {name}={value}" for name, value, usual in extras if value != usual)
-        return f"nn.LayerNorm({inputs[0][-1]}{given})"
+        return f"nn.LayerNorm({inputs[0][-1]}{options(*extras)})"
 
 
 def standardised(x: Jet, axes: list[int], eps: float) -> Tensor:

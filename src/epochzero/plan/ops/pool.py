@@ -160,6 +160,7 @@ class GlobalAvgPool(Op):
     kind = "pool"
     channelwise = True
     linear = True
+    drawn_as = "global pool"
 
     def shape(self, *inputs: Shape) -> Shape:
         channels = spatial(self, inputs[0])[0]
@@ -167,9 +168,6 @@ class GlobalAvgPool(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0].mean((2, 3), keepdim=self.keep)
-
-    def label(self) -> str:
-        return "global pool"
 
     def expression(self, *names: str) -> str:
         return f"{names[0]}.mean((2, 3){', keepdim=True' if self.keep else ''})"
@@ -183,6 +181,7 @@ class TokenMean(Op):
 
     kind = "pool"
     linear = True
+    drawn_as = "mean of tokens"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[0])
@@ -192,9 +191,6 @@ class TokenMean(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0][:, self.start :].mean(1)
-
-    def label(self) -> str:
-        return "mean of tokens"
 
     def expression(self, *names: str) -> str:
         return f"{names[0]}[:, {self.start}:].mean(1)" if self.start else f"{names[0]}.mean(1)"

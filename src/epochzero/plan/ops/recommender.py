@@ -29,6 +29,7 @@ class Turned(Op):
     """Rows and features change places: (N, E) becomes (E, N)."""
 
     linear = True
+    printed_as = "{0}.mT"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[0])
@@ -36,9 +37,6 @@ class Turned(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0].mT
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}.mT"
 
 
 def lower_triangle(square: Tensor) -> Tensor:
@@ -58,6 +56,7 @@ class PairProducts(Op):
     """The products of all pairs of a vector (E,) and rows (N, E): (N (N + 1) / 2,)."""
 
     prints = (lower_triangle, pair_products)
+    drawn_as = "dot products"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[1])
@@ -77,9 +76,6 @@ class PairProducts(Op):
         value, velocity, acceleration = product((y0, y1, y2), (y0, y1, y2), lambda a, b: a @ b.mT)
         return lower_triangle(value), lower_triangle(velocity), lower_triangle(acceleration)
 
-    def label(self) -> str:
-        return "dot products"
-
     def expression(self, *names: str) -> str:
         return f"pair_products({', '.join(names)})"
 
@@ -94,6 +90,8 @@ class FactorMachine(Op):
     """(sum of rows)^2 - sum of rows^2: (N, E) becomes (E,)."""
 
     prints = (factor_machine,)
+    drawn_as = "FM"
+    printed_as = "factor_machine({0})"
 
     def shape(self, *inputs: Shape) -> Shape:
         return (tokens(self, inputs[0])[1],)
@@ -104,12 +102,6 @@ class FactorMachine(Op):
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         return product(x[0], x[0], lambda a, b: a.sum(1) * b.sum(1) - (a * b).sum(1))
 
-    def label(self) -> str:
-        return "FM"
-
-    def expression(self, *names: str) -> str:
-        return f"factor_machine({names[0]})"
-
 
 @dataclass(frozen=True, slots=True)
 class AsRows(Op):
@@ -118,6 +110,8 @@ class AsRows(Op):
     count: int
 
     linear = True
+    drawn_as = "{op.count} rows"
+    printed_as = "{0}.unflatten(1, ({op.count}, -1))"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs[0]) != 1 or inputs[0][0] % self.count:
@@ -127,12 +121,6 @@ class AsRows(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return torch.unflatten(x[0], 1, (self.count, -1))
 
-    def label(self) -> str:
-        return f"{self.count} rows"
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}.unflatten(1, ({self.count}, -1))"
-
 
 @dataclass(frozen=True, slots=True)
 class Padded(Op):
@@ -141,6 +129,8 @@ class Padded(Op):
     zeros: int
 
     linear = True
+    drawn_as = "pad"
+    printed_as = "nn.functional.pad({0}, (0, {op.zeros}))"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs[0]) != 1:
@@ -149,12 +139,6 @@ class Padded(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.pad(x[0], (0, self.zeros))
-
-    def label(self) -> str:
-        return "pad"
-
-    def expression(self, *names: str) -> str:
-        return f"nn.functional.pad({names[0]}, (0, {self.zeros}))"
 
 
 class FaintLayerNorm(nn.Module):
@@ -178,6 +162,7 @@ class FaintNorm(Op):
 
     kind = "norm"
     prints = (FaintLayerNorm,)
+    drawn_as = "layer norm"
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
         e = inputs[0][-1:]
@@ -190,9 +175,6 @@ class FaintNorm(Op):
         y0, y1, y2 = standardised(x[0], [-1], 1e-5)
         weight = self.scale * w[0]
         return y0 * weight + w[1], y1 * weight, y2 * weight
-
-    def label(self) -> str:
-        return "layer norm"
 
     def code(self, *inputs: Shape) -> str:
         return f"FaintLayerNorm({inputs[0][-1]}, {self.scale})"

@@ -19,6 +19,8 @@ class ToTokens(Op):
     """Each place of an image as a token, row by row: (C, H, W) becomes (H*W, C)."""
 
     linear = True
+    drawn_as = "to tokens"
+    printed_as = "{0}.flatten(2).transpose(1, 2)"
 
     def shape(self, *inputs: Shape) -> Shape:
         c, h, w = spatial(self, inputs[0])
@@ -26,12 +28,6 @@ class ToTokens(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0].flatten(2).transpose(1, 2)
-
-    def label(self) -> str:
-        return "to tokens"
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}.flatten(2).transpose(1, 2)"
 
 
 class FirstToken(nn.Module):
@@ -51,6 +47,8 @@ class ClassToken(Op):
 
     linear = True
     prints = (FirstToken,)
+    module = "FirstToken({0[1]})"
+    drawn_as = "class token"
 
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[0])
@@ -64,12 +62,6 @@ class ClassToken(Op):
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (torch.zeros_like(w[0]),)
-
-    def label(self) -> str:
-        return "class token"
-
-    def code(self, *inputs: Shape) -> str:
-        return f"FirstToken({inputs[0][-1]})"
 
 
 class PositionTable(nn.Module):
@@ -89,6 +81,8 @@ class PositionEmbedding(Op):
 
     linear = True
     prints = (PositionTable,)
+    module = "PositionTable({0[0]}, {0[1]})"
+    drawn_as = "positions"
 
     def shape(self, *inputs: Shape) -> Shape:
         return tokens(self, inputs[0])
@@ -101,9 +95,3 @@ class PositionEmbedding(Op):
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (torch.zeros_like(w[0]),)
-
-    def label(self) -> str:
-        return "positions"
-
-    def code(self, *inputs: Shape) -> str:
-        return "PositionTable({}, {})".format(*inputs[0])

@@ -32,6 +32,7 @@ class Add(Op):
     wiring = "sum"
     linear = True
     channelwise = True
+    drawn_as = "+"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(set(inputs)) != 1:
@@ -44,9 +45,6 @@ class Add(Op):
             total = total + term
         return total
 
-    def label(self) -> str:
-        return "+"
-
     def expression(self, *names: str) -> str:
         return " + ".join(names)
 
@@ -56,6 +54,7 @@ class Multiply(Op):
     """The product of two maps; the second may be a gate (C, 1, 1), one factor for each channel of the first."""
 
     channelwise = True
+    drawn_as = "×"
 
     def shape(self, *inputs: Shape) -> Shape:
         first, gate = inputs
@@ -68,9 +67,6 @@ class Multiply(Op):
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         return product(x[0], x[1], torch.mul)
-
-    def label(self) -> str:
-        return "×"
 
     def expression(self, *names: str) -> str:
         return " * ".join(names)
@@ -116,6 +112,8 @@ class Narrow(Op):
 
     wiring = "join"
     linear = True
+    drawn_as = "first {op.size}"
+    printed_as = "{0}[:, :{op.size}]"
 
     def shape(self, *inputs: Shape) -> Shape:
         if not inputs[0] or not 0 < self.size <= inputs[0][0]:
@@ -125,12 +123,6 @@ class Narrow(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0][:, : self.size]
 
-    def label(self) -> str:
-        return f"first {self.size}"
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}[:, :{self.size}]"
-
 
 @dataclass(frozen=True, slots=True)
 class Pick(Op):
@@ -139,6 +131,8 @@ class Pick(Op):
     index: int
 
     linear = True
+    drawn_as = "no. {op.index}"
+    printed_as = "{0}[:, {op.index}]"
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs[0]) < 2 or not 0 <= self.index < inputs[0][0]:
@@ -147,12 +141,6 @@ class Pick(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0][:, self.index]
-
-    def label(self) -> str:
-        return f"no. {self.index}"
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}[:, {self.index}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +176,7 @@ class Shift(Op):
 
     linear = True
     channelwise = True
+    printed_as = "nn.functional.pad({0}, (-1, 1, -1, 1))"
 
     def shape(self, *inputs: Shape) -> Shape:
         return spatial(self, inputs[0])
@@ -195,24 +184,19 @@ class Shift(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return F.pad(x[0], (-1, 1, -1, 1))
 
-    def expression(self, *names: str) -> str:
-        return f"nn.functional.pad({names[0]}, (-1, 1, -1, 1))"
-
 
 @dataclass(frozen=True, slots=True)
 class Flatten(Op):
     """All numbers of a sample in one row."""
 
     linear = True
+    printed_as = "{0}.flatten(1)"
 
     def shape(self, *inputs: Shape) -> Shape:
         return (math.prod(inputs[0]),)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0].flatten(1)
-
-    def expression(self, *names: str) -> str:
-        return f"{names[0]}.flatten(1)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +206,11 @@ class Identity(Op):
     kind = "identity"
     channelwise = True
     linear = True
+    drawn_as = "skip"
+    module = "nn.Identity()"
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return x[0]
-
-    def label(self) -> str:
-        return "skip"
-
-    def code(self, *inputs: Shape) -> str:
-        return "nn.Identity()"
 
 
 @dataclass(frozen=True, slots=True)
