@@ -1,4 +1,4 @@
-"""Found recommenders against random ones and against four made by hand, on clicks with planted interactions.
+"""Measurement recommenders against random ones and against four made by hand, on clicks with planted interactions.
 
     python benchmarks/recommender_found.py --folder runs/found [--rows 500000] [--share 0.2] [--batch-size 256]
                                            [--highest 0.12] [--networks 40] [--seeds 3] [--only one_shot-1 dlrm]

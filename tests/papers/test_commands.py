@@ -122,3 +122,20 @@ def test_the_product_works_without_the_papers(fresh: Fresh) -> None:
         ran = fresh(HIDDEN + program, *asked.split())
         assert ran.code == 2, ran
         assert "epochzero-papers: install it with `pip install ./papers`" in " ".join(ran.err.split())
+
+
+def test_an_experiment_is_one_file(fresh: Fresh, tmp_path: Path) -> None:
+    """The file that the README shows, put into the folder of a paper."""
+    readme = (Path(__file__).parents[2] / "papers" / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "sizes.py").write_text(readme.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    program = (
+        "import epochzero_papers.ours\n"
+        f"epochzero_papers.ours.__path__.append({str(tmp_path)!r})\n"
+        "from epochzero.cli import main\n"
+        "main()\n"
+    )
+    listed = json.loads(fresh(program, "list", "experiments", "--json").out)["experiments"]
+    (row,) = [one for one in listed if one["name"] == "sizes"]
+    assert row["status"] == "ready" and row["about"].startswith("Ours: do parameters")
+    ran = fresh(program, "reproduce", "sizes", "--quick", "--json", "--data", "pink")
+    assert json.loads(ran.out)["rows"][0]["found"]["value"] > 0.5, ran.err

@@ -173,7 +173,7 @@ def test_given_scores_are_all_that_is_used(folder: Path, tmp_path: Path, monkeyp
     settings = Extent(networks=4, batch_size=4, spaces=("nb201",))
     with Store.open(tmp_path / "run.db") as store:
         first = Small().run(settings, folder=folder, store=store.path)
-        rows = [row for row in store.all_scores() if row.origin == "default:0" and row.proxy != "plain"]
+        rows = [row for row in store.all_scores() if row.origin == "default:0" and not row.proxy.startswith("plain")]
     cifar10 = {row.batch for row in rows if row.batch.startswith("cifar10-")}
     with Store.open(":memory:") as some:
         some.add_scores(row for row in rows if row.batch in cifar10)
@@ -202,7 +202,7 @@ def test_a_proxy_is_measured_on_the_repeats_that_have_it(folder: Path, tmp_path:
     settings = Extent(networks=4, batch_size=4, repeats=2, spaces=("nb201",))
     with Store.open(tmp_path / "run.db") as store:
         first = Small().run(settings, folder=folder, store=store.path)
-        rows = [row for row in store.all_scores() if (row.proxy, row.origin) != ("plain", "default:0")]
+        rows = [row for row in store.all_scores() if not (row.proxy.startswith("plain") and row.origin == "default:0")]
     with Store.open(":memory:") as some:
         some.add_scores(rows)
         export(some, tmp_path / "scores.csv")
@@ -218,7 +218,7 @@ def test_a_proxy_is_measured_on_the_repeats_that_have_it(folder: Path, tmp_path:
 
 def test_only_what_is_made_of_scores_takes_them(folder: Path) -> None:
     for name in ("sigeo-table3", "sigeo-figure2", "thesis-table6.1"):
-        with pytest.raises(UserError, match=f"{name} is not made of scores at initialisation: leave out --scores"):
+        with pytest.raises(UserError, match=f"{name} does not use scores at initialisation: leave out --scores"):
             experiments[name].run(experiments[name].quick, folder=folder, scores=["docs/data"])
 
 

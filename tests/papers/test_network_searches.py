@@ -18,8 +18,8 @@ from epochzero.study.networks import batch_for
 from epochzero.supernet import make, methods
 from epochzero.train.recipes import Recipe
 from epochzero_papers.harness.base import Result
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.harness.network_searches import SAMPLE, NetworkSearch, NetworkSearches, SearchSettings
-from epochzero_papers.harness.planned import grid
 from epochzero_papers.harness.report import table
 from tests.papers.small import small_images
 

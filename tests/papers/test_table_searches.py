@@ -14,7 +14,8 @@ from scipy.stats import spearmanr
 from epochzero.errors import DataError
 from epochzero.registry import experiments, spaces
 from epochzero_papers.harness import table_searches
-from epochzero_papers.harness.table_searches import ACCURACY, DEVIATION, TableSearch, TableSearches, Trials, estimate
+from epochzero_papers.harness.estimates import DEVIATION, estimate
+from epochzero_papers.harness.table_searches import ACCURACY, TableSearch, TableSearches, Trials
 from epochzero_papers.thesis.figure7_3 import Length
 from epochzero_papers.thesis.figure7_5 import agreement
 from epochzero_papers.thesis.table7_3 import hnas

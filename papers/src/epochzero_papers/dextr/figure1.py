@@ -20,9 +20,9 @@ from epochzero.data.batch import digest
 from epochzero.registry import spaces
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.recipes import Recipe
-from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
+from epochzero_papers.harness.base import Measurement, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Figures, Group, Merits
-from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.training import some, trained
 
 CURVES = "training"
@@ -50,10 +50,10 @@ class DextrFigure1(Correlations):
     spearman: ClassVar[Figures] = {"fmi": (None,)}
     unmeasured = ("The curves of outputs of panel (b) are drawn by `epochzero analyze curve`.",)
 
-    def beside(self, work: Work, group: Group, merits: Merits) -> Found:
+    def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
         """Losses of the networks at both ends, epoch by epoch."""
         if group.images in data.NOISE:
-            return Found([], {}, ["Losses in training are left out: noise has nothing to be learnt."])
+            return Measurement([], {}, ["Losses in training are left out: noise has nothing to be learnt."])
         settings: Convergence = work.settings
         images = some(load_images(group.images, seed=work.seed), settings.images)
         scores = merits["fmi"][0]
@@ -68,7 +68,7 @@ class DextrFigure1(Correlations):
             rows += [Row(CURVES, "epoch", label, f"epoch {e}", mean, 0) for e, mean in enumerate(means, start=1)]
         about = f"{len(images.y)} images of {Path(group.images).name} to train on."
         archs = [f"epoch {epoch:g}" for epoch in curves["epoch"]]
-        return Found(rows, {CURVES: Sample("nb201", archs, {}, curves, dict.fromkeys(curves, about), {})})
+        return Measurement(rows, {CURVES: Sample.measured("nb201", curves, about, archs)})
 
     def _losses(self, work: Work, group: Group, place: int, images: Images) -> list[float]:
         settings: Convergence = work.settings

@@ -26,8 +26,8 @@ from epochzero.stats import Estimate, spearman
 from epochzero.study.networks import batch_for, network_of
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.files import CIFAR10, NB201, missing
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.files import CIFAR10, NB201
 
 MEAN, SPREAD, ACCURACY = "mean over inputs", "std over inputs", "test accuracy %"
 PAPER = {(MEAN, "least"): 1.32, (MEAN, "most"): 2.34, (SPREAD, "least"): 0.01, (SPREAD, "most"): 0.05}
@@ -57,11 +57,11 @@ class DextrFigure2(Recipe):
     def quoted(self) -> Sequence[Quoted]:
         return [Quoted(x, y, "as named", value) for (x, y), value in PAPER.items()]
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Stability = work.settings
         if settings.batch_size < 2:
             raise UserError("A deviation over images takes at least 2 of them.")
-        chosen, batch = opened(self.name, work, "cifar10_test", settings.batch_size).nearest(
+        chosen, batch = opened(work, "cifar10_test", settings.batch_size).nearest(
             np.linspace(settings.low, settings.high, settings.networks).tolist()
         )
         space = spaces["nb201"]
@@ -92,7 +92,7 @@ class DextrFigure2(Recipe):
         reasons = {MEAN: {why: list(unscored.values()).count(why) for why in unscored.values()}}
         about = f"{batch.about} A circle with each image."
         texts = [text for text, _ in scored]
-        return Found(rows, {"nb201": Sample("nb201", texts, {}, columns, dict.fromkeys(columns, about), reasons)})
+        return Measurement(rows, {"nb201": Sample.measured("nb201", columns, about, texts, reasons)})
 
 
 def _extreme(values: Sequence[float], which: str) -> Estimate | None:
@@ -120,10 +120,8 @@ class Opened(NamedTuple):
         return chosen, self.batch
 
 
-def opened(experiment: str, work: Work, column: str, size: int) -> Opened:
-    """The table and the images of an experiment with networks of NAS-Bench-201."""
-    table, images = NB201.find(work.folder), CIFAR10.find(work.folder) if work.data is None else work.data
-    if table is None or images is None:
-        raise missing(experiment, [file for file, path in ((NB201, table), (CIFAR10, images)) if not path], work.folder)
+def opened(work: Work, column: str, size: int) -> Opened:
+    """Returns the table and the images of an experiment with networks of NAS-Bench-201."""
+    images, table = work.images(NB201)
     batch = batch_for(spaces["nb201"], images, size=size, parts=1, seed=work.seed)
     return Opened(AccuracyTable.read(table), column, batch)

@@ -17,13 +17,12 @@ import numpy as np
 
 from epochzero.analysis.features import layer_independence
 from epochzero.registry import spaces
-from epochzero.stats import Estimate
 from epochzero.study.networks import network_of
 from epochzero.types import Origin
 from epochzero_papers.dextr.figure2 import opened
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.files import CIFAR10, NB201
-from epochzero_papers.harness.table_searches import estimate
 
 GOOD, BAD = 89.43, 63.0
 
@@ -38,9 +37,9 @@ class DextrFigure3(Recipe):
     needs = (CIFAR10, NB201)
     quoted: Sequence[Quoted] = ()
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         wanted = np.linspace(GOOD, BAD, work.settings.networks).tolist()
-        chosen, batch = opened(self.name, work, "cifar10_val", work.settings.batch_size).nearest(wanted)
+        chosen, batch = opened(work, "cifar10_val", work.settings.batch_size).nearest(wanted)
         space, x = spaces["nb201"], batch.part(0)[0].to(work.device)
         work.begin(networks=[text for text, _ in chosen], batch=batch.id)
         rows: list[Row] = []
@@ -52,7 +51,7 @@ class DextrFigure3(Recipe):
             values[name] = [feature.independence for feature in layer_independence(network, x)]
             peak = float(np.argmax(values[name])) / len(values[name])
             rows.append(Row("nb201", name, "1/c", "mean over layers", estimate(values[name]), 0))
-            rows.append(Row("nb201", name, "highest 1/c", "share of the way", Estimate(peak, peak, peak, 1), 0))
+            rows.append(Row("nb201", name, "highest 1/c", "share of the way", estimate([peak]), 0))
         work.progress(len(chosen), len(chosen))
         texts = [text for text, _ in chosen]
-        return Found(rows, {"nb201": Sample("nb201", texts, {}, values, dict.fromkeys(values, batch.about), {})})
+        return Measurement(rows, {"nb201": Sample.measured("nb201", values, batch.about, texts)})

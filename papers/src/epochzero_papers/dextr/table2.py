@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
-from epochzero_papers.harness.planned import IMAGENET, grid
+from epochzero_papers.harness.planned import IMAGENET
 
 
 @experiment

@@ -22,7 +22,7 @@ from epochzero.engine.spectrum import extreme_eigenvalues
 from epochzero.errors import DegenerateError
 from epochzero.proxies.dextr import gram
 from epochzero.stats.bootstrap import Floats, estimate
-from epochzero_papers.harness.base import Found, Quoted, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.score_pairs import Column, Load, Pair, ScorePairs
 
 PAPER = {"NB101": 0.9918, "NB201": 0.9001, "NB301": 0.9951}
@@ -64,9 +64,9 @@ class DextrTable5(ScorePairs[Settings]):
     def quoted(self) -> Sequence[Quoted]:
         return [Quoted(SHARE, f"{ASKED}, {space}", "mean", value) for space, value in PAPER.items()]
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         samples = super().measure(work).samples
-        return Found([_row(name, sample, work.seed) for name, sample in samples.items()], samples)
+        return Measurement([_row(name, sample, work.seed) for name, sample in samples.items()], samples)
 
 
 def _row(name: str, sample: Sample, seed: int) -> Row:

@@ -1,10 +1,10 @@
-"""What an experiment is: a recipe that measures again what a paper printed, and sets both side by side.
+"""An experiment: a recipe that measures again what a paper printed, and compares both.
 
 table = experiments["dextr-table1"]
 result = table.run(table.quick, folder="data", store="run.db")     # table.full by default
 result.rows[0].found, result.rows[0].paper
 
-The first line of a recipe's file says what it reproduces, the rest the protocol and where it departs from the paper.
+The first line of a recipe's file names what it reproduces; the rest is the protocol and its differences from the paper.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from epochzero.data import NOISE
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.evaluate.bench import kept_figure
 from epochzero.registry import experiments
 from epochzero.stats import Correlation
 from epochzero.store import JSON, Run, Store, add, manifest
-from epochzero_papers.harness.files import FOLDER, File
+from epochzero_papers.harness.files import CIFAR10, FOLDER, File, missing
 
 Progress = Callable[[int, int], None]
 """(networks done, networks in all)"""
 REPEAT = ", repeat "
-"""between the name of a column and the number of the repeat, of all but the first"""
+"""separates the name of a column from the number of its repeat, from the second on"""
 Status = Literal["ready", "part", "needs data", "planned"]
-"""part: some of its data are missing, and the rest can be run"""
+"""part: some of its data are missing, and it runs on the rest"""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How large an experiment is; a recipe that needs to say more extends this."""
+    """The size of an experiment; a recipe with more settings extends this."""
 
     networks: int
     batch_size: int = 64
@@ -54,16 +55,16 @@ class Quoted(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of the paper's, and ours."""
+    """A figure of the paper, and ours."""
 
     sample: str
     x: str
     y: str
     statistic: str
     found: Correlation | None
-    """None where there is none, and `why`"""
+    """None where it has no value; `why` is the reason"""
     unscored: int
-    """networks that x or y has no value for; they are left out"""
+    """how many networks are left out, because x or y has no value"""
     paper: float | None = None
     why: str = ""
 
@@ -73,37 +74,49 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's, where there are both."""
+        """Our figure minus the paper's, where both are known."""
         return None if self.found is None or self.paper is None else self.found.value - self.paper
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Networks of one space, and what was measured of each."""
+    """Networks of one space, with the values measured for each."""
 
     space: str
     archs: Sequence[str]
     columns: Mapping[str, str]
-    """what was measured: name to proxy, or to the column of a table"""
+    """the proxy of each column, or its name in a table"""
     values: Mapping[str, Sequence[float | None]]
-    """by column, in the order of `archs`; None where there is no score"""
+    """by column, in the order of `archs`; None for a missing score"""
     data: Mapping[str, str]
-    """by column, one sentence about its batch"""
+    """by column, a sentence about its batch"""
     unscored: Mapping[str, Mapping[str, int]]
-    """by column, the reasons for that and how often each was given"""
+    """by column, the reasons for missing scores, with their counts"""
 
     @property
     def batches(self) -> dict[str, list[str]]:
-        """What is said of each batch that was used, and the columns that were measured on it."""
-        found: dict[str, list[str]] = {}
+        """The columns measured on each batch, by the sentence about the batch."""
+        columns: dict[str, list[str]] = {}
         for column, about in self.data.items():
-            found.setdefault(about, []).append(column)
-        return found
+            columns.setdefault(about, []).append(column)
+        return columns
+
+    @classmethod
+    def measured(
+        cls,
+        space: str,
+        values: Mapping[str, Sequence[float | None]],
+        about: str,
+        archs: Sequence[str] = (),
+        unscored: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> Sample:
+        """Values that are not scores of proxies, all of the same data."""
+        return cls(space, archs, {}, values, dict.fromkeys(values, about), unscored or {})
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment found, and everything needed to judge it and to run it again."""
+    """The figures of an experiment, with everything needed to judge them and to measure them again."""
 
     experiment: str
     about: str
@@ -112,7 +125,7 @@ class Result:
     rows: Sequence[Row]
     samples: Mapping[str, Sample]
     left_out: Sequence[str]
-    """what of the paper's table or figure was not measured, one sentence each"""
+    """the parts of the paper's table or figure that were not measured, a sentence each"""
     settings: Mapping[str, Any]
     seed: int
     device: str
@@ -120,17 +133,17 @@ class Result:
     versions: Mapping[str, Any]
     date: str
     seconds: float
-    """of this call; what was in the store already took none"""
+    """of this call; scores read from the store take none"""
     scores: Sequence[str] = ()
-    """the files that scores were read from, where none was computed"""
+    """the files that scores were read from, if none was computed"""
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain values that JSON can hold."""
+        """Returns plain values that JSON can hold."""
         return asdict(self) | {"rows": [asdict(row) | {"difference": row.difference} for row in self.rows]}
 
 
-class Found(NamedTuple):
-    """What a recipe measured."""
+class Measurement(NamedTuple):
+    """The rows of a recipe, the samples behind them, and sentences about what is left out."""
 
     rows: Sequence[Row]
     samples: Mapping[str, Sample]
@@ -139,27 +152,36 @@ class Found(NamedTuple):
 
 @dataclass
 class Work:
-    """What a recipe is given to measure with."""
+    """The settings, data, device and store that a recipe measures with."""
 
     settings: Any
     seed: int
     data: str | Path | None
-    """images in place of the recipe's own"""
+    """images that replace the recipe's own"""
     folder: Path
     device: str
     store: Store
     progress: Progress
     identity: dict[str, JSON]
     recalls: bool = False
-    """whether scores come from the store alone, with their networks, and none is computed"""
+    """take networks and scores from the store alone, and compute none"""
     run: Run | None = field(default=None, init=False)
     made: dict[str, JSON] = field(default_factory=dict, init=False)
 
     def begin(self, **more: JSON) -> Run:
-        """Begin the run that experiment, settings, seed and `more` define, or go on with it."""
+        """Start or resume the run that experiment, settings, seed and `more` define."""
         self.made = manifest(self.identity | more | {"device": self.device})
         self.run = self.store.begin_run("experiment", self.identity | more, self.made)
         return self.run
+
+    def images(self, *others: File, kind: File = CIFAR10) -> list[Any]:
+        """Returns the file of images or the name of noise, then the other files; DataError if any is missing."""
+        given = self.data if self.data is None or self.data in NOISE else Path(self.data)
+        paths = [given or kind.find(self.folder), *(file.find(self.folder) for file in others)]
+        if None in paths:
+            lacking = [file for file, path in zip((kind, *others), paths, strict=True) if path is None]
+            raise missing(str(self.identity["experiment"]), lacking, self.folder)
+        return paths
 
 
 class Recipe(ABC):
@@ -168,24 +190,24 @@ class Recipe(ABC):
     name: str
     source: str
     full: Any
-    """`Settings`, or the recipe's extension of it: as in the paper, as far as that is within reach"""
+    """`Settings`, or the recipe's extension of it: the paper's, as far as they are feasible"""
     quick: Any
-    """the same in a minute or two on two cores"""
+    """settings that take a minute or two on two cores"""
     needs: Sequence[File] = ()
-    """what it looks for in the data folder"""
+    """the files that it reads from the data folder"""
     takes_scores: bool = False
-    """whether scores that were measured before will do"""
+    """can be made from scores measured before"""
     fewest: int = 3
-    """networks that its figures need: a correlation takes three"""
+    """the fewest networks that its figures need: a correlation takes three"""
 
     @property
     def about(self) -> str:
-        """The first line of the recipe's file."""
+        """The first line of the recipe's docstring."""
         return self._explanation[0]
 
     @property
     def protocol(self) -> str:
-        """The rest of it."""
+        """The rest of the docstring."""
         return self._explanation[2].strip()
 
     @property
@@ -198,18 +220,17 @@ class Recipe(ABC):
         """The paper's figures."""
 
     def status(self, folder: str | Path = FOLDER) -> Status:
-        """Whether it can be run with the data in a folder."""
-        missing = [file for file in self.needs if file.find(folder) is None]
-        return "needs data" if missing else "ready"
+        """Returns whether the data in a folder are enough to run it."""
+        return "ready" if all(file.find(folder) for file in self.needs) else "needs data"
 
     def sized(self, quick: bool = False, networks: int | None = None) -> Any:
-        """The recipe's full or quick settings, with another number of networks if one is given."""
+        """Returns the full or the quick settings, with another number of networks if given."""
         settings = self.quick if quick else self.full
         return settings if networks is None else replace(settings, networks=networks)
 
     @abstractmethod
-    def measure(self, work: Work) -> Found:
-        """Measure, after `work.begin`."""
+    def measure(self, work: Work) -> Measurement:
+        """Call `work.begin`, then measure."""
 
     def run(
         self,
@@ -223,17 +244,17 @@ class Recipe(ABC):
         scores: Sequence[str | Path] = (),
         progress: Progress | None = None,
     ) -> Result:
-        """Measure `settings.networks` networks. With a store on disk, a run that was stopped goes on where it was.
+        """Measures `settings.networks` networks; with a store on disk, a stopped run resumes.
 
-        Tables and images are looked for in `folder`; `data`, a file or noise, takes the place of the images there.
-        With `scores`, files that a store was exported to, their networks are taken and no other score is computed.
+        Tables and images are read from `folder`; `data`, a file or noise, replaces the images there. With `scores`,
+        files exported from a store, their networks are taken and no other score is computed.
         """
         start = time.perf_counter()
         settings = settings or self.full
         if settings.networks < self.fewest:
             raise UserError(f"{self.name} needs at least {self.fewest} networks, not {settings.networks}.")
         if scores and not self.takes_scores:
-            raise UserError(f"{self.name} is not made of scores at initialisation: leave out --scores.")
+            raise UserError(f"{self.name} does not use scores at initialisation: leave out --scores.")
         usable(device)
         identity: dict[str, JSON] = {"experiment": self.name, "settings": asdict(settings), "seed": seed}
         with Store.open(store) as opened:

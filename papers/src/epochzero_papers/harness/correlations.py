@@ -26,7 +26,7 @@ from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score
-from epochzero_papers.harness.base import REPEAT, Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.base import REPEAT, Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero_papers.harness.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, NB101, NB201, File, missing
 from epochzero_papers.harness.score_pairs import reasons
 from epochzero_papers.harness.scoring import Job, NotScoredError, Scores, nothing_recalled, recalled, score_all
@@ -143,7 +143,7 @@ class Correlations(Recipe):
             merits = {text: [as_scores(parse_objective(text), scores) for scores in found] for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         groups, left_out = self._groups(work)
         rows: list[Row] = []
         samples: dict[str, Sample] = {}
@@ -152,11 +152,11 @@ class Correlations(Recipe):
             samples[group.name] = _sample(group, merits, abouts)
             more = self.beside(work, group, merits)
             rows, samples, left_out = [*rows, *more.rows], samples | dict(more.samples), [*left_out, *more.left_out]
-        return Found(rows, samples, [*left_out, *self.unmeasured])
+        return Measurement(rows, samples, [*left_out, *self.unmeasured])
 
-    def beside(self, work: Work, group: Group, merits: Merits) -> Found:
+    def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
         """What the paper shows of these networks beside rank correlations."""
-        return Found([], {})
+        return Measurement([], {})
 
     def _groups(self, work: Work) -> tuple[list[Group], list[str]]:
         """What can be measured with the data at hand, and sentences about the rest."""

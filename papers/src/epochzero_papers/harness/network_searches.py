@@ -21,10 +21,10 @@ from epochzero.study.result import Outcome
 from epochzero.train import recipes
 from epochzero.train.feedback import ShortTraining
 from epochzero.train.image_data import Images, load_images
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import Figures, quoted
 from epochzero_papers.harness.files import CIFAR10, File, missing
-from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import some, trained
 
 COUNTS: dict[str, Callable[[Plan], float]] = {
@@ -89,9 +89,9 @@ class NetworkSearches(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [Quoted(row, column, "mean", value) for row, of in self.paper.items() for column, value in of.items()]
+        return quoted(self.paper, "mean")
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: SearchSettings = work.settings
         source = self._source(work)
         images = some(load_images(source, seed=work.seed), settings.images) if self.tested else None
@@ -120,7 +120,7 @@ class NetworkSearches(Recipe):
         space = ", ".join(dict.fromkeys(spec.space for spec in self.searches.values()))
         lacking = dict.fromkeys(c for of in self.paper.values() for c in of if c not in (*self.columns, *self.tested))
         left_out = [f"{', '.join(lacking)}: not measured, for that takes {self.unmeasured}."] if lacking else []
-        return Found(
+        return Measurement(
             rows,
             {
                 SAMPLE: Sample(

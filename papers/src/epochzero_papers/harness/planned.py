@@ -1,11 +1,8 @@
-"""Tables and figures that are out of reach here: their protocol and the paper's figures, so that none is forgotten.
-
-Each becomes a recipe in a file of its own when what it needs is at hand.
-"""
+"""Tables and figures that cannot be measured here, with their protocol and the paper's figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,36 +10,31 @@ from typing import Any, NoReturn
 from epochzero.errors import UserError
 from epochzero.registry import experiments
 from epochzero_papers.harness.base import Quoted, Status
+from epochzero_papers.harness.figures import Figures, quoted
 from epochzero_papers.harness.files import FOLDER, File
 
 IMAGENET = "ImageNet and days of GPU time"
-Figures = Mapping[str, Mapping[str, float]]
-"""by row, then by column"""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What is to be measured, and what the paper found."""
+    """A table or figure that needs more than is at hand."""
 
     name: str
     source: str
     about: str
     wants: str
-    """why it is not run"""
+    """the data and time that it needs"""
     protocol: str
     statistic: str
-    """what the figures are"""
+    """the kind of figure"""
     figures: Figures
     """the paper's"""
     needs: Sequence[File] = ()
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [
-            Quoted(row, column, self.statistic, value)
-            for row, columns in self.figures.items()
-            for column, value in columns.items()
-        ]
+        return quoted(self.figures, self.statistic)
 
     def status(self, folder: str | Path = FOLDER) -> Status:
         return "planned"
@@ -57,15 +49,7 @@ class Planned:
         )
 
 
-def grid(columns: Sequence[str], rows: Mapping[str, Sequence[float | None]]) -> Figures:
-    """A table as papers print it; None for an empty cell."""
-    return {
-        name: {column: value for column, value in zip(columns, values, strict=True) if value is not None}
-        for name, values in rows.items()
-    }
-
-
 def plan(origin: str, *planned: Planned) -> None:
-    """Register what is planned of one paper."""
+    """Register the planned tables and figures of one paper."""
     for one in planned:
         experiments.register(one.name, one, origin=origin)

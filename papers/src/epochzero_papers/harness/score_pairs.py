@@ -22,7 +22,7 @@ from epochzero.registry import searches, spaces
 from epochzero.stats import Correlation, kendall, pearson, spearman
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work
 from epochzero_papers.harness.files import CIFAR10, FOLDER, missing
 from epochzero_papers.harness.scoring import Job, NotScoredError, Scores, nothing_recalled, recalled, score_all
 
@@ -83,7 +83,7 @@ class ScorePairs(Recipe, Generic[S]):
     def status(self, folder: str | Path = FOLDER) -> Status:
         return "ready" if self.noise else super().status(folder)
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         """Score random networks, each different, and correlate."""
         settings: S = work.settings
         columns = self.columns(settings, partial(_load, self._source(work), work.seed), work.seed)
@@ -114,7 +114,7 @@ class ScorePairs(Recipe, Generic[S]):
             for pair in self.pairs(settings)
             for statistic in pair.paper
         ]
-        return Found(rows, samples, left_out)
+        return Measurement(rows, samples, left_out)
 
     def _source(self, work: Work) -> str | Path:
         if work.data is None:

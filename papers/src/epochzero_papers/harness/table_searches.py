@@ -11,27 +11,23 @@ search alone: all share one table of scores.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-import numpy as np
-from scipy.special import chdtri, stdtrit
-
 from epochzero.data import Batch
 from epochzero.engine import parse
 from epochzero.objectives.objective import is_looked_up, parse_objective
 from epochzero.registry import searches, spaces
-from epochzero.stats import Estimate
 from epochzero.store import Store
 from epochzero.study.loop import Outcome, Progress, defaults_of, run_search
 from epochzero.study.methods.base import Pooling
 from epochzero.study.networks import batch_for
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.estimates import DEVIATION, estimate
 from epochzero_papers.harness.files import FOLDER, NB201, File, missing
 
 POOL = File(
@@ -43,9 +39,7 @@ OWN = Path(__file__).parents[4] / "docs" / "data"
 """the project's own tables, where it was not installed but checked out"""
 FEEDBACK = "table:cifar10_val_12ep"
 """validation accuracy on CIFAR-10 after 12 epochs"""
-ACCURACY, DEVIATION, SECONDS = "test accuracy %", "deviation", "seconds"
-TAIL = 0.025
-"""chance on either side of an interval"""
+ACCURACY, SECONDS = "test accuracy %", "seconds"
 T = TypeVar("T")
 Printed = Mapping[str, Sequence[tuple[float, float | None]]]
 """a paper's figures: by label, for each of C10, C100 and IN16, accuracy and deviation"""
@@ -187,7 +181,7 @@ class TableSearches(Recipe):
         held = self.benchmark.table.find(folder) and find_pool(folder, self.benchmark.pool)
         return "ready" if held else "needs data"
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         tables, outcomes = self.run_all(work, self.searches, SearchTables.search)
         rows: list[Row] = []
         for label, searched in outcomes.items():
@@ -239,24 +233,7 @@ def accuracies(tables: SearchTables, searched: Sequence[Outcome]) -> dict[str, l
 
 def found_in(
     tables: SearchTables, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
-) -> Found:
+) -> Measurement:
     """What was found, with the values of each spec behind it."""
     space = tables.benchmark.space
-    return Found(rows, {space: Sample(space, [], {}, values, dict.fromkeys(values, tables.about), {})}, missing)
-
-
-def estimate(values: Sequence[float], statistic: str = ACCURACY) -> Estimate:
-    """Mean or standard deviation over searches, with the 95 % interval that normal values have.
-
-    Student's t for the mean, chi-square for the deviation: a bootstrap of three to ten values is far too narrow. One
-    value alone has no interval: both of its ends are the value.
-    """
-    n, mean = len(values), float(np.mean(values))
-    if n == 1:
-        return Estimate(mean, mean, mean, 1)
-    deviation = float(np.std(values, ddof=1))
-    if statistic == DEVIATION:
-        low, high = (deviation * math.sqrt((n - 1) / chdtri(n - 1, tail)) for tail in (TAIL, 1 - TAIL))
-        return Estimate(deviation, low, high, n)
-    half = float(stdtrit(n - 1, 1 - TAIL)) * deviation / math.sqrt(n)
-    return Estimate(mean, mean - half, mean + half, n)
+    return Measurement(rows, {space: Sample.measured(space, values, tables.about)}, missing)

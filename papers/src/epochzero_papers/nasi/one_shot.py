@@ -31,10 +31,10 @@ from epochzero.study.networks import batch_for
 from epochzero.supernet import State, make
 from epochzero.supernet.nasi import Nasi, alpha, fresh, most_probable, split, stepped
 from epochzero.tables import AccuracyTable
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work
-from epochzero_papers.harness.files import CIFAR10, NB101, missing
-from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import Figures, quoted
+from epochzero_papers.harness.files import CIFAR10, NB101
 from epochzero_papers.harness.training import folder_at_store
 from epochzero_papers.nasi.grid import recorded
 from epochzero_papers.nasi.one_shot_spaces import DRAWS, ONE_SHOT, rows_by_key
@@ -74,7 +74,7 @@ class Reading(NamedTuple):
 
 
 class Search(NamedTuple):
-    """TableSearches that are recorded, and their readings."""
+    """A recorded search, and its readings."""
 
     batch_size: int
     options: Mapping[str, str]
@@ -97,14 +97,11 @@ class OneShotSearches(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [Quoted(x, y, ERROR, value) for x, columns in self.paper.items() for y, value in columns.items()]
+        return quoted(self.paper, ERROR)
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Budget = work.settings
-        table, images = NB101.find(work.folder), CIFAR10.find(work.folder) if work.data is None else work.data
-        if table is None or images is None:
-            lacking = [file for file, path in ((CIFAR10, images), (NB101, table)) if path is None]
-            raise missing(self.name, lacking, work.folder)
+        images, table = work.images(NB101)
         work.begin(table=table.name, images=Path(images).name)
         accuracies = AccuracyTable.read(table)
         rows: list[Row] = []
@@ -132,7 +129,7 @@ class OneShotSearches(Recipe):
         work.progress(1, 1)
         unasked = [label for label in ONE_SHOT if label not in settings.spaces]
         small = [f"{', '.join(unasked)}: left out of this small form."] if unasked else []
-        return Found(rows, samples, [*small, *self.unmeasured])
+        return Measurement(rows, samples, [*small, *self.unmeasured])
 
 
 def known_errors(space: Any, table: AccuracyTable) -> dict[Cell, float]:

@@ -6,7 +6,8 @@ arXiv:2109.00817. Numbers of tables as in chapter 6 of Shu's thesis, which has t
 
 from __future__ import annotations
 
-from epochzero_papers.harness.planned import IMAGENET, Planned, grid, plan
+from epochzero_papers.harness.figures import grid
+from epochzero_papers.harness.planned import IMAGENET, Planned, plan
 
 CHAPTER = "Shu, thesis (NASI, arXiv:2109.00817)"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epochzero_papers.harness.base import Found, Work, experiment
+from epochzero_papers.harness.base import Measurement, Work, experiment
 from epochzero_papers.harness.files import NB101, File
 from epochzero_papers.harness.table_searches import Benchmark, SearchTables, TableSearches, found_in, left_out
 from epochzero_papers.ours.nb101_pool import Cells, NB101Pool, of_winners
@@ -37,6 +37,6 @@ class NB101Narrow(NB101Pool):
     def tables(self, folder: Path) -> SearchTables:
         return TableSearches.tables(self, folder)
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         tables, searched, rows = self._all_searched(work)
         return found_in(tables, rows, of_winners(tables, searched), left_out(tables, self.searches))

@@ -23,7 +23,8 @@ from epochzero.study.networks import batch_for
 from epochzero.study.sources import Listed, TableSource
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
-from epochzero_papers.harness.base import Found, Row, Work, experiment
+from epochzero_papers.harness.base import Measurement, Row, Work, experiment
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.files import CIFAR10, NB101, File
 from epochzero_papers.harness.table_searches import (
     SECONDS,
@@ -33,7 +34,6 @@ from epochzero_papers.harness.table_searches import (
     TableSearches,
     Trials,
     accuracies,
-    estimate,
     find_pool,
     found_in,
     left_out,
@@ -56,7 +56,7 @@ LARGE = 100_000
 
 @dataclass(frozen=True)
 class Cells(Trials):
-    """TableSearches of the scored networks, and how many networks are scored for each search of every cell."""
+    """Searches of the scored networks, and how many networks are scored for each search of every cell."""
 
     batch_size: int = 16
     evaluations: int = 100
@@ -88,7 +88,7 @@ class NB101Pool(TableSearches):
         space = tables.pool.space
         return replace(tables, pool=joined(tables.pool, TableSource.read(kernels, space, pool=True)))
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         tables, searched, rows = self._all_searched(work)
         missing = left_out(tables, self.searches)
         if work.settings.evaluations:
@@ -126,7 +126,7 @@ class NB101Pool(TableSearches):
         ]
 
     def _among_every_cell(self, tables: SearchTables, work: Work) -> list[Outcome]:
-        """TableSearches that score what they look at; scores are kept in the store."""
+        """Runs searches that compute their scores, which the store keeps."""
         settings = work.settings
         images = work.data or CIFAR10.find(work.folder) or "pink"
         space = tables.accuracies.space

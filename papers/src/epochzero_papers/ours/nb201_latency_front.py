@@ -33,9 +33,10 @@ from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import first_front, hypervolume
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Status, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Status, Work, experiment
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.files import FOLDER, NB201, File, missing
-from epochzero_papers.harness.table_searches import FEEDBACK, POOL, SearchTables, Trials, estimate, find_pool
+from epochzero_papers.harness.table_searches import FEEDBACK, POOL, SearchTables, Trials, find_pool
 
 HARDWARE = File(
     ("hwnasbench_nb201.csv.gz", "hwnasbench_nb201.csv", "hwnasbench_nb201.parquet"),
@@ -99,7 +100,7 @@ class LatencyFront(Recipe):
     def status(self, folder: Any = FOLDER) -> Status:
         return "ready" if NB201.find(folder) and HARDWARE.find(folder) and find_pool(folder) else "needs data"
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         file = HARDWARE.find(work.folder)
         if file is None:
             raise missing(self.name, [HARDWARE], work.folder)
@@ -135,9 +136,9 @@ class LatencyFront(Recipe):
                             rows.append(_row(device, x, f"{step} evaluations", statistic, figures))
                             values[x] = figures
             about = f"scores of {tables.pool.name}, accuracies of {tables.accuracies.name}, latencies of {latency.name}"
-            samples[device] = Sample("nb201", [], {}, values, dict.fromkeys(values, about), {})
+            samples[device] = Sample.measured("nb201", values, about)
         work.progress(total, total)
-        return Found(rows, samples)
+        return Measurement(rows, samples)
 
 
 def _plane(tables: SearchTables, latency: Latency, goal: str) -> Plane:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,8 +31,8 @@ from epochzero.registry import spaces
 from epochzero.stats.bootstrap import Interval, estimate
 from epochzero.stats.correlation import kendall_statistic, spearman_statistic
 from epochzero.stats.few import kendall_interval, spearman_interval
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.files import MNIST, missing
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.files import MNIST
 from epochzero_papers.sigeo.digits import STATISTICS, Digits, History, Perceptrons, follow
 
 RATES = (0.01, 0.02)
@@ -65,16 +64,14 @@ class SigeoFigure2(Recipe):
     targets: Sequence[str] = ("final training loss", "final test loss")
     quoted: Sequence[Quoted] = ()
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Study = work.settings
         widths = _widths(settings.networks)
         if max(settings.levels) > settings.steps:
             raise UserError(
                 f"A warm-up of {max(settings.levels)} steps is longer than the {settings.steps} of training."
             )
-        path = MNIST.find(work.folder) if work.data is None else Path(work.data)
-        if path is None:
-            raise missing(self.name, [MNIST], work.folder)
+        (path,) = work.images(kind=MNIST)
         digits = Digits.read(path, settings.batch_size, work.seed, work.device)
         work.begin(file=path.name, digits=len(digits.y))
         histories = []
@@ -95,7 +92,7 @@ class SigeoFigure2(Recipe):
             columns = _columns(histories, mine)
             samples[name] = _sample(widths, list(seeds), columns, about)
             rows += self._rows(name, columns, settings.levels, work.seed)
-        return Found(rows, samples)
+        return Measurement(rows, samples)
 
     def _rows(self, sample: str, columns: dict[str, np.ndarray], levels: Sequence[int], seed: int) -> list[Row]:
         return [

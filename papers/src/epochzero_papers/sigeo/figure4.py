@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from epochzero.recommend.sub_one_shot import RecommenderResult
 from epochzero_papers.harness.base import Quoted, experiment
-from epochzero_papers.sigeo.table5 import LOSS, SMALL, FoundRecommenders, Searching, TableSearch
+from epochzero_papers.sigeo.table5 import LOSS, SMALL, FoundRecommenders, Searching, WarmSearch
 
 LEVEL = 0.01
 
@@ -29,10 +29,10 @@ class SigeoFigure4(FoundRecommenders):
     full = replace(Searching(), top=15)
     quick = replace(SMALL, top=2)
     searches = (
-        TableSearch("ZiCo", "zico", LEVEL),
-        TableSearch("Fisher-Rao norm", "sigeo(weights=0/1/0)", LEVEL),
-        TableSearch("loss", "sigeo(weights=0/0/1)", LEVEL),
-        TableSearch("SiGeo", "sigeo", LEVEL),
+        WarmSearch("ZiCo", "zico", LEVEL),
+        WarmSearch("Fisher-Rao norm", "sigeo(weights=0/1/0)", LEVEL),
+        WarmSearch("loss", "sigeo(weights=0/0/1)", LEVEL),
+        WarmSearch("SiGeo", "sigeo", LEVEL),
     )
     quoted: Sequence[Quoted] = ()
 

@@ -33,7 +33,7 @@ from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSou
 from epochzero.stats import kendall, spearman
 from epochzero.study.task import Task
 from epochzero.types import Score
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.sigeo.clicks import LAW, LEVELS, Place, Sizes, warmed
 
 LOSS = "test log loss"
@@ -98,7 +98,7 @@ class SigeoRecommender(Recipe):
     quick = Clicks(networks=4, rows=20_000, share=1.0, widest=32)
     quoted: Sequence[Quoted] = ()
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Clicks = work.settings
         with tempfile.TemporaryDirectory() as folder:
             place = Place(settings.sizes, work.seed, Path(folder))
@@ -129,7 +129,7 @@ class SigeoRecommender(Recipe):
         data = dict.fromkeys(values, about)
         sample = Sample("nasrec_small", texts, {name: name for name in values}, values, data, unscored)
         rows = [row for name in values if name not in (LOSS, "test AUC") for row in _rows(name, values, work.seed)]
-        return Found(rows, {"clicks": sample})
+        return Measurement(rows, {"clicks": sample})
 
 
 def _reasons(column: Sequence[Score]) -> dict[str, int]:

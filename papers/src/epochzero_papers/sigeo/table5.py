@@ -23,10 +23,10 @@ from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, RecommenderResult, SubOneShotSearch
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work, experiment
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import Figures, grid, quoted
 from epochzero_papers.harness.files import FOLDER, File
-from epochzero_papers.harness.planned import Figures, grid
-from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import folder_for
 from epochzero_papers.sigeo.clicks import LAW
 
@@ -79,7 +79,7 @@ class Searching(Settings):
 SMALL = Searching(networks=4, batch_size=64, repeats=1, rows=6000, widest=16, generations=1, top=1, tables=())
 
 
-class TableSearch(NamedTuple):
+class WarmSearch(NamedTuple):
     """A search by a score after some warm-up."""
 
     label: str
@@ -88,10 +88,10 @@ class TableSearch(NamedTuple):
 
 
 CONTESTS = (
-    TableSearch("NASRecNet, small, 100 %", ONE_SHOT, 1.0),
-    TableSearch("SiGeo, small, 100 %", "sigeo", 1.0),
+    WarmSearch("NASRecNet, small, 100 %", ONE_SHOT, 1.0),
+    WarmSearch("SiGeo, small, 100 %", "sigeo", 1.0),
     *(
-        TableSearch(f"{label}, small, {100 * level:g} %", proxy, level)
+        WarmSearch(f"{label}, small, {100 * level:g} %", proxy, level)
         for level in (0.01, 0.0)
         for label, proxy in (("ZiCo", "zico"), ("SiGeo", "sigeo"))
     ),
@@ -103,7 +103,7 @@ class FoundRecommenders(Recipe):
 
     full: Searching = Searching()
     quick: Searching = SMALL
-    searches: Sequence[TableSearch]
+    searches: Sequence[WarmSearch]
     needs = (CRITEO, AVAZU)
     unmeasured: Sequence[str] = ()
 
@@ -114,7 +114,7 @@ class FoundRecommenders(Recipe):
     def status(self, folder: str | Path = FOLDER) -> Status:
         return "ready"
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Searching = work.settings
         files = {name: TABLES[name].find(work.folder) for name in settings.tables}
         held = {name: file for name, file in files.items() if file is not None}
@@ -130,14 +130,14 @@ class FoundRecommenders(Recipe):
                 about = f"{table.count:,} rows ({held[name].name if name in held else 'planted interactions'})."
                 for column, values in found.items():
                     label = f"{name} {column}"
-                    samples[label] = Sample("nasrec_small", [], {}, values, dict.fromkeys(values, about), {})
+                    samples[label] = Sample.measured("nasrec_small", values, about)
                     rows += [
                         Row(label, x, label, "as named", estimate(own), 0, printed.get((x, label)))
                         for x, own in values.items()
                     ]
         work.progress(1, 1)
         lacking = [f"{name} is left out: it needs {TABLES[name].request}." for name in files if name not in held]
-        return Found(rows, samples, [*lacking, *self.unmeasured])
+        return Measurement(rows, samples, [*lacking, *self.unmeasured])
 
     def _searched(
         self, work: Work, table: CtrTable, folder: Path, before: float, parts: int
@@ -178,17 +178,16 @@ def _table(name: str, file: Path | None, folder: Path, settings: Searching) -> C
 
 @experiment
 class SigeoTable5(FoundRecommenders):
-    """TableSearches after three levels of warm-up."""
+    """Searches after three levels of warm-up."""
 
     name = "sigeo-table5"
     source = "SiGeo (arXiv:2311.13169), Tables 1 and 5 and Figure 3"
     searches = CONTESTS
     unmeasured = (
-        "DLRM, the space nasrec_full and KDD are not measured here; `python -m "
-        "epochzero_papers.sigeo.recommender_sweep "
+        "DLRM, the space nasrec_full and KDD are not measured here; `python -m epochzero_papers recommender-sweep "
         "train` trains DLRM on synthetic clicks.",
     )
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [Quoted(x, y, "as named", value) for x, columns in PAPER.items() for y, value in columns.items()]
+        return quoted(PAPER, "as named")

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 from epochzero.data.batch import digest
 from epochzero.train.supernet import SUPERNET
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import Figures, quoted
 from epochzero_papers.harness.files import CIFAR10, CIFAR100, FOLDER, IMAGENET16, File, missing
-from epochzero_papers.harness.planned import Figures
-from epochzero_papers.harness.table_searches import estimate
 from epochzero_papers.harness.training import folder_for
 from epochzero_papers.thesis import nesbs_chain
 
@@ -129,17 +129,13 @@ class Ensembles(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [
-            Quoted(row, column, self.statistic, value)
-            for row, columns in self.paper.items()
-            for column, value in columns.items()
-        ]
+        return quoted(self.paper, self.statistic)
 
     def status(self, folder: str | Path = FOLDER) -> Status:
         there = [file.find(folder) is not None for file in self.needs]
         return "ready" if all(there) else "part" if any(there) else "needs data"
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Sizes = work.settings
         files = {label: DATA[label].find(work.folder) for label in settings.data}
         if work.data is not None:
@@ -162,16 +158,13 @@ class Ensembles(Recipe):
                             found.setdefault(column, {}).setdefault(row, []).append(value)
         work.progress(1, 1)
         rows = [self._row(column, row, values) for column in found for row, values in found[column].items()]
-        samples = {
-            column: Sample(self.space, [], {}, values, dict.fromkeys(values, about[column]), {})
-            for column, values in found.items()
-        }
+        samples = {column: Sample.measured(self.space, values, about[column]) for column, values in found.items()}
         lacking = [
             f"{label} is left out: it needs {DATA[label].request} in '{work.folder}'."
             for label, file in files.items()
             if file is None
         ]
-        return Found(rows, samples, [*lacking, *self.unmeasured])
+        return Measurement(rows, samples, [*lacking, *self.unmeasured])
 
     def finished(self, work: Work, file: Path, folder: Path, seed: int) -> Mapping[str, Any]:
         """The stages of one chain, which is run unless it was."""

@@ -26,7 +26,7 @@ from epochzero.ensemble.svgd import svgd_rd
 from epochzero.evaluate.plots import new_panels, save
 from epochzero.plan import generator
 from epochzero.stats.bootstrap import Estimate, estimate
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
 from epochzero_papers.harness.options import option
 
 MEANS = torch.tensor([[-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)  # [2, d]
@@ -55,7 +55,7 @@ class ThesisFigure52(Recipe):
     quick: Study = Study(repeats=3)
     quoted: Sequence[Quoted] = ()
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Study = work.settings
         work.begin()
         particles = sampled(settings.networks, settings.repeats, settings.steps, work.seed)  # [starts, deltas, n, 2]
@@ -70,7 +70,7 @@ class ThesisFigure52(Recipe):
         largest = Estimate(slope, slope, slope, alone[..., 0, 0].numel())
         rows.append(Row("mixture", "one particle", "mode", "largest slope", largest, 0))
         work.progress(1, 1)
-        return Found(rows, {"mixture": _sample(particles, alone)})
+        return Measurement(rows, {"mixture": _sample(particles, alone)})
 
 
 def log_density(x: Tensor) -> Tensor:

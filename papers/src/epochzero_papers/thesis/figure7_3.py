@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from epochzero.study.loop import Outcome
-from epochzero_papers.harness.base import Found, Row, Work, experiment
+from epochzero_papers.harness.base import Measurement, Row, Work, experiment
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.table_searches import (
     FEEDBACK,
     SearchTables,
     TableSearch,
     TableSearches,
     Trials,
-    estimate,
     found_in,
     left_out,
 )
@@ -57,7 +57,7 @@ class ThesisFigure73(TableSearches):
             TableSearch("knas metric", "top_k", FEEDBACK, evaluations, plain | {"proxy": "nasi_trace"}),
         ]
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         searches = self.curves(work.settings.evaluations)
         tables, found = self.run_all(work, searches, regrets)
         rows = []

@@ -20,9 +20,9 @@ from epochzero.stats import spearman
 from epochzero.stats.bootstrap import Floats
 from epochzero.stats.within import equal_bins
 from epochzero.types import Score
-from epochzero_papers.harness.base import Found, Row, Sample, Work, experiment
+from epochzero_papers.harness.base import Measurement, Row, Sample, Work, experiment
 from epochzero_papers.harness.correlations import NB201_C10, Correlations, Extent, Group, Merits
-from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.estimates import estimate
 
 METRICS = ("grad_norm", "snip", "grasp", "ntk_trace")
 KAPPA = "ntk_cond"
@@ -48,11 +48,13 @@ class ThesisFigure74(Correlations):
     spearman = dict.fromkeys((*METRICS, KAPPA), (None,))
     kendall = spearman
 
-    def beside(self, work: Work, group: Group, merits: Merits) -> Found:
+    def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
         """Both panels for each metric."""
         error = 100 - group.truth[NB201_C10.label]
         found = [in_bins(name, merits[name][0], merits[KAPPA][0], error, work) for name in METRICS]
-        return Found([row for rows, _ in found for row in rows], {rows[0].sample: one for rows, one in found if rows})
+        return Measurement(
+            [row for rows, _ in found for row in rows], {rows[0].sample: one for rows, one in found if rows}
+        )
 
 
 def in_bins(

@@ -23,7 +23,8 @@ from scipy.stats import spearmanr
 from epochzero.engine import parse
 from epochzero.study.methods.base import Floats, Pool
 from epochzero.study.methods.hnas import HNAS
-from epochzero_papers.harness.base import Found, Row, Work, experiment
+from epochzero_papers.harness.base import Measurement, Row, Work, experiment
+from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.table_searches import (
     FEEDBACK,
     ON_NB201,
@@ -31,7 +32,6 @@ from epochzero_papers.harness.table_searches import (
     TableSearch,
     TableSearches,
     Trials,
-    estimate,
     found_in,
     left_out,
 )
@@ -54,7 +54,7 @@ class ThesisFigure75(TableSearches):
     quick = Trials(networks=3)
     searches = (hnas("trace"), hnas("knas"))
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         tables, found = self.run_all(work, self.searches, correlations)
         held = [spec for spec in self.searches if spec.label in found]
         rows = [Row("nb201", spec.label, "grid", AGREEMENT, estimate([agreement(tables, spec)]), 0) for spec in held]

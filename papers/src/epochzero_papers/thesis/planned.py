@@ -5,7 +5,8 @@ Shu. Understanding and improving neural architecture search (thesis).
 
 from __future__ import annotations
 
-from epochzero_papers.harness.planned import IMAGENET, Planned, grid, plan
+from epochzero_papers.harness.figures import grid
+from epochzero_papers.harness.planned import IMAGENET, Planned, plan
 
 THESIS = "Shu, thesis"
 

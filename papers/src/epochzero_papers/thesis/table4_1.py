@@ -14,20 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from epochzero.analysis.topology import KNOWN, topologies, widest
 from epochzero.registry import spaces
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.genotypes import Genotype
-from epochzero.stats import Estimate
 from epochzero.train import recipes
 from epochzero.train.image_data import Images, load_images
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.files import CIFAR10, missing
-from epochzero_papers.harness.planned import Figures, grid
-from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import Figures, grid, quoted
+from epochzero_papers.harness.files import CIFAR10
 from epochzero_papers.harness.training import some, trained
 
 CLASSES = {"C10": 10, "C100": 100, "Tiny-ImageNet": 200}
@@ -90,18 +88,11 @@ class ThesisTable41(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [
-            Quoted(cell, column, statistic, value)
-            for statistic, figures in PAPER.items()
-            for cell, columns in figures.items()
-            for column, value in columns.items()
-        ]
+        return [figure for statistic, figures in PAPER.items() for figure in quoted(figures, statistic)]
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Training = work.settings
-        file = CIFAR10.find(work.folder) if work.data is None else Path(work.data)
-        if file is None:
-            raise missing(self.name, [CIFAR10], work.folder)
+        (file,) = work.images()
         images = some(load_images(file, seed=work.seed), settings.images)
         work.begin(file=file.name, images=str(images.facts["sha256"]))
         chosen = dict(list(KNOWN.items())[: settings.networks])
@@ -119,8 +110,8 @@ class ThesisTable41(Recipe):
                 values[name] += errors
         work.progress(2 * len(chosen), 2 * len(chosen))
         about = f"{len(images.y)} images of {file.name} to train on, {len(images.test_y)} to test with."
-        sample = Sample("darts", list(chosen), {}, values, dict.fromkeys(values, about), {})
-        return Found(rows, {"cells": sample}, ["Test errors on CIFAR-100 and Tiny-ImageNet are not measured."])
+        sample = Sample.measured("darts", values, about, list(chosen))
+        return Measurement(rows, {"cells": sample}, ["Test errors on CIFAR-100 and Tiny-ImageNet are not measured."])
 
 
 def _counted(name: str, arch: Genotype) -> list[Row]:
@@ -138,7 +129,7 @@ def _counted(name: str, arch: Genotype) -> list[Row]:
 
 def _row(name: str, column: str, statistic: str, value: float) -> Row:
     paper = PAPER[statistic][name][column]
-    return Row("cells", name, column, statistic, Estimate(value, value, value, 1), 0, paper)
+    return Row("cells", name, column, statistic, estimate([value]), 0, paper)
 
 
 def _error(work: Work, images: Images, name: str, arch: Genotype, repeat: int) -> float:

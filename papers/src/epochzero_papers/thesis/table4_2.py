@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from epochzero.analysis.topology import KNOWN, Topology, random_connections, topologies
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.planned import grid
-from epochzero_papers.harness.table_searches import estimate
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.estimates import estimate
+from epochzero_papers.harness.figures import grid, quoted
 
 OF_CELL: Mapping[str, Callable[[Topology], float]] = {"width": lambda t: t.width, "depth": lambda t: t.depth}
 OF_VARIANTS: Mapping[str, Callable[[Sequence[Topology]], float]] = {
@@ -48,11 +48,9 @@ class ThesisTable42(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [
-            Quoted(cell, what, "as named", value) for cell, figures in PAPER.items() for what, value in figures.items()
-        ]
+        return quoted(PAPER, "as named")
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         work.begin()
         rows: list[Row] = []
         values: dict[str, Sequence[float | None]] = {}
@@ -72,4 +70,4 @@ class ThesisTable42(Recipe):
             values[name] = [topology.width for variants in drawn for topology in variants]
         work.progress(len(KNOWN), len(KNOWN))
         about = "No data: counted on the cells; the histogram is of the variants' widths."
-        return Found(rows, {"darts": Sample("darts", [], {}, values, dict.fromkeys(values, about), {})})
+        return Measurement(rows, {"darts": Sample.measured("darts", values, about)})

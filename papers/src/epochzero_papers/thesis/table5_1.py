@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.thesis.ensembles import Columns, Ensembles, Sizes, percent
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from epochzero_papers.harness.base import Work, experiment
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.thesis.ensembles import SMALL, WAYS, Columns, Ensembles, Sizes
 from epochzero_papers.thesis.nesbs_attacks import STAGE, attacked
 

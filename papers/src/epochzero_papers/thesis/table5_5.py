@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.thesis.ensembles import OTHERS, WAYS, Columns, Ensembles, percent
 
 SEVERAL = {title: way for title, way in (WAYS | OTHERS).items() if way != "single best"}

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from epochzero.train.recipes import RECIPES
 from epochzero_papers.harness.base import experiment
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.harness.network_searches import NetworkSearch, NetworkSearches, SearchSettings
-from epochzero_papers.harness.planned import grid
 
 
 @experiment

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.nasi.one_shot import Budget, OneShotSearches, Reading, Search
 
 KINDS = {"standard": {}, "random labels": {"labels": "random"}, "random data": {"data": "random"}}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from epochzero_papers.harness.base import experiment
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.figures import grid
 from epochzero_papers.nasi.one_shot import QUICK, Budget, OneShotSearches, Reading, Search
 
 

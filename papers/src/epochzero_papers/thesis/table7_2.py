@@ -22,12 +22,12 @@ from epochzero.data import load
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
-from epochzero_papers.harness.base import Found, Quoted, Recipe, Row, Sample, Settings, Work, experiment
-from epochzero_papers.harness.files import CIFAR10, missing
-from epochzero_papers.harness.planned import grid
+from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
+from epochzero_papers.harness.estimates import DEVIATION, estimate
+from epochzero_papers.harness.figures import grid, quoted
+from epochzero_papers.harness.files import CIFAR10
 from epochzero_papers.harness.score_pairs import reasons
 from epochzero_papers.harness.scoring import Job, score_all
-from epochzero_papers.harness.table_searches import DEVIATION, estimate
 from epochzero_papers.thesis.known_cells import KAPPA, TRACE, m_trace
 
 PRINTED = ("width", "depth", "M_trace", "M_trace deviation", "kappa", "kappa deviation")
@@ -67,13 +67,11 @@ class ThesisTable72(Recipe):
 
     @property
     def quoted(self) -> Sequence[Quoted]:
-        return [Quoted(cell, what, "as named", v) for cell, figures in PAPER.items() for what, v in figures.items()]
+        return quoted(PAPER, "as named")
 
-    def measure(self, work: Work) -> Found:
+    def measure(self, work: Work) -> Measurement:
         settings: Size = work.settings
-        images = CIFAR10.find(work.folder) if work.data is None else work.data
-        if images is None:
-            raise missing(self.name, [CIFAR10], work.folder)
+        (images,) = work.images()
         space: Any = Darts(f"darts_{settings.channels}_{settings.cells}", settings.channels, settings.cells)
         chosen = dict(list(CELLS.items())[: settings.networks])
         tasks = [
@@ -98,7 +96,7 @@ class ThesisTable72(Recipe):
                 rows += _rows(what, name, shown, len(scores) - len(shown))
                 values[name], unscored[name] = list(shown), reasons(scores)
             about = f"{tasks[0].batch.about} Each repeat draws others."
-            samples[what] = Sample(space.name, list(chosen), {}, values, dict.fromkeys(values, about), unscored)
+            samples[what] = Sample.measured(space.name, values, about, list(chosen), unscored)
         shapes = {name: topologies(arch)["normal"] for name, arch in chosen.items()}
         for what, counts in (
             ("width", {name: shape.width for name, shape in shapes.items()}),
@@ -107,8 +105,8 @@ class ThesisTable72(Recipe):
             rows += [_row(what, name, what, [count], 0) for name, count in counts.items()]
             counted = {name: [count] for name, count in counts.items()}
             about = "No data: counted on the normal cell."
-            samples[what] = Sample(space.name, list(chosen), {}, counted, dict.fromkeys(counted, about), {})
-        return Found(rows, samples)
+            samples[what] = Sample.measured(space.name, counted, about, list(chosen))
+        return Measurement(rows, samples)
 
 
 def _shown(what: str, value: float, samples: int) -> float:

@@ -31,7 +31,7 @@ def hnas(metric: str, form: str = "thesis", evaluations: int = EVALUATIONS) -> T
 
 
 def baselines(evaluations: int) -> list[TableSearch]:
-    """TableSearches that train every network that they look at."""
+    """Returns searches that train every network that they evaluate."""
     beside = "" if evaluations == EVALUATIONS else f", {evaluations} evaluations"
     ways = {
         "REA": ("evolution", REA),
