@@ -1,4 +1,4 @@
-"""How far scores can be trusted: statistics with bootstrap intervals over networks and repeats. No torch here."""
+"""Statistics of proxies against accuracies, with bootstrap intervals over networks and repeats. Needs no torch."""
 
 from epochzero.stats.bootstrap import Estimate
 from epochzero.stats.correlation import Correlation, kendall, spearman

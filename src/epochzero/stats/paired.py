@@ -1,25 +1,25 @@
-r"""Which of two proxies orders the same networks better: the difference of their correlations with the truth.
+r"""The difference of the correlations of two proxies with the truth, on the same networks.
 
     difference = rho(first, truth) - rho(second, truth)
 
-Both are taken over the same resamples of the networks, so what they share, an easy or a hard sample, cancels. Repeats
-are pairs too: row s of both has the same seed and batch. A proxy that nothing random enters has one row, whatever
-the other has. An interval that holds 0 says that the sample does not tell the two apart.
+Both use the same resamples of the networks, so that an easy or hard sample affects both alike and cancels. Repeats are
+paired too: row s of both has the same seed and batch. A deterministic proxy has one row, for any number of rows of the
+other. If the interval contains 0, the difference is not significant.
 
 The interval takes percentiles: on normal data (four pairs of proxies, 600 simulations each, 400 resamples) the 95 %
-interval covered 94 to 98 % (Spearman) and 95 to 99 % (Kendall) at n = 30, and 95 to 96 % (both) at n = 100. That of
-few networks is wider: see `few.py`.
+interval covered 94 to 98 % (Spearman) and 95 to 99 % (Kendall) at n = 30, and 95 to 96 % (both) at n = 100. With
+few networks it is wider: see `few.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 
 from epochzero.errors import UserError
-from epochzero.stats.bootstrap import Estimate, Floats, Interval, Statistic, estimate, percentile_interval
+from epochzero.stats.bootstrap import Estimate, Floats, Interval, Resampling, Statistic, estimate, percentile_interval
 from epochzero.stats.correlation import kendall, kendall_statistic, spearman, spearman_statistic
 from epochzero.stats.few import FEW, difference_interval
 from epochzero.stats.sample import Scores, Truth, rankable
@@ -38,11 +38,9 @@ def paired_difference(
     truth: Truth,
     *,
     statistic: Ranking = "spearman",
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **resampling: Unpack[Resampling],
 ) -> Estimate:
-    """By how much the first correlates better with the truth than the second, more being better in all three."""
+    """Returns the correlation of the first with the truth minus that of the second; higher is better in all three."""
     if statistic not in STATISTICS:
         raise UserError(f"A paired difference takes statistic={' or '.join(STATISTICS)}, not {statistic!r}.")
     (a, y), (b, _) = rankable(first, truth), rankable(second, truth)
@@ -56,13 +54,14 @@ def paired_difference(
     differences = [_difference(of(one, y), of(other, y)) for one, other in rows]
 
     def estimated(interval: Interval) -> Estimate:
-        return estimate(differences, len(y), resamples=resamples, confidence=confidence, seed=seed, interval=interval)
+        return estimate(differences, len(y), **resampling, interval=interval)
 
-    found = estimated(percentile_interval)
-    if len(y) < FEW or (found.low == found.high and found.value != 0):  # equal orders differ by nothing, however drawn
-        each = (MEASURES[statistic](x, y, resamples=resamples, confidence=confidence, seed=seed) for x in (a, b))
-        found = estimated(difference_interval(*each))
-    return found
+    difference = estimated(percentile_interval)
+    same = difference.low == difference.high and difference.value != 0  # equal orders differ by 0 in any resample
+    if len(y) < FEW or same:
+        each = (MEASURES[statistic](x, y, **resampling) for x in (a, b))
+        difference = estimated(difference_interval(*each))
+    return difference
 
 
 def _difference(first: Statistic, second: Statistic) -> Statistic:

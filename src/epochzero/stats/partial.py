@@ -1,16 +1,16 @@
-r"""Is a proxy more than size? Rank correlation of score and truth given parameters, FLOPs, or both.
+r"""Partial rank correlation of score and truth, given parameters, FLOPs, or both: is a proxy more than size?
 
-Midranks of score, truth and the given quantities are correlated; each given quantity z in turn is then swept out,
+Midranks of score, truth and the given quantities are correlated; then each given quantity z is removed,
 
     M  <-  M - M[:, z] M[z, :] / M[z, z]
 
-which leaves what no straight line in the ranks of the given explains, and
+which leaves the part that is not linear in the ranks of the given quantities, and
 
     partial rho = M[x, y] / sqrt(M[x, x] M[y, y])
 
-One that adds nothing to those before, such as FLOPs that order networks just as parameters do, is passed over. A
-proxy that orders networks as the given do has no partial correlation. Adjusting is linear in ranks; `within.py`
-compares networks of like size instead. Ties have midranks.
+A quantity that adds nothing to those before, such as FLOPs that order networks exactly as parameters do, is skipped. A
+proxy that orders networks as the given quantities do has no partial correlation. The adjustment is linear in ranks;
+`within.py` compares networks of similar size instead. Ties have midranks.
 
 The interval takes percentiles: on normal data (four mixtures, 600 simulations each, 400 resamples) the 95 % interval
 covered 95 to 97 % at n = 30 and 94 to 97 % at n = 100.
@@ -21,29 +21,27 @@ Kendall, Stuart. The advanced theory of statistics, volume 2, chapter 27: partia
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
 import numpy as np
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats.bootstrap import Estimate, Floats, Statistic, estimate
+from epochzero.stats.bootstrap import Estimate, Floats, Resampling, Statistic, estimate
 from epochzero.stats.few import spearman_interval
 from epochzero.stats.ranks import Ties, ratio
 from epochzero.stats.sample import Scores, Truth, rankable, refuse_nan
 
 NOTHING = 1e-9
-"""share of the variance of ranks below which nothing but rounding is left"""
+"""share of the variance of ranks below which only rounding is left"""
 
 
 def partial_spearman(
     scores: Scores,
     truth: Truth,
     given: Mapping[str, Truth],
-    *,
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **resampling: Unpack[Resampling],
 ) -> Estimate:
-    """Spearman's rho of scores and truth given named quantities of the same networks."""
+    """Returns Spearman's rho of scores and truth, given named quantities of the same networks."""
     x, y = rankable(scores, truth)
     held = {name: as_quantity(name, values, len(y)) for name, values in given.items()}
     for row in x:
@@ -53,7 +51,7 @@ def partial_spearman(
                 raise DegenerateError(f"given {' and '.join(held)} nothing is left of the order of the {name}")
     statistics = [partial_statistic(row, y, *held.values()) for row in x]
     n, interval = len(y), spearman_interval(len(y), len(held))
-    return estimate(statistics, n, resamples=resamples, confidence=confidence, seed=seed, interval=interval)
+    return estimate(statistics, n, **resampling, interval=interval)
 
 
 def as_quantity(name: str, values: Truth, n: int) -> Floats:
@@ -77,7 +75,7 @@ def partial_statistic(x: Floats, y: Floats, *given: Floats) -> Statistic:
 
 
 def left_over(columns: list[Floats]) -> Statistic:
-    """Correlations of midranks [V, V, R] once the third and further columns are swept out."""
+    """Correlations of midranks [V, V, R] after removing the third and further columns."""
     ties = [Ties(column) for column in columns]
 
     def moments(counts: Floats) -> Floats:

@@ -2,9 +2,10 @@ r"""Pearson's correlation with a bootstrap interval over networks and repeats, f
 
     r = sum (x - mean x) (y - mean y) / sqrt( sum (x - mean x)^2  sum (y - mean y)^2 )
 
-Unlike rank correlations it depends on the scale of a score: with heavy tails, a few networks decide.
+Unlike rank correlations it depends on the scale of a score: with heavy tails, a few networks dominate.
 
-The interval is taken on Fisher's scale, where the resamples are nearly normal, with Student's quantile for small n:
+The interval is computed on Fisher's scale, on which the resamples are nearly normal, with Student's quantile for small
+n:
 
     tanh( artanh r  ±  t(n - 2) * standard deviation of artanh r* )
 
@@ -19,31 +20,30 @@ Fisher. On the "probable error" of a coefficient of correlation deduced from a s
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DegenerateError
-from epochzero.stats.bootstrap import Estimate, Floats, Statistic, estimate
+from epochzero.stats.bootstrap import Estimate, Floats, Resampling, Statistic, estimate
 from epochzero.stats.few import pearson_interval
 from epochzero.stats.sample import Scores, Truth, rankable
 
 
-def pearson(
-    scores: Scores, truth: Truth, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> Estimate:
-    """`DegenerateError` where none exists: under 3 points, one side constant, or a value that is infinite."""
+def pearson(scores: Scores, truth: Truth, **resampling: Unpack[Resampling]) -> Estimate:
+    """Returns Pearson's r. Raises `DegenerateError` with fewer than 3 points, a constant side or infinite values."""
     x, y = rankable(scores, truth)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise DegenerateError("an infinite value has a rank, but no Pearson correlation")
     b = y / np.abs(y).max()
     statistics = [pearson_statistic(row / np.abs(row).max(), b) for row in x]
     n, interval = len(y), pearson_interval(fisher_interval, len(y))
-    return estimate(statistics, n, resamples=resamples, confidence=confidence, seed=seed, interval=interval)
+    return estimate(statistics, n, **resampling, interval=interval)
 
 
 def fisher_interval(value: float, resampled: Floats, n: int, confidence: float) -> tuple[float, float]:
-    """Value and resamples are correlations; an interval that is symmetric on the scale of artanh."""
+    """Returns an interval of a correlation that is symmetric on the scale of artanh."""
     from scipy.special import stdtrit
 
     most = 1 - np.finfo(np.float64).eps
@@ -67,7 +67,7 @@ def pearson_statistic(x: Floats, y: Floats) -> Statistic:
 
 
 def _varies(values: Floats, counts: Floats) -> NDArray[np.bool_]:
-    """Whether a resample holds two different values; their variance, being rounded, does not tell."""
+    """Returns True for each resample with two different values, exactly, unlike a rounded variance."""
     least = np.where(counts > 0, values[:, None], np.inf).min(axis=0)
     most = np.where(counts > 0, values[:, None], -np.inf).max(axis=0)
     return np.asarray(least < most)  # [R]

@@ -1,4 +1,4 @@
-"""How far a proxy can be trusted: every statistic of its scores against the truth, and what became of the rest."""
+"""All statistics of a proxy's scores against the truth, and the networks without a score."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats.bootstrap import Estimate, Floats
+from epochzero.stats.bootstrap import Estimate, Floats, Resampling
 from epochzero.stats.correlation import kendall, spearman
 from epochzero.stats.paired import Ranking, paired_difference
 from epochzero.stats.partial import as_quantity, partial_spearman
@@ -26,7 +26,7 @@ Measure = Callable[..., Estimate]
 
 @dataclass(frozen=True)
 class Figure:
-    """One statistic with its interval, or why there is none."""
+    """One statistic with its interval, or the reason why it is missing."""
 
     found: Estimate | None
     why: str = ""
@@ -37,19 +37,19 @@ class Figure:
 
 @dataclass(frozen=True)
 class ProxyQuality:
-    """Positive correlations mean that the proxy points the right way as declared."""
+    """The quality of a proxy. Correlations are positive if its declared direction is right."""
 
     n: int
-    """networks with a score, in every repeat"""
+    """number of networks with a score in every repeat"""
     unscored: int
     unscored_why: dict[str, int]
-    """how many networks have no score for each reason, the most frequent first"""
+    """number of networks without a score by reason, the most frequent first"""
     spearman: float | None
     spearman_ci: tuple[float, float] | None
     kendall: float | None
     kendall_ci: tuple[float, float] | None
     why: str = ""
-    """why there is no rank correlation; empty where there is one"""
+    """reason for a missing rank correlation; empty otherwise"""
     repeats: int = 1
     figures: dict[str, Figure] = field(default_factory=dict)
     """every statistic by name: spearman, kendall, pearson, regret@10, spearman|params, kendall in flops bins, ..."""
@@ -68,14 +68,12 @@ def proxy_quality(
     flops: Truth | None = None,
     top: Sequence[int] = (),
     bins: int | None = None,
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **resampling: Unpack[Resampling],
 ) -> ProxyQuality:
-    """All figures of scores, of each network or [repeats][networks], with the truth, of which more is always better.
+    """Returns all statistics of scores [networks] or [repeats][networks] and the truth, of which more is better.
 
-    Correlations always; regret and precision for every k in `top`; partial correlations given `params`, `flops` and
-    both, and tau within `bins` bins of `flops` (10, or fewer of few networks), where they are known.
+    They are correlations; regret and precision for every k in `top`; if sizes are known, partial correlations given
+    `params`, `flops` and both, and tau within `bins` bins of `flops` (10, or fewer for few networks).
     """
     rows = as_rows(scores)
     n = len(rows[0])
@@ -91,10 +89,7 @@ def proxy_quality(
     else:
         y = np.asarray(truth, np.float64)[kept]
         measures = _measures({name: size[kept] for name, size in sizes.items()}, top, bins)
-        figures = {
-            name: _figure(partial(measure, x, y, resamples=resamples, confidence=confidence, seed=seed))
-            for name, measure in measures.items()
-        }
+        figures = {name: _figure(partial(measure, x, y, **resampling)) for name, measure in measures.items()}
         if unscored == "worst" and not has.all():
             figures["pearson"] = Figure(None, "networks without a score are ranked worst, which is no number")
     rho, tau = figures["spearman"], figures["kendall"]
@@ -120,13 +115,11 @@ def paired_quality(
     *,
     unscored: Unscored = "drop",
     statistic: Ranking = "spearman",
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    **resampling: Unpack[Resampling],
 ) -> Estimate:
-    """By how much the first's correlation exceeds the second's on the same networks, more being better.
+    """Returns the first's correlation minus the second's on the same networks, higher scores being better.
 
-    `drop` takes the networks that both score, in every repeat. `DegenerateError` where there is no such difference.
+    `drop` keeps the networks that both score in every repeat. Raises `DegenerateError` if there is no difference.
     """
     proxies = [as_rows(first), as_rows(second)]
     counts = [len(rows[0]) for rows in proxies]
@@ -142,22 +135,22 @@ def paired_quality(
         proxies = [[list(compress(row, shared)) for row in rows] for rows in proxies]
         y = y[shared]
     a, b = (comparable(rows, scored(rows), True, unscored)[0] for rows in proxies)
-    return paired_difference(a, b, y, statistic=statistic, resamples=resamples, confidence=confidence, seed=seed)
+    return paired_difference(a, b, y, statistic=statistic, **resampling)
 
 
 def _measures(sizes: Mapping[str, Floats], top: Sequence[int], bins: int | None) -> dict[str, Measure]:
-    """What is asked for, by name."""
-    found: dict[str, Measure] = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
+    """Returns the statistics to compute, by name."""
+    measures: dict[str, Measure] = {"spearman": spearman, "kendall": kendall, "pearson": pearson}
     for k in top:
-        found[f"regret@{k}"] = partial(regret_at, k=k)
-        found[f"precision@{k}"] = partial(precision_at, k=k)
+        measures[f"regret@{k}"] = partial(regret_at, k=k)
+        measures[f"precision@{k}"] = partial(precision_at, k=k)
     for names in (("params",), ("flops",), ("params", "flops")):
         if set(names) <= set(sizes):
             held = {name: sizes[name] for name in names}
-            found[f"spearman|{','.join(names)}"] = partial(partial_spearman, given=held)
+            measures[f"spearman|{','.join(names)}"] = partial(partial_spearman, given=held)
     if "flops" in sizes:
-        found["kendall in flops bins"] = partial(kendall_within, size=sizes["flops"], bins=bins)
-    return found
+        measures["kendall in flops bins"] = partial(kendall_within, size=sizes["flops"], bins=bins)
+    return measures
 
 
 def _figure(measure: Callable[[], Estimate]) -> Figure:

@@ -1,4 +1,4 @@
-"""Ranks, ties and pairs of resamples that are given as counts: what the rank statistics are made of."""
+"""Ranks, ties and pairs of resamples given as counts: the parts of the rank statistics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 class Ties:
-    """The groups of equal values, in ascending order, and what counts make of them."""
+    """The groups of equal values, in ascending order, and their statistics in resamples given as counts."""
 
     def __init__(self, values: NDArray[np.generic]) -> None:
         distinct, group = np.unique(values, return_inverse=True)
@@ -32,23 +32,23 @@ class Ties:
         return pairs
 
     def centred_midranks(self, counts: Floats) -> tuple[Floats, Floats]:
-        """Rank of each point less the mean rank [n, R], and the sum of its squares over each resample [R]."""
+        """Rank of each point minus the mean rank [n, R], and the sum of its squares over each resample [R]."""
         sizes = self.sizes(counts)
         ranks = np.cumsum(sizes, axis=0) - (sizes + counts.sum(axis=0)) / 2  # [groups, R]
         return ranks[self.group], np.einsum("gr,gr,gr->r", sizes, ranks, ranks)
 
 
 class Pairs(NamedTuple):
-    """What becomes of the pairs of points, for each resample [R]."""
+    """Counts of pairs of points in each resample [R]."""
 
     surplus: Floats
-    """concordant pairs less discordant ones"""
+    """concordant minus discordant pairs"""
     x_untied: Floats
     y_untied: Floats
 
 
 def pair_counts(x: Floats, y: Floats) -> Callable[[Floats], Pairs]:
-    """The pairs of resamples of (x, y) given as counts."""
+    """Returns a function from counts to the pairs of resamples of (x, y)."""
     x_ties, y_ties = Ties(x), Ties(y)
     both_ties = Ties(x_ties.group * len(y) + y_ties.group)
     concordant = _concordant_pairs(x_ties.group, y_ties.group)
@@ -64,14 +64,14 @@ def pair_counts(x: Floats, y: Floats) -> Callable[[Floats], Pairs]:
 
 
 def ratio(numerator: Floats, squared_scale: Floats) -> Floats:
-    """A correlation from its covariance and the product of the variances; nan where one of them is 0."""
+    """Returns a correlation from its covariance and the product of the variances; nan if one of them is 0."""
     exists = squared_scale > 0
     value = numerator / np.sqrt(np.where(exists, squared_scale, 1.0))
     return np.where(exists, np.clip(value, -1.0, 1.0), np.nan)
 
 
 def _concordant_pairs(x: Ints, y: Ints) -> Statistic:
-    """Pairs that rise in both x and y, both given as ranks 0, 1, ...
+    """Counts the pairs that rise in both x and y, both given as ranks 0, 1, ...
 
     In the order of x (equal x: y descending) a concordant pair is an earlier point with a smaller y. Its two
     y first differ, read from the highest bit, at one bit: there they share all higher bits, the earlier

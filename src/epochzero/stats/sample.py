@@ -1,4 +1,4 @@
-"""What every statistic takes: scores [n], or [S, n] where they are repeated, and the truth [n] of the same networks."""
+"""The input of every statistic: scores [n], or [S, n] if repeated, and the truth [n] of the same networks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from epochzero.errors import DegenerateError, UserError
 from epochzero.stats.bootstrap import Floats
 
 Scores = Sequence[float] | Sequence[Sequence[float]] | Floats
-"""one number a network, or one row of them a repeat; more is better"""
+"""One number per network, or one row of numbers per repeat; more is better."""
 Truth = Sequence[float] | Floats
 
 
 def as_sample(scores: Scores, truth: Truth) -> tuple[Floats, Floats]:
-    """Scores [S, n] and truth [n]; refuses what does not fit together."""
+    """Returns scores [S, n] and truth [n]; UserError if their shapes do not match."""
     x, y = np.asarray(scores, np.float64), np.asarray(truth, np.float64)
     if x.ndim not in (1, 2) or y.ndim != 1 or x.shape[-1:] != y.shape or not len(np.atleast_2d(x)):
         raise UserError(
@@ -28,7 +28,7 @@ def as_sample(scores: Scores, truth: Truth) -> tuple[Floats, Floats]:
 
 
 def rankable(scores: Scores, truth: Truth) -> tuple[Floats, Floats]:
-    """Like `as_sample`; `DegenerateError` where there is no correlation: under 3 points, or one side constant."""
+    """Like `as_sample`, but raises `DegenerateError` with fewer than 3 points or a constant side."""
     x, y = as_sample(scores, truth)
     n = len(y)
     if n < 3:

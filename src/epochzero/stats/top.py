@@ -1,27 +1,27 @@
-r"""What choosing by a proxy costs: regret and precision of its first k networks.
+r"""The cost of choosing by a proxy: regret and precision of its first k networks.
 
 With T the k networks of the highest scores, y the truth and y_(k) the k-th highest true value,
 
     regret at k     max_all y  -  max_T y                 in units of the truth: 0 is best
     precision at k  |{i in T : y_i >= y_(k)}| / k         1 is best
 
-Regret is what is lost if the k first by score are trained and the best of them is kept. A network belongs to the
-true best k if fewer than k are truly better, so networks that tie with the k-th all do.
+Regret is the loss of accuracy if the first k by score are trained and the best of them is kept. A network belongs to
+the true best k if fewer than k are truly better, so all networks that tie with the k-th belong to them.
 
 Ties of scores at the cut are broken at random, and both figures are the expectation over that, in closed form: of m
 tied networks r are taken, so each is taken with probability r / m, and none of the best w of them with probability
 C(m - w, r) / C(m, r). A proxy that scores all networks alike has the precision and regret of k random ones.
 
-What the intervals mean. "The best there is" is the best of the sample, so both figures belong to a number of networks
-chosen from; what is estimated is their mean over samples of that many. The extremes of a sample are what a bootstrap
-knows least: a resample holds the sample's best network with probability 1 - 1/e only, and where no resample has a
-regret, or a hit, its interval has no width.
+Meaning of the intervals. "The best" is the best of the sample, so both statistics depend on the number of networks in
+it; the estimate is their mean over samples of that size. A bootstrap estimates the extremes of a sample worst: a
+resample contains the sample's best network only with probability 1 - 1/e, and if no resample has a regret, or a hit,
+its interval has no width.
 
-    regret      percentiles, to be read as how much it hangs on which networks are in the sample. On bivariate normal
+    regret      percentiles, which show how much it depends on the networks in the sample. On bivariate normal
                 data (correlation 0.5 to 0.95, n = 100 and 1000, 200 simulations each) the 95 % interval covered 86 to
-                94 % at k = 1; at k = 10 it covered 88 to 91 % where a third of all samples or more have a regret,
-                72 % where one in seven has, and less where hardly any has.
-    precision   percentiles, widened where need be to Wilson's interval of k trials. On bivariate normal data
+                94 % at k = 1; at k = 10 it covered 88 to 91 % if a third of all samples or more have a regret,
+                72 % if one in seven has, and less if hardly any has.
+    precision   percentiles, widened if necessary to Wilson's interval of k trials. On bivariate normal data
                 (correlation 0.5 to 0.95, n = 200 and 1000, 150 simulations each) the 95 % interval covered 97 to
                 100 %; percentiles alone covered 90 to 100 % at k = 10 but 21 to 96 % at k = 1.
 
@@ -31,36 +31,30 @@ Wilson. Probable inference, the law of succession, and statistical inference. JA
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DegenerateError, UserError
-from epochzero.stats.bootstrap import Estimate, Floats, Interval, Statistic, estimate, percentile_interval
+from epochzero.stats.bootstrap import Estimate, Floats, Interval, Resampling, Statistic, estimate, percentile_interval
 from epochzero.stats.sample import Scores, Truth, as_sample
 
 Ints = NDArray[np.int64]
 
 
-def regret_at(
-    scores: Scores, truth: Truth, k: int, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> Estimate:
-    """By how much the truly best of the first k by score falls short of the best of all."""
+def regret_at(scores: Scores, truth: Truth, k: int, **resampling: Unpack[Resampling]) -> Estimate:
+    """Returns the best truth of all minus the best truth among the first k by score."""
     x, y = _sample_of(scores, truth, k)
     statistics = [regret_statistic(row, y, k) for row in x]
-    return estimate(statistics, len(y), resamples=resamples, confidence=confidence, seed=seed)
+    return estimate(statistics, len(y), **resampling)
 
 
-def precision_at(
-    scores: Scores, truth: Truth, k: int, *, resamples: int = 1000, confidence: float = 0.95, seed: int = 0
-) -> Estimate:
-    """Which share of the first k by score are among the truly best k."""
+def precision_at(scores: Scores, truth: Truth, k: int, **resampling: Unpack[Resampling]) -> Estimate:
+    """Returns the share of the first k by score that are among the truly best k."""
     x, y = _sample_of(scores, truth, k)
     statistics = [precision_statistic(row, y, k) for row in x]
-    return estimate(
-        statistics, len(y), resamples=resamples, confidence=confidence, seed=seed, interval=_share_interval(k)
-    )
+    return estimate(statistics, len(y), **resampling, interval=_share_interval(k))
 
 
 def regret_statistic(x: Floats, y: Floats, k: int) -> Statistic:
@@ -106,14 +100,14 @@ def precision_statistic(x: Floats, y: Floats, k: int) -> Statistic:
         hits = np.zeros((len(y) + 1, counts.shape[1]))
         np.cumsum(np.where(y[order, None] >= bar, drawn, 0.0), axis=0, out=hits[1:])
         before, through = (np.take_along_axis(hits, edge[None], axis=0)[0] for edge in (at.start, at.end))
-        found: Floats = (before + (through - before) * at.taken / at.tied) / k
-        return found
+        precision: Floats = (before + (through - before) * at.taken / at.tied) / k
+        return precision
 
     return statistic
 
 
 def _share_interval(k: int) -> Interval:
-    """Percentiles, or Wilson's interval of a share of k trials on the side where that is wider."""
+    """Returns percentiles, or on each side Wilson's interval of a share of k trials if that is wider."""
     from scipy.special import ndtri
 
     def interval(value: float, resampled: Floats, n: int, confidence: float) -> tuple[float, float]:
@@ -128,7 +122,7 @@ def _share_interval(k: int) -> Interval:
 
 
 class _At(NamedTuple):
-    """Where the first k end in each resample [R]: a group of equal values, rows start..end, partly taken."""
+    """The end of the first k in each resample [R]: a group of equal values, rows start..end, partly taken."""
 
     start: Ints
     end: Ints
@@ -137,7 +131,7 @@ class _At(NamedTuple):
     tied: Ints
     """draws in the group"""
     taken: Ints
-    """how many of them belong to the first k"""
+    """number of them in the first k"""
 
 
 class _Cut:

@@ -1,14 +1,13 @@
-"""Networks without a score, treated alike by every statistic.
+"""Networks without a score, treated the same by every statistic.
 
-A network without a score is no number (see `Score`), so it cannot simply be ranked. What is done with such
-networks is a named choice:
+A network without a score has no number (see `Score`), so it cannot simply be ranked. There are two ways to treat it:
 
-    drop     leave them out of everything, the best there is included; they are counted, with their reasons
-    worst    rank them below every scored network, tied with each other
+    drop     leave it out of everything, including the best network; it is counted, with its reason
+    worst    rank it below every scored network, tied with the others
 
-Where scores are repeated, `drop` leaves out a network that lacks a score in any repeat, so that all repeats speak
-of the same networks; `worst` ranks it last in the repeats that lack it. Ranked worst, a network still has no number:
-there is then no Pearson correlation.
+If scores are repeated, `drop` leaves out a network that lacks a score in any repeat, so that all repeats have the same
+networks; `worst` ranks it last in the repeats that lack it. A network ranked worst still has no number, so there is no
+Pearson correlation then.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from epochzero.types import Score
 
 Unscored = Literal["drop", "worst"]
 GivenScores = Sequence[Score] | Sequence[Sequence[Score]]
-"""one score a network, or one row of them a repeat"""
+"""One score per network, or one row of scores per repeat."""
 Mask = NDArray[np.bool_]
 
 
 def as_rows(scores: GivenScores) -> list[list[Score]]:
-    """Scores [S][n]; one row where they are not repeated."""
+    """Returns scores [S][n]; one row if they are not repeated."""
     rows: list[list[Score]] = [[]]
     for item in scores:
         if isinstance(item, Score):
@@ -48,12 +47,12 @@ def as_rows(scores: GivenScores) -> list[list[Score]]:
 
 
 def scored(rows: Sequence[Sequence[Score]]) -> Mask:
-    """Whether each score is a number [S, n]."""
+    """Returns True for each score that is a number [S, n]."""
     return np.array([[_is_number(score) for score in row] for row in rows], bool)
 
 
 def reasons(rows: Sequence[Sequence[Score]]) -> dict[str, int]:
-    """How many networks lack a score for each reason, that of the first repeat that lacks it; most frequent first."""
+    """Returns the number of networks without a score by reason (of the first such repeat), the most frequent first."""
     missing = ([score for score in network if not _is_number(score)] for network in zip(*rows, strict=True))
     tally = Counter(_why(scores[0]) for scores in missing if scores)
     return dict(tally.most_common())
@@ -62,7 +61,7 @@ def reasons(rows: Sequence[Sequence[Score]]) -> dict[str, int]:
 def comparable(
     rows: Sequence[Sequence[Score]], has: Mask, higher_is_better: bool, unscored: Unscored
 ) -> tuple[Floats, Mask]:
-    """Scores [S, kept] where more is better, and which networks [n] are kept, given which of the scores are there."""
+    """Returns scores [S, kept], more being better, and a mask of the kept networks [n]; `has` marks existing scores."""
     if unscored not in ("drop", "worst"):
         raise UserError(f"Networks without a score are treated by 'drop' or 'worst', not '{unscored}'.")
     for repeat, row in enumerate(has, 1):
