@@ -102,4 +102,4 @@ def test_ranks_are_for_sets(tmp_path: Path) -> None:
     best = ez.space("nb201").parse(found.json["best"]["arch"])
     assert ez.space("nb201").plan(best).params >= 0.5 * largest
     alone = epochzero("score", "--arch", ez.space("nb201").text(best), "--proxy", "rank(params,l2_norm)")
-    assert alone.code == 2 and "means nothing for one alone" in alone.err
+    assert alone.code == 2 and "is not defined for a single one" in alone.err

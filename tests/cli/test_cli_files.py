@@ -46,7 +46,7 @@ def test_data_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "trap.npz": "is a pickle, which can run code when it is opened; save it as .npz",
         "broken.npz": "broken.npz cannot be read as an .npz file",
         "text.npz": "text.npz is not an .npz file",
-        "notes.txt": "notes.txt is of no kind that can be read here",
+        "notes.txt": "notes.txt has an unknown format",
         npz(tmp_path / "objects.npz", x=np.array([Trap()], object)).name: "Object arrays cannot be loaded",
         npz(tmp_path / "flat.npz", x=np.zeros((6, 3))).name: "has the shape [6, 3]: images have to be",
         npz(tmp_path / "named.npz", pictures=images).name: "has no array x_train or x (found: pictures)",
@@ -248,7 +248,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (ran.code, ran.out) == (1, "")
     last = ran.err.strip().splitlines()[-1]
     assert last.startswith("error: The disk is full: the last batch did not go into the store")
-    assert last.endswith("Make room, then give the same command again to go on.")
+    assert last.endswith("Make room, then repeat the command to resume.")
     monkeypatch.undo()
     with Store.open(tmp_path / "run.db") as store:
         kept = len(list(store.all_scores()))
@@ -269,7 +269,7 @@ def test_a_store_that_is_damaged(tmp_path: Path) -> None:
     with (tmp_path / "run.db").open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 60_000)
-    assert "is damaged: go back to a copy" in refusal("store", tmp_path / "run.db", "--to", tmp_path / "scores.csv")
+    assert "is damaged: restore a copy" in refusal("store", tmp_path / "run.db", "--to", tmp_path / "scores.csv")
 
 
 def test_too_little_memory(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_batch_can_be_sent_to_another_process(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_not_there() -> None:
-    sentence = "This batch has 1 part of 64 samples; part 2 was asked for: give more data or a smaller batch size."
+    sentence = "This batch has 1 part of 64 samples, and part 2 is needed: give more data or a smaller batch size."
     with pytest.raises(DataError) as error:
         pink(parts=1).part(1)
     assert str(error.value) == sentence
@@ -200,5 +200,5 @@ def test_a_pickle_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_file_of_another_kind(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("x,y\n")
-    with pytest.raises(DataError, match=r"a\.csv is of no kind that can be read here: give 'pink'"):
+    with pytest.raises(DataError, match=r"a\.csv has an unknown format: give 'pink'"):
         load(path)

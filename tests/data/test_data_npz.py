@@ -125,7 +125,7 @@ def test_fewer_samples_than_asked_for(tmp_path: Path) -> None:
     path = save(tmp_path / "a.npz", x=pixels(40, 4, 4))
     batch = load(path, size=16, parts=4)
     assert batch.parts == 2
-    with pytest.raises(DataError, match="has 2 parts of 16 samples; part 3 was asked for"):
+    with pytest.raises(DataError, match="has 2 parts of 16 samples, and part 3 is needed"):
         batch.part(2)
     with pytest.raises(DataError, match="has 40 samples, fewer than one batch of 64: use --batch-size 40 or less"):
         load(path)
@@ -137,8 +137,8 @@ GOOD = pixels(8, 4, 4)
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
-        ({"images": GOOD, "y": np.zeros(8, int)}, r"has no array x_train or x \(found: images, y\)"),
-        ({}, r"\(found: nothing\)"),
+        ({"images": GOOD, "y": np.zeros(8, int)}, r"has no array x_train or x \(only: images, y\)"),
+        ({}, r"\(only: nothing\)"),
         ({"x": GOOD.astype(object)}, "allow_pickle=False"),
         ({"x": GOOD, "y": np.array([{}] * 8)}, "allow_pickle=False"),
         ({"x": GOOD.astype(np.int64)}, "of type int64: images have to be uint8"),

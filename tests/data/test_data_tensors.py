@@ -64,7 +64,7 @@ def test_cuts_that_cannot_be_made() -> None:
 def test_a_part_that_is_not_there(samples: int, index: int, advice: str) -> None:
     with pytest.raises(DataError) as error:
         from_tensors(torch.zeros(samples, 2)).part(index)
-    said = f"This batch has 1 part of {samples} samples; part {index + 1} was asked for: {advice}."
+    said = f"This batch has 1 part of {samples} samples, and part {index + 1} is needed: {advice}."
     assert str(error.value) == said
 
 

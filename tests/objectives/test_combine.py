@@ -204,7 +204,7 @@ def test_why_a_network_has_no_merit() -> None:
 
 @pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank"])
 def test_a_ranker_refuses_one_network_alone(method: str) -> None:
-    with pytest.raises(UserError, match="means nothing for one alone"):
+    with pytest.raises(UserError, match="is not defined for a single one"):
         single(parse_objectives(f"flops,{method}(dextr,zico)"))
 
 

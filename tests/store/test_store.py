@@ -182,7 +182,7 @@ def test_a_finished_run_keeps_its_first_result(tmp_path: Path) -> None:
 def test_a_replay_that_differs_is_refused_and_leaves_no_trace(store: Store) -> None:
     run = begin(store)
     run.record(SETTING, batch({"a": Score(1.0), "b": Score(2.0)}))
-    with pytest.raises(StoreError, match=r"begun by other code: step 1 was 'b' then and is 'c' now") as caught:
+    with pytest.raises(StoreError, match=r"started by other code: step 1 was 'b' then and is 'c' now") as caught:
         run.record(SETTING, batch({"a": Score(1.0), "c": Score(3.0)}))
     assert store.path in str(caught.value)
     assert [row.arch for row in store.all_scores()] == ["a", "b"]

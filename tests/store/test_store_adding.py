@@ -56,7 +56,7 @@ def test_a_folder_gives_all_its_files_of_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        ("nb201,b,dextr,noise:0,default:0,high,ok,,", "Row 2 of .* is no score .*'high'"),
+        ("nb201,b,dextr,noise:0,default:0,high,ok,,", "Row 2 of .* is not a score .*'high'"),
         ("nb201,b,dextr,noise:0,default:0,nan,ok,,", "ok, but not a number"),
         ("nb201,b,dextr,noise:0,default:0,1.0,fine,,", "status 'fine'"),
         ("nb201,,dextr,noise:0,default:0,1.0,ok,,", "no arch"),
@@ -83,16 +83,16 @@ def test_files_that_hold_no_scores(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_text("no")
     run = tmp_path / "run.db"
     for name, says in (
-        ("cut.csv.gz", "is no whole file of scores"),
-        ("not.csv.gz", "is no whole file of scores"),
-        ("binary.csv", "is no whole file of scores"),
+        ("cut.csv.gz", "is not a complete file of scores"),
+        ("not.csv.gz", "is not a complete file of scores"),
+        ("binary.csv", "is not a complete file of scores"),
         ("other.csv", "has no column space, batch, origin, status, why, seconds"),
-        ("broken.parquet", "is no whole file of scores"),
+        ("broken.parquet", "is not a complete file of scores"),
         ("scores.pkl", "There is no file or folder"),
     ):
         assert says in refusal("store", run, "--add", tmp_path / name), name
     (tmp_path / "scores.pkl").write_bytes(b"")
-    assert "its name is to end in .csv, .csv.gz, .parquet" in refusal("store", run, "--add", tmp_path / "scores.pkl")
+    assert "its name should end in .csv, .csv.gz, .parquet" in refusal("store", run, "--add", tmp_path / "scores.pkl")
     with Store.open(run) as store:
         assert list(store.all_scores()) == []
 

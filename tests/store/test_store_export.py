@@ -92,7 +92,7 @@ def test_an_empty_store_gives_an_empty_table(store: Store, tmp_path: Path, suffi
     ("name", "says"),
     [
         ("scores.xlsx", "let its name end in .csv, .csv.gz, .parquet"),
-        ("csv", "does not say what to write"),
+        ("csv", "has no known format"),
         ("no/scores.csv", r"cannot be written \(No such file or directory\): check its folder"),
         ("run.db/scores.csv", r"cannot be written \(Not a directory\)"),
         ("folder.csv", "which is a folder: choose another file"),

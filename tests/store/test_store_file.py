@@ -90,7 +90,7 @@ def test_a_file_that_is_no_store_of_ours_is_named_and_left_alone(tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("path", "says"),
-    [("", "is a folder: name a file"), ("no/run.db", "has no folder to be in: make '.*no' first")],
+    [("", "is a folder: name a file"), ("no/run.db", "has no folder: create '.*no' first")],
 )
 def test_a_path_that_cannot_be_a_store(tmp_path: Path, path: str, says: str) -> None:
     with pytest.raises(StoreError, match=says):
@@ -147,7 +147,7 @@ def test_a_damaged_store(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(8192)
         file.write(b"\xff" * (size - 8192))
-    with pytest.raises(StoreError, match="is damaged: go back to a copy"), Store.open(path) as store:
+    with pytest.raises(StoreError, match="is damaged: restore a copy"), Store.open(path) as store:
         list(store.all_scores())
 
 
@@ -175,7 +175,7 @@ def test_a_disk_that_is_full_loses_only_the_last_batch(store: Store) -> None:
     run.record(SETTING, batch({"a": Score(1.0)}))
     connection(store).execute("PRAGMA max_page_count = 1")  # SQLite: the size that it has now
     big = batch({f"arch-{i}" * 100: Score(1.0) for i in range(200)}, first=1)
-    with pytest.raises(MachineError, match=r"The disk is full: .* Make room, then give the same command") as caught:
+    with pytest.raises(MachineError, match=r"The disk is full: .* Make room, then repeat the command") as caught:
         run.record(SETTING, big)
     assert store.path in str(caught.value)
     assert [row.arch for row in store.all_scores()] == ["a"]

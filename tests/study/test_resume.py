@@ -151,6 +151,6 @@ def test_a_run_begun_by_other_code_is_not_mixed_up(tmp_path: Path, monkeypatch: 
     before = content(tmp_path / "run.db")
     space = ez.space("nb201")
     monkeypatch.setattr(type(space), "sample", lambda self, rng: tuple(rng.choices(["none", "skip_connect"], k=6)))
-    with pytest.raises(StoreError, match="was begun by other code: step 0 was"):
+    with pytest.raises(StoreError, match="was started by other code: step 0 was"):
         search(tmp_path / "run.db", method="random")
     assert content(tmp_path / "run.db") == before

@@ -1,10 +1,10 @@
-"""Data for scoring: noise, or samples from a file, in either case as a `Batch`.
+"""Data for scoring: noise, or samples from a file, as a `Batch`.
 
     load("pink").part(0)                          # x [64, 3, 32, 32], y [64]
     load("images.npz", size=128, seed=1).about    # which samples, how normalised, what labels
 
-A pickle can run code when it is opened, so it is refused; only the official CIFAR files, which are pickles,
-are read, by a reader that runs none.
+A pickle can run code when it is opened, so it is refused; only the official CIFAR files, which are pickles, are read,
+by a reader that runs no code.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def load(
     parts: int = 4,
     seed: int = 0,
 ) -> Batch:
-    """A batch of noise ("pink" or "white"), or of samples from an `.npz` file or an official CIFAR archive.
+    """Returns a batch of noise ("pink" or "white"), or of samples from an `.npz` file or an official CIFAR archive.
 
-    Left out, `input_shape` is 3x32x32 for noise and that of the file for a file, and `num_classes` is 10 for
-    noise and what the labels say for a file. `seed` draws the noise, or picks the samples of the file.
+    For noise, `input_shape` defaults to 3x32x32 and `num_classes` to 10; for a file, both default to its content.
+    `seed` draws the noise, or selects the samples of the file.
     """
     check_request(num_classes, size, parts, seed)
     if source in NOISE:
@@ -56,7 +56,7 @@ def load(
     elif file and (path.suffix.lower() in PICKLES or npz.is_pickle(path)):
         raise DataError(f"{path} {npz.PICKLE}.")
     elif file:
-        raise DataError(f"{path} is of no kind that can be read here: give {ACCEPTED}.")
+        raise DataError(f"{path} has an unknown format: give {ACCEPTED}.")
     elif path.suffix or len(path.parts) > 1:
         raise DataError(f"There is no file or folder {path}: give {ACCEPTED}.")
     else:

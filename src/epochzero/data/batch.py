@@ -1,4 +1,4 @@
-"""What the engine feeds to networks: a few equally sized mini-batches under one id for the store."""
+"""Batches: a few equally sized mini-batches for the engine, under one id for the store."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from epochzero.data.packed import Layout
 
 Part = tuple[Tensor, Tensor | None]
-"""inputs x [B, ...] float32 and labels y [B] int64, if there are any"""
+"""Inputs x [B, ...] float32 and labels y [B] int64, if there are any."""
 
 DEFAULT_CLASSES = 10
-"""where neither the user nor any label says how many classes there are"""
+"""number of classes if neither the user nor the labels define it"""
 
 USUAL_PARTS = 4
-"""as many parts as the proxies that compare batches read"""
+"""number of parts that proxies which compare batches read"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,31 +32,31 @@ class Batch:
     id: str
     """a readable prefix and a hash that covers content, shape, classes, size and normalisation"""
     about: str
-    """one sentence: the source, which samples of it, how they are normalised, what the labels are"""
+    """one sentence: the source, its samples, their normalisation, the labels"""
     input_shape: Shape
-    """of one sample, e.g. (3, 32, 32)"""
+    """shape of one sample, such as (3, 32, 32)"""
     num_classes: int
     size: int
-    """samples in one part"""
+    """number of samples in one part"""
     parts: int
-    """how many parts there are"""
+    """number of parts"""
     make_part: Callable[[int], Part] = field(repr=False)
     """makes part 0, 1, ...: a pure function, and one that can be sent to another process"""
     layout: Layout | None = None
-    """how x, then a table [B, N], is taken apart into a module's inputs, where it is not the only one or not real"""
+    """way to split x, a table [B, N], into several or non-real inputs of a module"""
     given: int = 0
-    """of tensors, how many samples there are: enough, perhaps, for more parts of a smaller size"""
+    """number of samples in the given tensors, perhaps enough for more parts of a smaller size"""
     _made: dict[int, Part] = field(default_factory=dict, init=False, repr=False)
 
     def part(self, index: int) -> Part:
-        """Part `index`, counted from 0: x [B, ...] and y [B] or None, made when first asked for and kept.
+        """Returns part `index`, counted from 0: x [B, ...] and y [B] or None, made on first use and kept.
 
         Every caller gets the same tensors: do not write into them.
         """
         if not 0 <= index < self.parts:
             noun = "part" if self.parts == 1 else "parts"
             raise DataError(
-                f"This batch has {self.parts} {noun} of {self.size} samples; part {index + 1} was asked for: "
+                f"This batch has {self.parts} {noun} of {self.size} samples, and part {index + 1} is needed: "
                 f"{self._more(max(index + 1, USUAL_PARTS))}."
             )
         if index not in self._made:
@@ -64,14 +64,14 @@ class Batch:
         return self._made[index]
 
     def _more(self, parts: int) -> str:
-        """How to get so many parts."""
+        """Returns advice on how to get more parts."""
         if self.given < parts:
             return "give more data or a smaller batch size"
         return f"cut the tensors with data.from_tensors(x, y, size={min(self.given // parts, 64)}, parts={parts})"
 
 
 def check_request(num_classes: int | None, size: int, parts: int, seed: int) -> None:
-    """Refuse numbers that no source of data could serve."""
+    """Raises UserError for numbers that no source of data could serve."""
     for what, value, least in (
         ("number of classes", num_classes, 1),
         ("batch size", size, 1),
@@ -83,7 +83,7 @@ def check_request(num_classes: int | None, size: int, parts: int, seed: int) -> 
 
 
 def digest(*content: object) -> str:
-    """A hash, 64 hexadecimal digits, of bytes and of the text of anything else: the same in every process."""
+    """Returns a hash, 64 hexadecimal digits, of bytes and of the text of anything else: the same in every process."""
     sha = hashlib.sha256()
     for item in content:
         data = item if isinstance(item, bytes) else str(item).encode()
@@ -93,5 +93,5 @@ def digest(*content: object) -> str:
 
 
 def shape_text(shape: Shape) -> str:
-    """`3x32x32`"""
+    """Returns a shape as text, such as `3x32x32`."""
     return "x".join(map(str, shape))

@@ -1,15 +1,14 @@
-"""CIFAR-10 and CIFAR-100 as their makers publish them: the python and binary archives, packed or unpacked.
+"""CIFAR-10 and CIFAR-100 as published: the python and binary archives, packed or unpacked.
 
     cifar-10-python.tar.gz    cifar-10-batches-py    data_batch_1 .. data_batch_5
     cifar-100-python.tar.gz   cifar-100-python       train
     cifar-10-binary.tar.gz    cifar-10-batches-bin   data_batch_1.bin .. data_batch_5.bin
     cifar-100-binary.tar.gz   cifar-100-binary       train.bin
 
-The training files are used, with the fine labels of CIFAR-100. A packed archive is read in place.
+The reader uses the training files, with the fine labels of CIFAR-100, and does not unpack an archive.
 
-The python files are pickles, and a pickle can run any code. The reader here knows only the names that the
-official files need, and puts inert stand-ins of its own in their place: no code of the pickle's choice runs,
-not even numpy's.
+The python files are pickles, and a pickle can run any code. The reader knows only the names that the official files
+need, and replaces them by inert stand-ins: no code that the pickle names runs, not even numpy's.
 
 Krizhevsky. Learning multiple layers of features from tiny images. 2009.
 """
@@ -36,11 +35,11 @@ PIXELS = 3 * 32 * 32
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 Rows = tuple[NDArray[np.uint8], list[int]]
-"""images [N, 3072] and their labels"""
+"""Images [N, 3072] and their labels."""
 
 
 class _PickledArray:
-    """Stands in for numpy.ndarray: keeps what a pickle says of an array."""
+    """Stand-in for numpy.ndarray: keeps the pickled state of an array."""
 
     state: Any = None
 
@@ -50,7 +49,7 @@ class _PickledArray:
         self.state = state
 
     def rows(self) -> NDArray[np.uint8]:
-        """The array, if it is one of [N, 3072] bytes."""
+        """Returns the array, if it is one of [N, 3072] bytes."""
         _, shape, dtype, fortran, content = self.state
         if not (isinstance(dtype, _PickledType) and dtype.name in (b"u1", "u1") and isinstance(content, bytes)):
             raise ValueError("its images are not bytes")
@@ -60,7 +59,7 @@ class _PickledArray:
 
 
 class _PickledType:
-    """Stands in for numpy.dtype: keeps its name."""
+    """Stand-in for numpy.dtype: keeps its name."""
 
     def __init__(self, name: object = None, *_: object) -> None:
         self.name = name
@@ -71,7 +70,7 @@ class _PickledType:
 class _PickleReader(pickle._Unpickler):
     """Unpickles plain values and stand-ins for arrays, and refuses everything else.
 
-    It builds on the reader written in Python: the one in C lets a damaged index fill the whole memory.
+    It extends Python's reader, since a damaged index can fill the whole memory in the one written in C.
     """
 
     known: ClassVar = {
@@ -82,14 +81,14 @@ class _PickleReader(pickle._Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> type:
-        """The stand-in of a known name."""
+        """Returns the stand-in of a known name."""
         if (module, name) not in self.known:
             raise pickle.UnpicklingError(f"its pickle asks for {module}.{name}, which no CIFAR file needs")
         return self.known[module, name]
 
 
 def _from_pickle(label_key: str, content: bytes) -> Rows:
-    """A dictionary whose keys are bytes in the official files, and text where Python 3 wrote them anew."""
+    """Returns the rows of a dictionary with keys of bytes, or of text if Python 3 wrote the file."""
     table = _PickleReader(io.BytesIO(content), encoding="bytes").load()
     if not isinstance(table, dict):
         raise TypeError("its pickle holds no dictionary")
@@ -102,7 +101,7 @@ def _from_pickle(label_key: str, content: bytes) -> Rows:
 
 
 def _from_binary(label_bytes: int, content: bytes) -> Rows:
-    """Each record is its labels, of which the last is used, and its pixels."""
+    """Returns the rows of records of labels, of which the last is used, and pixels."""
     record = label_bytes + PIXELS
     if len(content) % record:
         raise ValueError(f"its {len(content)} bytes are not whole records of {record}")
@@ -112,7 +111,7 @@ def _from_binary(label_bytes: int, content: bytes) -> Rows:
 
 @dataclass(frozen=True)
 class Format:
-    """One of the published forms: which files hold the training set and how to read one."""
+    """One of the published formats: the files of the training set and their reader."""
 
     name: str
     num_classes: int
@@ -130,7 +129,7 @@ TRAINING_FILES = {name for form in FORMATS for name in form.files}
 
 
 def read(path: Path) -> Samples:
-    """The training samples of an official CIFAR archive or of its unpacked folder."""
+    """Returns the training samples of an official CIFAR archive or of its unpacked folder."""
     with reading(path, "CIFAR data", "download the archive again"):
         contents = _from_folder(path) if path.is_dir() else _from_archive(path)
     form = next((form for form in FORMATS if contents.keys() & set(form.files)), None)

@@ -1,12 +1,12 @@
-r"""Noise in place of data: a score needs no data set, and 1/f noise comes close to what images give.
+r"""Noise in place of data: a score needs no data set, and with 1/f noise it is close to that on images.
 
 White noise is x ~ N(0, 1), independent everywhere. Pink noise is white noise n filtered so that the amplitude
-of its spectrum falls with the frequency, as it does in photographs:
+of its spectrum decreases with the frequency, as in photographs:
 
     x = F^-1( a * F(n) ) / sqrt(mean a^2),    a(f) = 1 / |f|,    |f|^2 = f_y^2 + f_x^2
 
-The mean of the image, f = 0, takes the amplitude of the frequency 1 / max(H, W). Every pixel has mean zero,
-and the division gives it unit variance. The channels share most of an image: with white s and o_c,
+The mean of the image, f = 0, gets the amplitude of the frequency 1 / max(H, W). Every pixel has mean zero, and the
+division gives it unit variance. The channels share most of an image: with white s and o_c,
 
     n_c = sqrt(r) s + sqrt(1 - r) o_c
 
@@ -31,7 +31,7 @@ from epochzero.types import Shape
 
 CHANNEL_CORRELATION = 0.9
 RECIPE = 1
-"""goes up whenever the same request would give other numbers"""
+"""increases whenever the same request would give other numbers"""
 
 Draw = Callable[[int, Shape, Generator], Tensor]
 """(samples, shape of one, generator) -> x [B, ...] float64"""
@@ -44,22 +44,14 @@ def pink(
     parts: int = 4,
     seed: int = 0,
 ) -> Batch:
-    """Images of 1/f noise with correlated channels, and random labels; of a longer shape, several images a sample."""
+    """Returns 1/f noise with correlated channels, and random labels; a longer shape means several images per sample."""
     if len(input_shape) < 3:
         raise DataError(
             f"Pink noise makes images of shape [C, H, W], not samples of shape {list(input_shape)}: "
             "use white noise, which takes any shape."
         )
-    return _noise(
-        "pink",
-        f"1/f noise with channels correlated by {CHANNEL_CORRELATION},",
-        _draw_pink,
-        shape=input_shape,
-        num_classes=num_classes,
-        size=size,
-        parts=parts,
-        seed=seed,
-    )
+    what = f"1/f noise with channels correlated by {CHANNEL_CORRELATION},"
+    return _noise("pink", what, _draw_pink, input_shape, num_classes, size, parts, seed)
 
 
 def white(
@@ -69,22 +61,11 @@ def white(
     parts: int = 4,
     seed: int = 0,
 ) -> Batch:
-    """Samples of any shape of independent Gaussian noise, and random labels."""
-    return _noise(
-        "white",
-        "Gaussian white noise",
-        _draw_white,
-        shape=input_shape,
-        num_classes=num_classes,
-        size=size,
-        parts=parts,
-        seed=seed,
-    )
+    """Returns samples of any shape of independent Gaussian noise, and random labels."""
+    return _noise("white", "Gaussian white noise", _draw_white, input_shape, num_classes, size, parts, seed)
 
 
-def _noise(
-    name: str, what: str, draw: Draw, *, shape: Shape, num_classes: int, size: int, parts: int, seed: int
-) -> Batch:
+def _noise(name: str, what: str, draw: Draw, shape: Shape, num_classes: int, size: int, parts: int, seed: int) -> Batch:
     check_request(num_classes, size, parts, seed)
     if not shape or min(shape) < 1:
         raise DataError(f"A sample cannot have the shape {list(shape)}: every axis needs at least 1 element.")
@@ -103,7 +84,7 @@ def _noise(
 
 
 def _make_part(index: int, *, name: str, draw: Draw, shape: Shape, num_classes: int, size: int, seed: int) -> Part:
-    """One part, from a generator of its own: no other part, no label and no global state has a say in it.
+    """Returns one part from its own generator, independent of other parts, labels and global state.
 
     The arithmetic is in double precision, so that machines that round differently agree after the cast.
     """

@@ -1,10 +1,9 @@
-"""Images in an `.npz` file: arrays `x_train` and `y_train`, or `x` and `y`; the labels may be missing.
+"""Images in an `.npz` file: arrays `x_train` and `y_train`, or `x` and `y`; labels are optional.
 
-The images are uint8 or float, [N, H, W] (grey), [N, H, W, C] or [N, C, H, W] with 1, 3 or 4 channels. Where
-both the last and the second axis could be the channels, the reading that makes the images square holds; where
-that does not decide either, the last axis is the channels.
+The images are uint8 or float, [N, H, W] (grey), [N, H, W, C] or [N, C, H, W] with 1, 3 or 4 channels. If both the last
+and the second axis could be the channels, the one that makes the images square is chosen, and the last axis if both do.
 
-The labels are integers from 0 up, [N] or [N, 1].
+The labels are integers from 0, [N] or [N, 1].
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ PICKLE = "is a pickle, which can run code when it is opened; save it as .npz"
 
 
 def is_pickle(path: Path) -> bool:
-    """Whether a file begins as pickles since protocol 2 do."""
+    """Returns True for a file that starts like a pickle of protocol 2 or later."""
     with reading(path, "a file", "check that it exists and may be read"), path.open("rb") as file:
         start = file.read(2)
     return len(start) == 2 and start[0] == 0x80 and 2 <= start[1] <= 5
 
 
 def read(path: Path) -> Samples:
-    """The training samples of an `.npz` file. Nothing in it is ever unpickled."""
+    """Returns the training samples of an `.npz` file without unpickling anything."""
     if is_pickle(path):
         raise DataError(f"{path} {PICKLE}.")
     with (
@@ -45,16 +44,16 @@ def read(path: Path) -> Samples:
             raise DataError(f"{path} is not an .npz file: save the arrays x and y with numpy.savez.")
         file.seek(0)
         with np.load(file, allow_pickle=False) as archive:
-            found = list(archive.files)
-            pair = next((pair for pair in PAIRS if pair[0] in found), None)
+            names = list(archive.files)
+            pair = next((pair for pair in PAIRS if pair[0] in names), None)
             if pair is None:
                 raise DataError(
-                    f"{path} has no array x_train or x (found: {', '.join(found) or 'nothing'}): "
+                    f"{path} has no array x_train or x (only: {', '.join(names) or 'nothing'}): "
                     "give the images one of these names."
                 )
             images, labels = pair
             x = archive[images]
-            y = archive[labels] if labels in found else None
+            y = archive[labels] if labels in names else None
     x = _channels_first(x, f"The array {images} of {path}")
     y = None if y is None else _class_numbers(y, len(x), f"The array {labels} of {path}")
     name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:24] or "npz"
@@ -62,7 +61,7 @@ def read(path: Path) -> Samples:
 
 
 def _channels_first(x: object, where: str) -> NDArray[Any]:
-    """The images as [N, C, H, W]: a view."""
+    """Returns the images as a view [N, C, H, W]."""
     if not isinstance(x, np.ndarray) or x.dtype.newbyteorder("=") not in NUMBERS:
         kind = x.dtype if isinstance(x, np.ndarray) else "raw bytes"
         raise DataError(f"{where} is of type {kind}: images have to be uint8, or float of 16, 32 or 64 bits.")

@@ -1,8 +1,8 @@
-"""Several inputs, or one of whole or complex numbers, side by side in one table of real numbers.
+"""Several inputs, or one of integers or complex numbers, packed into one table of real numbers.
 
-The engine cuts, nudges and follows the inputs of a network as one tensor [B, N]. `Layout` says which columns belong to
-which input, and gives the module each in its own shape and kind. Whole numbers (ids, tokens) and masks stay what they
-are: nothing moves them, and `real` has only the other columns. A complex number is two real ones.
+The engine splits, perturbs and differentiates the inputs of a network as one tensor [B, N]. `Layout` maps its columns
+to inputs, and gives the module each in its own shape and type. Integers (ids, tokens) and masks are never perturbed:
+`real` has only the other columns. A complex number is two real ones.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from epochzero.errors import DataError
 from epochzero.types import Shape
 
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
-"""what a module is called with: one tensor, several in order, or several by name"""
+"""The arguments of a module: one tensor, several in order, or several by name."""
 
 LARGEST = 2**24
-"""whole numbers beyond are not exact in single precision"""
+"""largest integer that is exact in single precision"""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One input: what one sample of it is."""
+    """Name, shape and type of one sample of one input."""
 
     name: str
-    """empty where it is given by its place"""
+    """empty for a positional input"""
     shape: Shape
     dtype: torch.dtype
     """float32, complex64, int64 or bool"""
@@ -44,7 +44,7 @@ class Slot:
         return math.prod(self.shape) * (2 if self.dtype.is_complex else 1)
 
     def unpack(self, columns: Tensor) -> Tensor:
-        """The input in its own shape and kind, from its columns [B, width]."""
+        """Returns the input in its own shape and type, from its columns [B, width]."""
         if self.dtype.is_complex:
             return torch.complex(*columns.reshape(len(columns), *self.shape, 2).unbind(-1))
         columns = columns.reshape(len(columns), *self.shape)
@@ -101,7 +101,7 @@ def pack(inputs: Inputs) -> tuple[Tensor, Layout | None]:
 
 
 def _kept(tensor: Tensor, alone: bool = False) -> Tensor:
-    """The tensor in the kind that the module gets."""
+    """Returns the tensor in the type that the module gets."""
     if not isinstance(tensor, Tensor) or tensor.dim() == 0:
         raise DataError(f"An input should be a tensor [samples, ...], not {type(tensor).__name__}.")
     tensor = tensor.detach().cpu()

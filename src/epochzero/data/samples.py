@@ -1,10 +1,9 @@
-r"""From all the training samples of a file to a batch: draw some, standardise every channel.
+r"""Batches from the training samples of a file: draws some, and standardises every channel.
 
     z = (x - mean_c) / std_c
 
-with the mean and the population standard deviation of channel c over the whole training array of the file,
-drawn or not. uint8 stands for [0, 1]; the factor 1/255 cancels in z and shows only in the numbers of
-`Batch.about`. A channel that is constant becomes zero.
+with the mean and the population standard deviation of channel c over the whole training array of the file. uint8 means
+[0, 1]; the factor 1/255 cancels in z and appears only in the numbers of `Batch.about`. A constant channel becomes zero.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from epochzero.errors import DataError, UserError
 from epochzero.types import Shape
 
 RECIPE = 1
-"""goes up whenever the same file would give other numbers"""
+"""increases whenever the same file would give other numbers"""
 
 CHUNK = 1 << 18
-"""elements turned into double precision at a time"""
+"""number of elements converted to double precision together"""
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The training samples of a file, as they stand there."""
+    """The training samples of a file, unchanged."""
 
     path: Path
     name: str
-    """the readable part of the batch's id"""
+    """readable part of the batch's id"""
     x: NDArray[Any]
     """[N, C, H, W], uint8 or float"""
     y: NDArray[np.int64] | None
     """[N], from 0 up"""
     num_classes: int | None = None
-    """what the format says; else one more than the largest label"""
+    """number of classes in the format; if None, the largest label plus one"""
 
 
 @contextmanager
 def reading(path: Path, what: str, remedy: str) -> Iterator[None]:
-    """Whatever a library raises over a damaged or hostile file becomes one sentence that names the file."""
+    """Turns any exception over a damaged or hostile file into one sentence that names the file."""
     try:
         yield
     except UserError:
@@ -61,7 +60,7 @@ def reading(path: Path, what: str, remedy: str) -> Iterator[None]:
 def draw(
     samples: Samples, *, input_shape: Shape | None, num_classes: int | None, size: int, parts: int, seed: int
 ) -> Batch:
-    """Draw `parts` parts of `size` samples without replacement; fewer parts where the file holds fewer."""
+    """Draws `parts` parts of `size` samples without replacement; fewer parts if the file holds fewer."""
     check_request(num_classes, size, parts, seed)
     path, x, y = samples.path, samples.x, samples.y
     count, shape = len(x), x.shape[1:]
@@ -101,7 +100,7 @@ def draw(
 
 
 def channel_statistics(x: NDArray[Any], path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean [C] and population standard deviation [C], 1 where constant, of x [N, C, H, W], chunk by chunk."""
+    """Returns mean [C] and population standard deviation [C] (1 if constant) of x [N, C, H, W], in chunks."""
     step = max(1, CHUNK // x[0].size)
     starts = range(0, len(x), step)
     each = x.size // x.shape[1]

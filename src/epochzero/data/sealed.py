@@ -1,8 +1,8 @@
-"""Files of tensors that survive a kill and a full disk, and that say so when they are damaged.
+"""Checkpoints that survive a kill and a full disk, and detect damage.
 
-Such a file is an ordinary PyTorch file of tensors and plain values. It is written beside an older one and then put in
-place in one step, so that there is never half of one. Inside is a SHA-256 of all the rest, because PyTorch does not
-notice a bit that has flipped. Files are read with `weights_only`: a pickle that wants to run code is refused.
+A checkpoint is an ordinary PyTorch file of tensors and plain values. It is written next to an older one and replaces it
+in one step, so that a partial file never exists. It contains a SHA-256 of everything else, because PyTorch does not
+notice a flipped bit. Files are read with `weights_only`: a pickle that would run code is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ State = dict[str, Any]
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Put a checkpoint in place, all of it or nothing."""
+    """Writes a checkpoint, completely or not at all."""
     content = io.BytesIO()
     torch.save({**state, DIGEST: digest(state)}, content)
     put(path, content.getbuffer(), "checkpoint", "; those before it are safe")
@@ -44,7 +44,7 @@ def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") 
 
 
 def read(path: Path) -> State:
-    """What a PyTorch file holds; DataError for one that is damaged, or that is more than numbers and names."""
+    """Returns the content of a PyTorch file; DataError if it is damaged or holds more than tensors and plain values."""
     try:
         content = io.BytesIO(path.read_bytes())
     except OSError as error:
@@ -69,7 +69,7 @@ def read(path: Path) -> State:
 
 
 def read_own(path: Path) -> State:
-    """What this program wrote to go on from; a damaged one is made again once it is removed."""
+    """Returns a checkpoint of this program, which is written again if it is damaged and removed."""
     try:
         return read(path)
     except DataError as error:
@@ -77,7 +77,7 @@ def read_own(path: Path) -> State:
 
 
 def digest(value: object) -> str:
-    """A hash of tensors and plain values, however deep."""
+    """Returns a hash of tensors and plain values at any depth."""
     sha = hashlib.sha256()
     _feed(sha, value)
     return sha.hexdigest()

@@ -1,4 +1,4 @@
-"""A batch made of tensors that the caller has already: nothing is drawn and nothing normalised."""
+"""Batches from given tensors, without sampling or normalisation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def from_tensors(
     parts: int | None = None,
     size: int | None = None,
 ) -> Batch:
-    """Inputs [N, ...] and, where there are any, labels [N], cut into equal parts.
+    """Cuts inputs [N, ...] and optional labels [N] into equal parts.
 
-    Parts have `size` samples, or as many as there are for each of `parts`. With a size alone there are as many parts as
-    there are samples for, with neither there is one. Several inputs are a tuple or a dictionary of tensors.
-    Whole numbers (ids, tokens) stay whole numbers; bytes are images, and become 0 to 1.
+    Parts have `size` samples, or N / `parts`. Given only a size, there are as many parts as fit; given neither, one.
+    Several inputs are a tuple or a dictionary of tensors. Integers (ids, tokens) stay integers; bytes are images and
+    are scaled to 0 to 1.
     """
     inputs, layout = pack(x)
     check_request(num_classes, 1 if size is None else size, 1 if parts is None else parts, 0)
@@ -44,9 +44,9 @@ def from_tensors(
     inputs = inputs[: parts * size].contiguous()
     labels = None if y is None else y[: parts * size].detach().cpu().long().contiguous()
 
-    said = b"" if labels is None else labels.numpy().tobytes()
+    label_bytes = b"" if labels is None else labels.numpy().tobytes()
     kinds = () if layout is None else (layout,)
-    content = digest(inputs.numpy().tobytes(), said, inputs.shape, classes, parts, *kinds)
+    content = digest(inputs.numpy().tobytes(), label_bytes, inputs.shape, classes, parts, *kinds)
     return Batch(
         id=f"tensors-{shape_text(shape)}-{classes}c-{size}-{content[:12]}",
         about=f"given tensors{'' if layout is None else f' ({layout})'}, taken as they are; "

@@ -1,1 +1,1 @@
-"""Many scores into one."""
+"""Objectives: one proxy, a combination of several, or several goals at once."""

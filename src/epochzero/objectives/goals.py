@@ -1,10 +1,10 @@
-"""Several things to want at once, none of which is weighed against another: `dextr,-flops,latency`.
+"""Several goals at once, without weights between them: `dextr,-flops,latency`.
 
 parse_goals("dextr,-flops")                            the score as its proxy declares it, and few multiply-accumulates
 parse_goals("dextr,latency")                           milliseconds, less is better
 parse_goals("table:cifar10_test,-table:raspi4")        columns of a table: one high, one low
 
-A name alone is wanted in the direction that its proxy declares; `-` before it is as little as possible, `+` as much.
+A name alone is optimised in the direction that its proxy declares; `-` before it minimises, `+` maximises.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from epochzero.objectives.objective import COMBINED, looked_up, parse_objective
 from epochzero.types import Score
 
 LATENCY = replace(looked_up("latency"), higher_is_better=False)
-"""what `run.latency` answers for, as if it were a proxy"""
+"""stands for a measured latency, as if it were a proxy"""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A score, and which way it is wanted."""
+    """A score and the direction in which it is optimised."""
 
     proxy: Proxy
     higher: bool
@@ -34,13 +34,13 @@ class Goal:
         return f"{sign}{self.proxy.text}"
 
     def merit(self, value: float) -> float:
-        """The value turned so that higher is better."""
+        """Returns the value with its sign turned so that higher is better."""
         return value if self.higher else -value
 
 
 @dataclass(frozen=True)
 class Goals:
-    """At least two of them."""
+    """Two or more goals."""
 
     goals: tuple[Goal, ...]
 
@@ -53,21 +53,21 @@ class Goals:
         return ",".join(goal.text for goal in self.goals)
 
     def values(self, scores: Mapping[str, Score]) -> tuple[float, ...] | None:
-        """A network's scores in the order of the goals; None where it lacks one."""
-        found = [scores[goal.proxy.text] for goal in self.goals]
-        return tuple(score.value for score in found) if all(score.ok for score in found) else None
+        """Returns a network's scores in the order of the goals; None if it lacks one."""
+        own = [scores[goal.proxy.text] for goal in self.goals]
+        return tuple(score.value for score in own) if all(score.ok for score in own) else None
 
     def merits(self, values: Sequence[float]) -> tuple[float, ...]:
-        """The same turned so that higher is better."""
+        """Returns the values with their signs turned so that higher is better."""
         return tuple(goal.merit(value) for goal, value in zip(self.goals, values, strict=True))
 
     def why_not(self, scores: Mapping[str, Score]) -> str:
-        """Why a network lacks one."""
+        """Returns the reasons for a network's missing scores."""
         return "; ".join(f"{p.text}: {scores[p.text].why}" for p in self.proxies if not scores[p.text].ok)
 
 
 def parse_goals(text: str) -> Goals:
-    """At least two different things, separated by commas outside parentheses."""
+    """Returns two or more different goals, separated by commas outside parentheses."""
     goals = tuple(map(_goal, split_list(text)))
     if len({goal.proxy.text for goal in goals}) < max(2, len(goals)):
         raise UserError(

@@ -1,4 +1,4 @@
-"""What a search or a benchmark goes by: one proxy, or several combined over the networks at hand.
+"""Objectives of searches and benchmarks: one proxy, or several combined over a set of networks.
 
 parse_objective("dextr")                      one proxy
 parse_objective("rank(dextr,zico,flops)")     the sum of the logarithms of the ranks
@@ -20,17 +20,17 @@ from epochzero.objectives.ranks import METHODS, combined, harmonic
 from epochzero.types import Score
 
 TABLE, FEEDBACK = "table:", "feedback:"
-"""how names begin that stand for no proxy: a column of a table, and a function of the user's"""
+"""prefixes of names that are not proxies: a column of a table, and a function of the user"""
 COMBINED = re.compile(rf"\s*({'|'.join([*METHODS, 'harmonic'])})\s*\((.*)\)\s*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A proxy, or a combination of proxies, as something to compare networks by."""
+    """A proxy, or a combination of proxies, that ranks networks."""
 
     proxies: tuple[Proxy, ...]
     method: str = ""
-    """how they are combined; empty for a single proxy"""
+    """way to combine them; empty for a single proxy"""
 
     @property
     def text(self) -> str:
@@ -39,23 +39,23 @@ class Objective:
 
     @property
     def of_a_set(self) -> bool:
-        """Whether a network's merit depends on which others it is compared with."""
+        """True if a network's merit depends on the other networks in the comparison."""
         return self.method in METHODS
 
     def merits(self, scores: Sequence[Mapping[str, Score]]) -> list[float | None]:
-        """How good each network is, higher is better, from its scores by proxy; None where it has no score."""
-        rows = [[_merit(proxy, found[proxy.text]) for proxy in self.proxies] for found in scores]
+        """Returns the merit of each network, higher is better, from its scores by proxy; None without a score."""
+        rows = [[_merit(proxy, own[proxy.text]) for proxy in self.proxies] for own in scores]
         if not self.method:
             return [row[0] for row in rows]
         return harmonic(rows) if self.method == "harmonic" else combined(self.method, rows)
 
     def row(self, scores: Mapping[str, Score]) -> list[float]:
-        """One network's merit by each proxy, nan where it has none."""
+        """Returns one network's merit by each proxy, nan without a score."""
         merits = (_merit(proxy, scores[proxy.text]) for proxy in self.proxies)
         return [np.nan if merit is None else merit for merit in merits]
 
     def why_not(self, scores: Mapping[str, Score]) -> str:
-        """Why a network has no merit."""
+        """Returns the reason why a network has no merit."""
         reasons = [f"{p.text}: {scores[p.text].why}" for p in self.proxies if not scores[p.text].ok]
         if not self.method and reasons:
             return scores[self.proxies[0].text].why
@@ -67,7 +67,7 @@ def _merit(proxy: Proxy, score: Score) -> float | None:
 
 
 def looked_up(name: str) -> Proxy:
-    """What a table or the user knows of a network, as if it were a proxy: higher is better, and nothing is run."""
+    """Returns a value from a table or the user as if it were a proxy: higher is better, and nothing is run."""
 
     def compute(*_: object) -> NoReturn:
         raise UserError(f"{name} is looked up and not computed: use it in a search, with --table FILE.")
@@ -89,7 +89,7 @@ def _member(text: str) -> Proxy:
 
 
 def parse_objective(text: str) -> Objective:
-    """A proxy, a column of a table, or `method(proxy,proxy,...)`."""
+    """Returns the objective of a proxy, a column of a table, or `method(proxy,proxy,...)`."""
     match = COMBINED.fullmatch(text)
     if match is None:
         return Objective((_member(text),))
@@ -100,26 +100,26 @@ def parse_objective(text: str) -> Objective:
 
 
 def parse_objectives(text: str) -> list[Objective]:
-    """Several objectives, separated by commas outside parentheses; each one once."""
-    found = [parse_objective(piece) for piece in split_list(text)]
-    if not found:
+    """Returns the different objectives in a list, separated by commas outside parentheses."""
+    objectives = [parse_objective(piece) for piece in split_list(text)]
+    if not objectives:
         raise UserError("No proxy is named: give one or more, separated by commas; `epochzero list proxies`.")
-    return list({objective.text: objective for objective in found}.values())
+    return list({objective.text: objective for objective in objectives}.values())
 
 
 def members(objectives: Sequence[Objective]) -> list[Proxy]:
-    """Every proxy that these objectives need, once."""
+    """Returns every proxy that these objectives need, once."""
     return list({proxy.text: proxy for objective in objectives for proxy in objective.proxies}.values())
 
 
 def single(objectives: Sequence[Objective]) -> list[Proxy]:
-    """The proxies of objectives that mean something for one network alone; UserError for a ranker."""
+    """Returns the proxies of objectives that are defined for a single network; UserError for any other."""
     for objective in objectives:
         if any(map(is_looked_up, objective.proxies)):
             raise UserError(f"{objective.text} is looked up in a table: use it in search, with --table FILE.")
         if objective.method:
             raise UserError(
-                f"{objective.text} is for comparing networks and means nothing for one alone: "
+                f"{objective.text} compares networks and is not defined for a single one: "
                 "use it in search or bench, or score its proxies."
             )
     return members(objectives)

@@ -1,12 +1,12 @@
-r"""Several scores of each network turned into one, for the set of networks at hand.
+r"""Combination of several scores of each network into one, over a set of networks.
 
     rank       sum_k log(rank_k / N)          AZ-NAS; the best network has rank N
     mean_rank  mean_k rank_k
-    te_rank    sum_k rank_k, equal scores sharing the same rank and no gaps, as TE-NAS compares candidates
-    harmonic   2ab / (a + b) of two scores, each network by itself, as in Dextr's Table 4
+    te_rank    sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
+    harmonic   2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
 
-The first three depend on which networks are compared: they are computed anew for every set, and mean nothing for one
-network alone. A network that lacks one of the scores gets none.
+The first three depend on the set of networks: they are computed again for every set, and are not defined for a single
+network. A network that lacks one of the scores gets no result.
 
 Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535
 """
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Merits = Sequence[Sequence[float | None]]
-"""for each network, the merit (higher is better) of each of its scores, None where it has none"""
+"""For each network, the merit (higher is better) of each score, None if missing."""
 
 
 def _shared(ascending: Floats) -> Floats:
-    """Ranks from 1 of values in ascending order; equals share their mean rank."""
+    """Returns ranks from 1 of values in ascending order; equal values share their mean rank."""
     ranks = np.arange(1.0, len(ascending) + 1)
     tied = np.flatnonzero(ascending[1:] == ascending[:-1])  # each equals the next one
     first = tied[np.diff(tied, prepend=-2) > 1]  # of each group of equals
@@ -37,7 +37,7 @@ def _shared(ascending: Floats) -> Floats:
 
 
 def _dense(ascending: Floats) -> Floats:
-    """The same without gaps: equals share one rank, and the next ones have the next."""
+    """Returns ranks without gaps: equal values share one rank, and the next value has the next rank."""
     return np.concatenate([[1.0], 1 + np.cumsum(ascending[1:] != ascending[:-1])])[: len(ascending)]
 
 
@@ -46,20 +46,20 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {
     "mean_rank": _shared,
     "te_rank": _dense,
 }
-"""what a score adds to the merit of each network, the networks in ascending order of that score"""
+"""contribution of a score to each network's merit, for networks in ascending order of that score"""
 
 
 class Ranking:
-    """A set of networks that grows: each score is kept in ascending order, and more of them are merged, not sorted."""
+    """A growing set of networks: each score is kept in ascending order, and new ones are merged, not sorted."""
 
     def __init__(self, method: str, scores: int) -> None:
         self.method, self.networks = method, 0
         self._ascending: list[Floats] = [np.empty(0) for _ in range(scores)]
         self._places = [np.empty(0, np.intp) for _ in range(scores)]
-        """by score, in its order: which networks these are, of those that have all scores"""
+        """by score, in its order: the numbers of the networks that have all scores"""
 
     def add(self, rows: Floats) -> None:
-        """More networks [networks, scores], nan where there is no score."""
+        """Adds networks [networks, scores], nan for a missing score."""
         whole = np.flatnonzero(~np.isnan(rows).any(axis=1))
         for k, column in enumerate(rows[whole].T):
             order = np.argsort(column)
@@ -70,7 +70,7 @@ class Ranking:
 
     @property
     def merits(self) -> Floats:
-        """Of all networks so far among each other, higher is better; nan where one lacks a score."""
+        """The merits of all networks so far, higher is better; nan for a network that lacks a score."""
         total = np.zeros(self.networks)
         for ascending, places in zip(self._ascending, self._places, strict=True):
             of_score = np.full(self.networks, np.nan)
@@ -80,29 +80,29 @@ class Ranking:
 
 
 def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:
-    """Both in one array, in which the new ones stand at these places."""
-    found = np.empty(len(old) + len(new), old.dtype)
-    rest = np.ones(len(found), bool)
+    """Returns both in one array, with the new ones at these places."""
+    both = np.empty(len(old) + len(new), old.dtype)
+    rest = np.ones(len(both), bool)
     rest[at] = False
-    found[at], found[rest] = new, old
-    return found
+    both[at], both[rest] = new, old
+    return both
 
 
 def combined(method: str, merits: Merits) -> list[float | None]:
-    """One merit for each network, from the ranks of its scores among the networks that have all of them."""
+    """Returns one merit per network, from the ranks of its scores among the networks that have all scores."""
     rows = np.array([[np.nan if value is None else value for value in row] for row in merits], np.float64)
     return [None if np.isnan(value) else float(value) for value in combined_rows(method, rows)] if len(rows) else []
 
 
 def combined_rows(method: str, rows: Floats) -> Floats:
-    """The same for rows of numbers [networks, scores], nan where there is none."""
+    """Returns the merits of rows of numbers [networks, scores], nan for missing ones."""
     ranking = Ranking(method, rows.shape[1])
     ranking.add(rows)
     return ranking.merits
 
 
 def harmonic(merits: Merits) -> list[float | None]:
-    """The harmonic mean of each network's scores; none where one of them is missing or not positive."""
+    """Returns the harmonic mean of each network's scores; None if one of them is missing or not positive."""
     positive = ([value for value in row if value is not None and value > 0] for row in merits)
     return [
         len(row) / sum(1 / value for value in kept) if len(kept) == len(row) else None

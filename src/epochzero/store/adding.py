@@ -20,10 +20,10 @@ UNREADABLE = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error)
 
 
 def add(store: Store, path: str | Path) -> int:
-    """Add the scores of a file, or of every such file of a folder; how many were new to the store.
+    """Adds the scores of a file, or of every such file in a folder, and returns the number of new ones.
 
-    A file is added as a whole or, where a row of it cannot be read, not at all. Of a folder files without the columns
-    of `export` are passed over.
+    A file is added completely or, if a row cannot be read, not at all. In a folder, files without the columns of
+    `export` are skipped.
     """
     path = Path(path)
     if path.is_dir():
@@ -34,7 +34,7 @@ def add(store: Store, path: str | Path) -> int:
     if not path.is_file():
         raise UserError(f"There is no file or folder '{path}' to read scores from.")
     if not _ending(path):
-        raise UserError(f"'{path}' is no file of scores: its name is to end in {', '.join(ENDINGS)}.")
+        raise UserError(f"'{path}' is not a file of scores: its name should end in {', '.join(ENDINGS)}.")
     if not _is_export(columns := _columns(path)):
         lacking = ", ".join(name for name in ScoreRow._fields if name not in columns)
         raise DataError(f"'{path}' has no column {lacking}: give a file that `epochzero store --to` wrote.")
@@ -65,7 +65,7 @@ def _read(path: Path) -> Iterator[ScoreRow]:
             try:
                 score = _score(row)
             except (ValueError, TypeError) as error:
-                raise DataError(f"Row {number} of '{path}' is no score ({error}): nothing of it was added.") from error
+                raise DataError(f"Row {number} of '{path}' is not a score ({error}). Nothing was added.") from error
             yield score
     except UNREADABLE as error:
         raise _unreadable(path, error) from error
@@ -87,7 +87,7 @@ def _text(path: Path) -> AbstractContextManager[IO[str]]:
 
 
 def _score(row: Mapping[str, Any]) -> ScoreRow:
-    """A row, checked: a store holds a number if and only if the status is ok."""
+    """Returns a checked row: a store holds a number if and only if the status is ok."""
     if lacking := [name for name in ("space", "arch", "proxy", "batch", "origin") if not row[name]]:
         raise ValueError(f"no {lacking[0]}")
     status = row["status"]
@@ -114,4 +114,4 @@ def _parquet(path: Path) -> Any:
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return DataError(f"'{path}' is no whole file of scores ({reason}): nothing of it was added.")
+    return DataError(f"'{path}' is not a complete file of scores ({reason}). Nothing was added.")

@@ -1,4 +1,4 @@
-"""The SQLite file under the store: how it is made and recognised, written in one piece, and how it fails."""
+"""The SQLite file of a store: creation, identification, transactions and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUSY_SECONDS = 30
 CHECKPOINT_PAGES = 8000  # 32 MB of write-ahead log: a third faster than SQLite's 4 MB
 
 SCHEMA = (
-    """CREATE TABLE settings (        -- what a score depends on beside its architecture and proxy
+    """CREATE TABLE settings (        -- dependencies of a score other than architecture and proxy
     id INTEGER PRIMARY KEY,
     space TEXT NOT NULL,
     batch TEXT NOT NULL,
@@ -49,7 +49,7 @@ SCHEMA = (
     resumed TEXT NOT NULL,
     result TEXT                   -- NULL until the run is finished
 )""",
-    """CREATE TABLE history (         -- which architecture a run looked at in which step
+    """CREATE TABLE history (         -- the architecture that a run evaluated in each step
     run INTEGER NOT NULL REFERENCES runs,
     step INTEGER NOT NULL,
     setting INTEGER NOT NULL,
@@ -71,14 +71,14 @@ JOIN proxies ON proxies.id = history.proxy
 JOIN scores USING (setting, proxy, arch)""",
 )
 
-STATES = """CREATE TABLE IF NOT EXISTS states (  -- where a run stands that cannot be replayed; made when needed
+STATES = """CREATE TABLE IF NOT EXISTS states (  -- state of a run that cannot be replayed; created when needed
     run INTEGER PRIMARY KEY REFERENCES runs,
     state TEXT NOT NULL           -- JSON
 )"""
 
 
 class Database:
-    """A connection that writes in whole transactions and says in one sentence what went wrong."""
+    """A connection that writes in transactions and reports any failure in one sentence."""
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class Database:
 
     @classmethod
     def open(cls, path: str | Path) -> Database:
-        """Open the store at `path`, or make one where there is nothing; any other file is left as it is."""
+        """Opens the store at `path`, or creates one if nothing is there. Leaves any other file unchanged."""
         path = str(path)
         if path != MEMORY:
             _check_place(Path(path))
@@ -115,7 +115,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it, or, after an exception or a kill, nothing."""
+        """One transaction: everything or, after an exception or a kill, nothing."""
         with _explained(self.path), _transaction(self._connection):
             yield self._connection
 
@@ -129,11 +129,11 @@ def _check_place(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise StoreError(f"The store '{path}' is not an ordinary file: choose another path.")
     if not path.parent.is_dir():
-        raise StoreError(f"The store '{path}' has no folder to be in: make '{path.parent}' first.")
+        raise StoreError(f"The store '{path}' has no folder: create '{path.parent}' first.")
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
-    """True for a new file, and for one whose maker was killed before its first transaction."""
+    """Returns True for a new file, and for one whose creator was killed before its first transaction."""
     return (
         _pragma(connection, "application_id") == 0
         and _pragma(connection, "user_version") == 0
@@ -164,7 +164,7 @@ def _check_identity(path: str, connection: sqlite3.Connection) -> None:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work side by side. SQLite does not wait for its turn here, so we do."""
+    """Allows readers and a writer at the same time. SQLite does not wait for its turn here, so we do."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -203,12 +203,12 @@ def _explained(path: str, opening: bool = False) -> Iterator[None]:
         if kind == sqlite3.SQLITE_FULL and not opening:
             raise MachineError(
                 f"The disk is full: the last batch did not go into the store '{path}', all others are safe. "
-                "Make room, then give the same command again to go on."
+                "Make room, then repeat the command to resume."
             ) from error
         if kind == sqlite3.SQLITE_IOERR:
             raise MachineError(
                 f"The disk failed under the store '{path}' ({error}): what was recorded before is safe. "
-                "Check the disk and its free space, then give the same command again to go on."
+                "Check the disk and its free space, then repeat the command to resume."
             ) from error
         if kind in _USER_ERRORS:
             raise StoreError(f"The store '{path}' {_USER_ERRORS[kind]}.") from error
@@ -221,6 +221,6 @@ _USER_ERRORS = {
     sqlite3.SQLITE_PERM: "cannot be opened: check that you may write to it and to its folder",
     sqlite3.SQLITE_READONLY: "is read-only: check that you may write to it and to its folder",
     sqlite3.SQLITE_NOTADB: "is not an SQLite file: choose another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged: go back to a copy of it, or start with a new file",
+    sqlite3.SQLITE_CORRUPT: "is damaged: restore a copy of it, or start with a new file",
     sqlite3.SQLITE_BUSY: f"was in use by another process for {BUSY_SECONDS} s: wait for it, then try again",
 }

@@ -1,4 +1,4 @@
-"""The scores of a store as one table in one file: CSV, or Parquet."""
+"""Writes the scores of a store as one table: CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ROW_GROUP = 50_000  # rows in memory at a time while Parquet is written
 
 
 def export(store: Store, path: str | Path) -> None:
-    """Write every score of `store` to `path`, in a format that follows from its suffix, row by row.
+    """Writes every score of `store` to `path`, row by row, in the format of its suffix.
 
-    The columns are those of `ScoreRow`. In CSV a number is written so that reading it gives the same number,
-    and a missing one as nothing. The file appears under its name only when it is whole.
+    The columns are those of `ScoreRow`. CSV keeps every digit of a number and leaves missing ones empty. The file
+    appears under its name only when it is complete.
     """
     path = Path(path)
     suffix = next((known for known in _WRITERS if path.name.lower().endswith(known)), None)
     if suffix is None:
-        raise UserError(f"'{path}' does not say what to write: let its name end in {', '.join(_WRITERS)}.")
+        raise UserError(f"'{path}' has no known format: let its name end in {', '.join(_WRITERS)}.")
     if path.is_dir() or path.resolve() == Path(store.path).resolve():
         what = "a folder" if path.is_dir() else "the store itself"
         raise UserError(f"The scores cannot be written to '{path}', which is {what}: choose another file.")

@@ -1,4 +1,4 @@
-"""What a run was made with: enough to repeat it, nothing that names a person or a machine."""
+"""The manifest of a run: enough to repeat it, without names of persons or machines."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def manifest(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The resolved settings, versions, machine and command of a run that starts now.
+    """Returns the resolved settings, versions, machine and command of a run that starts now.
 
-    What cannot be found out is null. The user's home folder is written as `~`, the program by its name alone.
+    Unknown values are null. The user's home folder is written as `~`, the program without its folder.
     """
     return {
         "settings": _without_home(dict(settings)),
@@ -50,7 +50,7 @@ def _version(package: str) -> str | None:
 
 
 def _checkout() -> JSON:
-    """The commit, and whether the package's folder differs from it; None where we are not under git."""
+    """Returns the commit, and whether the package's folder differs from it; None if it is not under git."""
     if not _git("ls-files", "--error-unmatch", "errors.py"):
         return None  # perhaps inside somebody's checkout (as in project/.venv), but not part of it
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", ".")
@@ -58,7 +58,7 @@ def _checkout() -> JSON:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git answers in the package's folder; None where there is no git, no checkout or no answer."""
+    """Returns git's answer in the package's folder; None without git, checkout or answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "--no-optional-locks", *arguments]
     try:
@@ -93,7 +93,7 @@ def _memory_bytes() -> int | None:
 
 
 def _without_home(value: JSON) -> JSON:
-    """`--data=/home/ada/x` becomes `--data=~/x`, however deep in `value`."""
+    """Replaces `--data=/home/ada/x` by `--data=~/x` at any depth of `value`."""
     if isinstance(value, str):
         for home in _homes():
             value = re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", value)
@@ -106,7 +106,7 @@ def _without_home(value: JSON) -> JSON:
 
 
 def _homes() -> set[str]:
-    """The home folder by each of its names; none where it is the root, as in some containers."""
+    """Returns the names of the home folder; none if it is the root, as in some containers."""
     try:
         home = Path.home()
     except RuntimeError:

@@ -72,8 +72,8 @@ class Store:
         return self._database.path
 
     def scores(self, setting: Setting, proxy: str, archs: Sequence[str]) -> dict[str, Score]:
-        """Those of `archs` that are stored already, with their scores."""
-        found: dict[str, Score] = {}
+        """Returns the stored scores of `archs`."""
+        scores: dict[str, Score] = {}
         with self._database.reading() as db:
             for start in range(0, len(archs), LOOK_UP):
                 some = archs[start : start + LOOK_UP]
@@ -84,11 +84,11 @@ class Store:
                     f"AND arch IN ({','.join('?' * len(some))})",
                     (setting.space, setting.batch, setting.origin, proxy, *some),
                 )
-                found.update((arch, _score(value, status, why)) for arch, value, status, why in rows)
-        return found
+                scores.update((arch, _score(value, status, why)) for arch, value, status, why in rows)
+        return scores
 
     def archs(self, setting: Setting) -> list[str]:
-        """The architectures that some score of this setting is stored of, in their order as text."""
+        """Returns the architectures with a stored score in this setting, sorted as text."""
         with self._database.reading() as db:
             rows = db.execute(
                 "SELECT DISTINCT arch FROM scores WHERE setting = "
@@ -172,27 +172,27 @@ class Store:
 
 @dataclass(eq=False)
 class Run:
-    """One search or benchmark: what defines it, what it has looked at so far, and its result."""
+    """One search or benchmark: its definition, its evaluations so far, and its result."""
 
     id: str
     kind: str
     settings: Mapping[str, JSON]
     manifest: Mapping[str, JSON]
     resumed: Sequence[str]
-    """when it was resumed, in UTC"""
+    """times at which it was resumed, in UTC"""
     result: Mapping[str, JSON] | None
     _database: Database = field(repr=False)
     _number: int = field(repr=False)
 
     @property
     def state(self) -> Literal["unfinished", "finished"]:
-        """An unfinished run is under way or was interrupted: one that is killed cannot say so."""
+        """An unfinished run is running or was interrupted; a killed run cannot record that."""
         return "unfinished" if self.result is None else "finished"
 
     def record(self, setting: Setting, results: Sequence[Evaluated]) -> None:
-        """Store a batch of steps and their new scores in one transaction.
+        """Stores a batch of steps and their new scores in one transaction.
 
-        What is stored already stays as it is: of a score that was looked up the seconds do not matter.
+        Existing scores stay unchanged: the seconds of a score that was looked up do not matter.
         """
         with self._database.writing() as db:
             where = _setting_id(db, setting)
@@ -223,12 +223,12 @@ class Run:
             ).fetchone()
             if other:
                 raise StoreError(
-                    f"The run {self.id} in the store '{self._database.path}' was begun by other code: step "
+                    f"The run {self.id} in the store '{self._database.path}' was started by other code: step "
                     f"{step[1]} was '{other[0]}' then and is '{step[-1]}' now. Choose another file."
                 )
 
     def so_far(self) -> tuple[int, float]:
-        """How many steps were recorded, and the seconds that their scores took when they were computed."""
+        """Returns the number of recorded steps, and the seconds that it took to compute their scores."""
         with self._database.reading() as db:
             row = db.execute(
                 "SELECT count(DISTINCT step), total(seconds) FROM history JOIN scores USING (setting, proxy, arch) "
@@ -238,7 +238,7 @@ class Run:
         return int(row[0]), float(row[1])
 
     def history(self) -> dict[Setting, list[Evaluated]]:
-        """What was recorded, by setting, in the order of the steps."""
+        """Returns the recorded evaluations by setting, in the order of the steps."""
         scores: dict[tuple[Setting, int, str], dict[str, tuple[Score, float]]] = {}
         with self._database.reading() as db:
             rows = db.execute(
@@ -255,13 +255,13 @@ class Run:
         return history
 
     def save(self, state: Mapping[str, JSON]) -> None:
-        """Keep where the run stands, in place of what was kept before."""
+        """Stores the state of the run in place of an earlier one."""
         with self._database.writing() as db:
             db.execute(STATES)
             db.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (self._number, _to_json(state)))
 
     def saved(self) -> dict[str, JSON] | None:
-        """What `save` kept last."""
+        """Returns the state that `save` stored last."""
         with self._database.reading() as db:
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'states'").fetchone() is None:
                 return None
@@ -269,7 +269,7 @@ class Run:
         return None if row is None else dict(json.loads(row[0]))
 
     def finish(self, result: Mapping[str, JSON]) -> None:
-        """Keep the result. A run that is finished already keeps its first one."""
+        """Stores the result. A finished run keeps its first result."""
         with self._database.writing() as db:
             db.execute(
                 "UPDATE runs SET result = ? WHERE number = ? AND result IS NULL",
