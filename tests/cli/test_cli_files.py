@@ -49,7 +49,7 @@ def test_data_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "notes.txt": "notes.txt has an unknown format",
         npz(tmp_path / "objects.npz", x=np.array([Trap()], object)).name: "Object arrays cannot be loaded",
         npz(tmp_path / "flat.npz", x=np.zeros((6, 3))).name: "has the shape [6, 3]: images have to be",
-        npz(tmp_path / "named.npz", pictures=images).name: "has no array x_train or x (found: pictures)",
+        npz(tmp_path / "named.npz", pictures=images).name: "has no array x_train or x (only: pictures)",
         npz(tmp_path / "odd.npz", x=images, y=np.zeros(5, int)).name: "labels have to be [6]",
         npz(tmp_path / "holes.npz", x=np.full((6, 8, 8, 3), np.nan)).name: "NaN or infinite",
         npz(tmp_path / "narrow.npz", x=np.zeros((6, 10, 10, 3), np.uint8)).name: "multiples of 4",
@@ -171,7 +171,7 @@ def test_tables_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "good.csv has no column 'acuracy'. Did you mean 'accuracy'?" in bench("good.csv", "acuracy")
     assert "Column 'note' of good.csv holds 'x' in row 1" in bench("good.csv", "note")
     assert "No target column is named; the table has accuracy, note." in bench("good.csv", " , ")
-    assert "has 1 to 1 architectures; asked for 7" in bench("good.csv", "accuracy", "--sample", 7)
+    assert "has 1 to 1 architectures, not 7" in bench("good.csv", "accuracy", "--sample", 7)
     assert "--unscored takes drop or worst, not 'best'" in bench("good.csv", "accuracy", "--unscored", "best")
     assert "Row 1 of other.csv does not fit: An nb201 string is 3 nodes joined by '+', not 1" in bench("other.csv")
     assert "no column 'arch_str' or 'arch'" in bench("nameless.csv")
@@ -198,7 +198,7 @@ def test_stores_that_are_none(tmp_path: Path) -> None:
         "newer.db": "was written by a newer EpochZero (its format is 2, this one's is 1)",
         "older.db": "was written by an older EpochZero",
         "": "is a folder: name a file",
-        "no/run.db": "has no folder to be in",
+        "no/run.db": "has no folder",
         f"{'x' * 300}.db": "File name too long",
     }
     for name, says in expected.items():
