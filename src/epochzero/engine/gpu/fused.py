@@ -10,7 +10,6 @@ derivatives of any order work:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +21,7 @@ from torch.autograd import Function
 
 from epochzero.engine.gpu import arena
 from epochzero.plan.ops.base import Back, Gradients
-from epochzero.plan.upload import upload
+from epochzero.plan.upload import upload_columns
 from epochzero.types import Shape
 
 Geometry = tuple[int, int, int, int]
@@ -200,13 +199,7 @@ class GatherTable:
         own = (self.sources >= first) & (self.sources < end)
         starts = np.cumsum(np.bincount(self.outs[own] + 1, minlength=self.maps + 1))
         columns = (starts, self.sources[own] - first, self.slots[own])
-        begins = [0, *itertools.accumulate(-len(column) % 4 + len(column) for column in columns)]  # at 16 bytes each
-        places = [slice(begin, begin + len(column)) for begin, column in zip(begins, columns, strict=False)]
-        joined = np.zeros(begins[-1], np.int32)
-        for place, column in zip(places, columns, strict=True):
-            joined[place] = column
-        copied = upload(joined, device)
-        return tuple([copied[place] for place in places])
+        return tuple(upload_columns(columns, device))
 
     def transposed(self, source: int) -> GatherTable:
         """The table by which the gradient of the sums becomes that of a source."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from epochzero.plan.upload import upload
+from epochzero.plan.upload import upload_columns
 
 Numbers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -160,19 +161,18 @@ class Routine:
     def tables(self, device: torch.device) -> Tables:
         """Brought to the device once, in one go."""
         if device not in self._tables:
-            packing = _Packing()
-            steps = [packing.add(*_columns(step)) for step in self.steps]
-            output = packing.add(*_columns(self.output))
-            back_steps = [packing.add(*_columns(step)) for step in self.back_steps]
-            of_input = packing.add(*_columns(self.of_input))
-            relus = {node: packing.add(slots) for node, (_, slots) in self.relus.items()}
-            taken = packing.on(device)
+            each = [*self.steps, self.output, *self.back_steps, self.of_input]
+            groups = [*map(_columns, each), *((slots,) for _, slots in self.relus.values())]
+            uploaded = iter(upload_columns(list(itertools.chain(*groups)), device))
+            taken = [tuple(itertools.islice(uploaded, len(group))) for group in groups]
+            end, last = len(self.steps), len(each) - 1
+            relus = zip(self.relus.items(), taken[last + 1 :], strict=True)
             self._tables[device] = Tables(
-                [taken(one) for one in steps],
-                taken(output),
-                [taken(one) for one in back_steps],
-                taken(of_input),
-                {node: (taken(one)[0], self.relus[node][0]) for node, one in relus.items()},
+                taken[:end],
+                taken[end],
+                taken[end + 1 : last],
+                taken[last],
+                {node: (slots, which) for (node, (which, _)), (slots,) in relus},
             )
         return self._tables[device]
 
@@ -191,25 +191,3 @@ def _columns(step: Step | BackStep) -> tuple[Numbers, ...]:
     of, alive = step.step, step.alive
     one_each = np.arange(len(alive) + 1), np.full(len(alive), NONE)
     return step.gradients, of.first + alive, of.row + alive, of.which[alive], of.sources[alive], *one_each
-
-
-class _Packing:
-    """Many small tables as parts of one."""
-
-    def __init__(self) -> None:
-        self._columns: list[Numbers] = []
-
-    def add(self, *columns: Numbers) -> list[int]:
-        first = len(self._columns)
-        self._columns += columns
-        return list(range(first, len(self._columns)))
-
-    def on(self, device: torch.device) -> Callable[[list[int]], tuple[Tensor, ...]]:
-        """Gives the tensors of the columns with these numbers; each begins at a multiple of 16 bytes."""
-        ends = np.cumsum([0, *(-(-len(column) // 4) * 4 for column in self._columns)])
-        joined = np.zeros(ends[-1], np.int32)
-        for begin, column in zip(ends, self._columns, strict=False):
-            joined[begin : begin + len(column)] = column
-        whole = upload(joined, device)
-        parts = [whole[b : b + len(column)] for b, column in zip(ends.tolist(), self._columns, strict=False)]
-        return lambda numbers: tuple([parts[i] for i in numbers])
