@@ -1,4 +1,4 @@
-"""A run of a merged plan whose gradients can be taken, block by block: from routines to tapes and back.
+"""A run of a merged plan, block by block, whose gradients can be taken: some blocks as routines, others on tapes.
 
 Blocks for which there is a routine (`epochzero.engine.gpu.routine`) run in an arena, in which a network's map is
 [B, H, W, C]; any other block, as a rule the head, goes through a `Tape`, for which the networks' maps lie side by side.
@@ -26,23 +26,23 @@ from epochzero.plan.execute import execute
 from epochzero.plan.plan import Inlined, Node
 
 Norm = Literal["train", "eval", "off"]
-"""as `epochzero.engine.passes` has it; routines know the first and the last"""
+"""as in `epochzero.engine.passes`; routines run the first and the last"""
 WATCHED = frozenset({"relus", "norms", "features", "blocks", "layer_gradients", "block_gradients"})
-"""streams that can be fed"""
+"""streams that can be collected"""
 
 
 class _Run(NamedTuple):
     """A block that has run."""
 
     source: int
-    """the node of the whole plan that it read"""
+    """the node of the whole plan that it reads"""
     node: int
-    """the one that it is"""
+    """the node that it ends with"""
     of: RoutineRun | TapedBlock
 
 
 class BlockRun:
-    """The values of one run, and what it takes to go back through it."""
+    """The values of one run, kept as far as its backward pass needs them."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class BlockRun:
         watch: Watcher | None = None,
         sums: BackSums | None = None,
     ) -> None:
-        """`x` [B, C, H, W] goes into every network; with nothing to follow, no way back is kept."""
+        """`x` [B, C, H, W] is the input of every network; with nothing to follow, no backward pass is kept."""
         self._watch = watch
         self._follow = frozenset(follow)
         self._sums: BackSums = {} if sums is None else sums
@@ -91,7 +91,7 @@ class BlockRun:
 
     @torch.no_grad()
     def gradients(self, of_output: Tensor, names: Collection[str], seen: object = None) -> dict[str, Tensor]:
-        """Of <output, of_output>, for those of these parameters that it depends on; `INPUT` names the input.
+        """Returns the gradients of <output, of_output> for those of these parameters on which it depends.
 
         The gradient of the input is that of each network, side by side. Only what is followed can be asked for. Where
         something is to see the gradients, it is what watched the run.
@@ -113,12 +113,12 @@ class BlockRun:
         return found
 
     def has_curvature(self) -> bool:
-        """Whether it has `curvature`: one block after the other, routines up to the last."""
+        """Returns True where `curvature` can run: blocks in a chain, all of them routines but the last."""
         chained = all(run.source == before.node for before, run in pairwise(self._runs))
         return chained and all(isinstance(run.of, RoutineRun) for run in self._runs[:-1])
 
     def curvature(self, of: Callable[[Tensor], Tensor], along: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The product of the Hessian of `of`, a function of the output, with these directions of parameters.
+        """Returns the product of the Hessian of `of`, a function of the output, with these directions of parameters.
 
         The derivative of the gradients along a line: there and back through the routines with velocities, and twice
         through the last block by autograd.
@@ -144,7 +144,7 @@ class BlockRun:
 
 
 def can_run_blocks(merged: Merged, norm: Norm, watch: Watcher) -> bool:
-    """Whether a relay can run this, and is of use."""
+    """Returns True where running block by block is possible and some block has a routine."""
     if norm == "eval" or not watch.streams <= WATCHED:
         return False
     pieces = merged.plan.pieces[1:]
@@ -157,14 +157,14 @@ def can_run_blocks(merged: Merged, norm: Norm, watch: Watcher) -> bool:
 
 
 def _chained(merged: Merged, unknown: Collection[str]) -> bool:
-    """Whether each block reads the one before it, and all have routines but those that give no maps."""
+    """Returns True where each block reads the one before it, and all whose outputs are maps have routines."""
     blocks = _blocks(merged)
     in_order = all(after.inputs == (_node(before),) for before, after in pairwise(blocks))
     return in_order and all(piece.name not in unknown or len(piece.block.output_shape) < 3 for piece in blocks)
 
 
 def routine_of(block: Merged, norm: Norm, streams: Collection[str]) -> Routine | None:
-    """The block's routine, worked out once."""
+    """Returns the routine of a block, planned once; None where there is none."""
     key = norm, "relus" in streams, "norms" in streams
     if key not in block.routines:
         try:
@@ -179,7 +179,7 @@ def _blocks(merged: Merged) -> list[Inlined]:
 
 
 def _node(piece: Inlined) -> int:
-    """The node that a block ends with."""
+    """Returns the node that a block ends with."""
     return piece.start + piece.block.size - len(piece.inputs) - 1
 
 
@@ -188,7 +188,7 @@ Recorded = Tape | BlockRun
 
 
 class TapedBlock:
-    """A block that runs through a tape."""
+    """A block that runs on a tape."""
 
     def __init__(
         self,
@@ -209,7 +209,7 @@ class TapedBlock:
         self.output = self.tape.output
 
     def _named(self, watch: Callable[..., None]) -> Callable[..., None]:
-        """Nodes by the names that they have in the whole plan."""
+        """Returns the watcher with nodes named as in the whole plan."""
 
         def see(node: Node, *given: Any) -> None:
             params = tuple(f"{self.name}.{param}" for param in node.params)
@@ -232,7 +232,7 @@ class TapedBlock:
     def bent(
         self, of: Callable[[Tensor], Tensor], velocity: Tensor, along: Mapping[str, Tensor], found: dict[str, Tensor]
     ) -> TensorPair:
-        """The gradient of `of` for the block's input, and how it changes along the velocity and the directions."""
+        """Returns the gradient of `of` for the block's input, and its derivative along velocity and directions."""
         x = self.x.detach().requires_grad_()
         own = {param: value for param, value in self.weights.items() if f"{self.name}.{param}" in along}
         leaves = {param: value.detach().requires_grad_() for param, value in own.items()}

@@ -1,9 +1,9 @@
-"""Several processes that will need the same GPU kernels compile them together, each some of them.
+"""Shares the compilation of GPU kernels among processes that need the same ones.
 
-A kernel is compiled when it is first launched, which takes up to seconds, and stays in Triton's cache on disk. Where
-ten processes start with the same work, each would compile all of it. Instead they go through it once without running
-it: who comes first to a kernel leaves a file with its name in a folder and compiles it, the others pass on, and all
-wait for the last.
+A kernel is compiled on its first launch, which takes up to seconds, and stays in Triton's cache on disk. Ten processes
+that start with the same work would each compile all of it. Instead they go through it once without running it: the
+first to reach a kernel leaves a file with its name in a folder and compiles it, the others skip it, and all wait for
+the last one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 from torch import Tensor
 
 LONGEST = 120.0
-"""seconds that a process waits for others, which may have died"""
+"""the longest time in seconds that a process waits for others, which may have died"""
 
 
 class Claims:
-    """What this process has compiled, in a folder that all of them see."""
+    """The kernels that this process has compiled, in a folder that all processes share."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,7 +30,7 @@ class Claims:
         self._taken: Path | None = None
 
     def take(self, what: object) -> bool:
-        """Whether nobody has taken it before; what was taken last is done by now."""
+        """Returns True where no process has taken it before; the one taken last counts as compiled now."""
         self.done()
         name = hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()
         if name in self._seen:
@@ -49,21 +49,21 @@ class Claims:
             self._taken = None
 
     def wait(self) -> None:
-        """Until what others have taken is done, too."""
+        """Waits until the kernels that others have taken are compiled."""
         end = time.monotonic() + LONGEST
         while time.monotonic() < end and any(not (self._folder / f"{name}.done").exists() for name in self._seen):
             time.sleep(0.05)
 
 
 claims: Claims | None = None
-"""where kernels are not run now, but compiled"""
+"""set while kernels are compiled and not run"""
 
 
 @contextmanager
 def together(folder: Path) -> Iterator[None]:
-    """What is launched in here is compiled by one of the processes that share the folder, and not run.
+    """Kernels launched in this context are compiled by one of the processes that share the folder, and not run.
 
-    A process that fails waits for nobody, and nobody for it.
+    A process that fails does not wait for others, nor they for it.
     """
     global claims  # noqa: PLW0603
     claims = own = Claims(folder)
@@ -77,22 +77,22 @@ def together(folder: Path) -> Iterator[None]:
 
 
 def compiled_ahead(kernel: Any, grid: tuple[int, ...], given: Sequence[Any], options: Mapping[str, int]) -> bool:
-    """Whether this launch is only to be compiled, which is done then, here or in another process.
+    """Compiles a kernel without running it, where that was asked for; returns False where it has to be launched.
 
-    Where Triton's internals are not what they were, kernels are launched as ever.
+    That is so, too, where Triton's internals have changed.
     """
     if claims is None:
         return False
     try:
         if claims.take((kernel.__name__, *map(_specialisation, kernel.params, given), *options.items())):
-            kernel.warmup(*given, grid=grid, **options)._init_handles()  # builds what launches it, too
+            kernel.warmup(*given, grid=grid, **options)._init_handles()  # builds its launcher, too
     except AttributeError:
         return False
     return True
 
 
 def _specialisation(param: Any, given: Any) -> object:
-    """What the compiler distinguishes an argument's values by."""
+    """Returns the part of an argument that the compiler specialises a kernel for."""
     if param.is_constexpr:
         return given
     if isinstance(given, Tensor):

@@ -1,4 +1,4 @@
-"""Grouped convolution, average pooling and gathered sums on a GPU, for many networks side by side.
+"""Grouped convolution, average pooling and gathered sums on a GPU, for many networks at once.
 
 Ask `available` before. All three are linear in each argument, so the derivative of each is made of them again, and
 derivatives of any order work:
@@ -31,25 +31,25 @@ Shapes = tuple[Shape, Shape, Shape]
 
 
 def available(x: Tensor) -> bool:
-    """Whether all kernels of this file can run on `x`."""
+    """Returns True where all kernels of this file can run on `x`."""
     return x.is_cuda and x.dtype == torch.float32 and arena.installed()
 
 
 def fits(weight: Tensor, stride: object, padding: object) -> bool:
-    """Whether `grouped_conv` is made for these weights: square windows, 2 to 64 channels in each group."""
+    """Returns True for the weights that `grouped_conv` supports: square windows, 2 to 64 channels in a group."""
     inputs, height, width = weight.shape[1:]
     return isinstance(stride, int) and isinstance(padding, int) and height == width and 1 < inputs <= 64
 
 
 def gathers(x: Tensor) -> bool:
-    """Whether `gather_sum` can run on `x`, which may be in double precision too."""
+    """Returns True where `gather_sum` can run on `x`, which may be in double precision too."""
     return x.is_cuda and x.dtype in (torch.float32, torch.float64) and arena.installed()
 
 
 def grouped_conv(
     x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1
 ) -> Tensor:
-    """`F.conv2d` without bias: x [B, M * Ci, H, W] and weight [M * Co, Ci, k, k] give [B, M * Co, Ho, Wo]."""
+    """Computes `F.conv2d` without bias: x [B, M * Ci, H, W] and weight [M * Co, Ci, k, k] give [B, M * Co, Ho, Wo]."""
     geometry = (stride, padding, dilation, groups)
     shapes = (x.shape, weight.shape, _output_shape(x, weight, geometry))
     out: Tensor = _Convolution.apply(OUTPUT, x, weight, shapes, geometry)  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ def grouped_conv(
 
 
 def recorded_conv(x: Tensor, weight: Tensor, geometry: Geometry) -> tuple[Tensor, Back]:
-    """`grouped_conv` with its way back."""
+    """Returns the output of `grouped_conv` and its backward pass."""
     shapes = (x.shape, weight.shape, _output_shape(x, weight, geometry))
 
     def back(
@@ -83,7 +83,7 @@ INPUT, WEIGHT, OUTPUT = range(3)
 def _from_others(
     role: int, first: Tensor, second: Tensor, shapes: Shapes, geometry: Geometry, on: Tensor | None = None
 ) -> Tensor:
-    """One of input, weight and output of a convolution from the other two, in this order: it or its transposes."""
+    """Computes input, weight or output of a convolution from the other two, given in this order."""
     stride, padding, dilation, groups = geometry
     window = (shapes[WEIGHT][3], stride, padding, dilation)
     kernels = arena.kernels()
@@ -97,7 +97,7 @@ def _from_others(
 
 
 class _Convolution(Function):
-    """`_from_others`, whose derivatives are the same again with other roles."""
+    """`_from_others` for autograd: its derivatives are the same function with other roles."""
 
     @staticmethod
     def forward(ctx: Any, role: int, first: Tensor, second: Tensor, shapes: Shapes, geometry: Geometry) -> Tensor:
@@ -120,14 +120,14 @@ class _Convolution(Function):
 
 
 def box_mean(x: Tensor, kernel: int = 3, stride: int = 1, padding: int = 1) -> Tensor:
-    """The mean over sliding square windows, padding not counted."""
+    """Computes the mean over sliding square windows, padding not counted."""
     large, small = _sizes(x, kernel, stride, padding)
     out: Tensor = _Box.apply(x, large, small, (kernel, stride, padding), False)  # type: ignore[no-untyped-call]
     return out
 
 
 def recorded_box(x: Tensor, kernel: int, stride: int, padding: int) -> tuple[Tensor, Back]:
-    """`box_mean` with its way back."""
+    """Returns the output of `box_mean` and its backward pass."""
     large, small = _sizes(x, kernel, stride, padding)
 
     def back(
@@ -174,9 +174,9 @@ Column = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class GatherTable:
-    """Which maps of which sources `gather_sum` adds up, as columns, ordered by output map.
+    """The maps of its sources that `gather_sum` adds up, as columns, ordered by output map.
 
-    Made once and kept: it holds its tables on each device, and the transposed ones that a backward pass reads.
+    It keeps its tables on each device, and the transposed ones that a backward pass reads.
     """
 
     maps: int
@@ -188,7 +188,7 @@ class GatherTable:
     _transposed: dict[int, GatherTable] = field(default_factory=dict, init=False, repr=False)
 
     def launches(self, device: torch.device) -> list[Launch]:
-        """What one launch after the other reads: so many sources at a time."""
+        """Returns the tables of each launch, which reads a limited number of sources."""
         if device not in self._launches:
             step, count = arena.kernels().SOURCES, len(self.sizes)
             found = [(first, min(first + step, count)) for first in range(0, count, step)]
@@ -202,7 +202,7 @@ class GatherTable:
         return tuple(upload_columns(columns, device))
 
     def transposed(self, source: int) -> GatherTable:
-        """The table by which the gradient of the sums becomes that of a source."""
+        """Returns the table that turns the gradient of the sums into that of a source."""
         if source not in self._transposed:
             own = np.flatnonzero(self.sources == source)
             own = own[np.argsort(self.slots[own], kind="stable")]
@@ -212,13 +212,13 @@ class GatherTable:
 
 
 def gather_sum(sources: Sequence[Tensor], table: GatherTable) -> Tensor:
-    """For each output map the sum of its terms: sources [B, M_s * C, H, W] of equal C give [B, M * C, H, W]."""
+    """Sums the terms of each output map: sources [B, M_s * C, H, W] of equal C give [B, M * C, H, W]."""
     out: Tensor = _GatherSum.apply(table, *sources)  # type: ignore[no-untyped-call]
     return out
 
 
 def gathered(sources: Sequence[Tensor], table: GatherTable, on: Tensor | None = None) -> Tensor:
-    """`gather_sum` without a way back; 0 where `on`, if it is given, is not positive."""
+    """Computes `gather_sum` without autograd; 0 where `on`, if given, is not positive."""
     dense = [source.contiguous() for source in sources]
     images, channels, *size = dense[0].shape
     out = dense[0].new_empty(images, channels // table.sizes[0] * table.maps, *size)

@@ -1,4 +1,4 @@
-"""A run that comes again and again with other weights, recorded once on a GPU and played from then on.
+"""A forward pass that is repeated with other weights, captured once on a GPU and replayed from then on.
 
 Launching the kernels of a few samples takes longer than running them. A proxy that averages over many draws of weights
 asks for passes that differ in nothing else: their launches are recorded as a CUDA graph, which reads weights and inputs
@@ -20,27 +20,27 @@ from epochzero.engine.population.watch import WatcherOfMany
 from epochzero.engine.single.watch import Item
 
 PLAIN = 2
-"""so many times it is run as it is: recording is not worth it for less, and tables get to the GPU"""
+"""runs before the capture, which upload tables; fewer repetitions are not worth one"""
 
 
 Forward = Callable[[Mapping[str, Tensor], Tensor], WatcherOfMany]
 
 
 class Replay:
-    """Runs `forward(weights, x)`, whose kernels and shapes are the same each time."""
+    """Runs `forward(weights, x)`, which has the same kernels and shapes each time."""
 
     def __init__(self) -> None:
         self._times = 0
         self._plain = False
-        """nothing can be recorded"""
+        """nothing can be captured"""
         self._captured: Captured[dict[Item, list[Piece]]] | None = None
         self._weights: dict[str, Tensor] = {}
-        """where the recorded kernels read those that are others each time"""
+        """the memory from which the captured kernels read the weights that change"""
         self._last: Mapping[str, Tensor] = {}
         self._x = torch.empty(0)
 
     def __call__(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> dict[Item, list[Piece]]:
-        """What is found. A function that `vmap` does not take may ask the GPU for values: nothing is recorded then."""
+        """Returns the collected pieces. A function that `vmap` refuses may read GPU values: it is not captured."""
         self._times += 1
         if self._captured is None and self._times > PLAIN and not self._plain and x.is_cuda:
             self._record(forward, weights, x)

@@ -1,13 +1,11 @@
-"""A block of a merged plan as a routine: which maps of an arena each kernel reads and writes, worked out once.
+"""The routine of a merged block: which maps of an arena each kernel reads and writes, planned once.
 
-While a merged plan is a list of nodes, each of which gives its maps side by side, a routine writes down as little as it
-can. What a node gives is known, for each network, as terms that add up to it: maps of the arena, of which some still
-have to be scaled and shifted, as a batch norm left them. Skips, gathers, norms and sums cost nothing until somebody
-needs numbers: a convolution or a pooling, which read maps, or the end of the block. ReLUs are taken by the convolutions
-that read them. Maps that neither the output nor anything watched depends on are left out.
+A merged plan computes every node; a routine writes as few maps as it can. The value of a node is kept, for each
+network, as terms that add up to it: maps of the arena, some still to be scaled and shifted by a batch norm. Skips,
+gathers, norms and sums therefore cost nothing until a convolution, a pooling or the end of the block needs numbers.
+Convolutions apply the ReLU before them. Maps on which neither the output nor a collected stream depends are left out.
 
-The way back is worked out likewise: the gradient of a map is the sum of what its readers send, and where there is one
-reader alone, that is it.
+The backward pass is planned in the same way: the gradient of a map is the sum of the gradients that its readers send.
 """
 
 from __future__ import annotations
@@ -41,15 +39,15 @@ from epochzero.plan.plan import Node, Place, Plan, Skeleton
 from epochzero.types import Shape
 
 NOTHING = -(2**31)
-"""in place of a slot: no gradient arrives"""
+"""stands for a slot where no gradient arrives"""
 
 
 class NoRoutineError(Exception):
-    """The block has something that no routine can do."""
+    """Raised for a block with an op that routines cannot run."""
 
 
 def routine(block: Merged, norm: bool, watched: Collection[str] = ()) -> Routine:
-    """Of a merged block whose norms act on the batch, or not at all; NoRoutineError where there is none.
+    """Returns the routine of a merged block, with batch norms or (`norm` False) without; or raises NoRoutineError.
 
     `watched` are the streams that are read, of `relus`, `norms`.
     """
@@ -113,7 +111,7 @@ class _Writer:
         )
 
     def _find_needed(self) -> None:
-        """Which maps of each node something depends on, and which are read as maps."""
+        """Finds the maps of each node on which something depends, and those that are read as maps."""
         self.alive = [np.zeros(count, np.bool_) for count in self.maps]
         self.read = [np.zeros(count, np.bool_) for count in self.maps]
         self.alive[-1][:] = True
@@ -135,7 +133,7 @@ class _Writer:
                 self.read[source] |= read & (not self._is_norm(i))
 
     def _seen(self, i: int) -> Mask:
-        """The maps of a node that are a layer of some network."""
+        """Returns which maps of a node are the output of a layer of some network."""
         seen = np.zeros(self.maps[i], np.bool_)
         members = self.block.members.get(self.nodes[i].name)
         if members is not None:
@@ -186,7 +184,7 @@ class _Writer:
         return Value(starts, parts.slots, parts.rows, rectified == {True})
 
     def _write(self, i: int, value: Value, missing: Numbers) -> Value:
-        """The same value with these maps in the arena."""
+        """Returns the same value after writing these maps into the arena."""
         if value.rectified:
             raise NoRoutineError
         shape = self.shape[i]
@@ -198,12 +196,12 @@ class _Writer:
         return side_by_side([value, written]).part(place)
 
     def _sources(self, i: int, given: Value) -> tuple[Numbers, Numbers]:
-        """The maps of the node that are needed, and the slots that they read."""
+        """Returns the maps of the node that are needed, and the slots that they read."""
         which = np.flatnonzero(self.alive[i])
         return which, given.slots[given.starts[which]]
 
     def _found(self, i: int, which: Numbers, first: int, row: int | None = None) -> Value:
-        """What lies at these places from a slot on, and nothing at others."""
+        """Returns a value whose maps `which` are in the slots from `first` on; its other maps are zero."""
         counts = np.zeros(self.maps[i], np.int64)
         counts[which] = 1
         slots = first + np.arange(len(which))
@@ -222,7 +220,7 @@ class _Writer:
         return self._found(i, which, first)
 
     def _normed(self, i: int, given: Value) -> Value:
-        """Norms follow on convolutions alone, which nothing else reads."""
+        """A norm has to read a convolution that nothing else reads."""
         source = self.nodes[i].inputs[0]
         step = next((s for s in self.steps if isinstance(s, Convolution) and s.node == source), None)
         if step is None or len(self.block.plan.readers[source]) > 1:
@@ -240,7 +238,7 @@ class _Writer:
 
 
 def blocks_with_routines(plan: Plan) -> frozenset[str]:
-    """The names of a network's blocks that would have one, by their ops: a guess that costs little.
+    """Returns the names of a network's blocks that seem to have a routine, judged by their ops, which is quick.
 
     None where a block reads more than one other: such networks do not run by routines at all.
     """
@@ -257,7 +255,7 @@ def _one_by_one(skeleton: Skeleton) -> bool:
 
 @lru_cache(maxsize=8192)
 def _has_routine(block: Plan) -> bool:
-    """A routine hands on sums of maps, which a ReLU's output is not."""
+    """The output of a routine is a sum of maps: it cannot end with a ReLU."""
     return _all_known(block) and _last(block).routine_step() != "relu"
 
 
@@ -278,20 +276,20 @@ def _nodes_known(skeleton: Skeleton) -> bool:
 
 
 def _allocated(slots: list[int], shape: int, count: int) -> int:
-    """The first of so many further slots of a shape, where so many were taken of each."""
+    """Takes `count` more slots of a shape and returns the first."""
     first = slots[shape]
     slots[shape] += count
     return first
 
 
 class _BackWriter:
-    """Goes back through the steps and notes what is sent to each map: to its values as they are, or to normed ones."""
+    """Plans the backward pass: which gradients are sent to each map, or to a map after its norm."""
 
     def __init__(self, steps: Sequence[Step], output: Sum, shapes: int, networks: int) -> None:
         self.slots = [0] * shapes
         self.steps: list[BackStep] = []
         self.sent: list[list[tuple[Numbers, Numbers, Numbers]]] = [[] for _ in range(shapes)]
-        """for each shape, (slots, rows, slots of the gradients that are sent there)"""
+        """for each shape, (slots, rows, slots of the gradients sent to them)"""
         self._pass_on(output, -1 - np.arange(len(output.terms.counts)))
         for step in reversed(steps):
             if isinstance(step, Sum):
@@ -305,7 +303,7 @@ class _BackWriter:
         self.of_input = Sum(0, 0, given)
 
     def _collected(self, shape: int, slots: Numbers, rows: Numbers) -> Value:
-        """What was sent to these maps, as terms."""
+        """Returns the gradients that were sent to these maps, as terms."""
         sent = [one for one in self.sent[shape] if len(one[0])]
         if not sent or not len(slots):
             return nothing(len(slots))
@@ -321,7 +319,7 @@ class _BackWriter:
         return Value(starts, gradients[at], np.full(len(at), NONE))
 
     def _arrived(self, shape: int, first: int, count: int, row: int) -> Numbers:
-        """The slots of the gradients of so many maps, of their norms from a row on; no slot is as low as `nothing`."""
+        """Returns the slots of the gradients of `count` maps, or of their norms' output from a row on."""
         slots = first + np.arange(count)
         rows = np.full(count, NONE) if row == NONE else row + np.arange(count)
         value = self._collected(shape, slots, rows)

@@ -1,4 +1,4 @@
-"""What a routine is made of: sums, convolutions and poolings of maps of an arena, there and back, and their tables."""
+"""The steps of a routine: sums, convolutions and poolings of maps, forward and backward, and the tables they read."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NONE = -1
 
 
 class Value(NamedTuple):
-    """What a node gives: the terms of one network's map after the other's."""
+    """The maps of a node, each as terms that add up to it."""
 
     starts: Numbers
-    """[M + 1] where those of each map begin, and the end"""
+    """[M + 1] where the terms of each map begin, and the end"""
     slots: Numbers
     rows: Numbers
     rectified: bool = False
@@ -35,7 +35,7 @@ class Value(NamedTuple):
         return np.diff(self.starts)
 
     def part(self, maps: Numbers) -> Value:
-        """Some of its maps, in this order."""
+        """Returns some of its maps, in this order."""
         counts = self.counts[maps]
         starts = np.concatenate([[0], np.cumsum(counts)])
         at = np.repeat(self.starts[maps] - starts[:-1], counts) + np.arange(starts[-1])
@@ -43,24 +43,24 @@ class Value(NamedTuple):
 
     @property
     def written(self) -> Mask:
-        """Which of its maps are in the arena as they are."""
+        """Which of its maps are in the arena already: one term that is not to be scaled."""
         there: Mask = self.counts == 1
         there[there] = self.rows[self.starts[:-1][there]] == NONE
         return there
 
 
 def single(slots: Numbers, rows: Numbers | None = None) -> Value:
-    """One term for each map."""
+    """Returns a value of one term for each map."""
     return Value(np.arange(len(slots) + 1), slots, np.full_like(slots, NONE) if rows is None else rows)
 
 
 def nothing(maps: int) -> Value:
-    """No terms for any of so many maps: zeros."""
+    """Returns maps without terms: zeros."""
     return Value(np.zeros(maps + 1, np.int64), *(np.zeros(0, np.int64),) * 2)
 
 
 def side_by_side(values: Sequence[Value]) -> Value:
-    """The maps of one value after those of another."""
+    """Returns the maps of several values, one value after the other."""
     ends = np.cumsum([0, *(len(value.slots) for value in values)])
     starts = np.concatenate([[0], *(value.starts[1:] + end for value, end in zip(values, ends, strict=False))])
     slots, rows = (np.concatenate([getattr(value, name) for value in values]) for name in ("slots", "rows"))
@@ -68,7 +68,7 @@ def side_by_side(values: Sequence[Value]) -> Value:
 
 
 class Sum(NamedTuple):
-    """Maps to be written, and what adds up to them."""
+    """Maps to be written, each the sum of its terms."""
 
     shape: int
     """of the maps: a number, see `Routine.shapes`"""
@@ -78,21 +78,21 @@ class Sum(NamedTuple):
 
 
 class Convolution(NamedTuple):
-    """Convolutions of maps, and the norms that follow on them."""
+    """Convolutions of maps, and the norms that follow."""
 
     node: int
     norm: int | None
     """the node of the norms"""
     given: int
-    """the shape of what is read"""
+    """the shape of the input maps"""
     shape: int
     first: int
     row: int
     """the row of the first map's scale and shift"""
     sources: Numbers
-    """the slots that are read"""
+    """the slots of the input maps"""
     which: Numbers
-    """the networks' places in the node: those of their weights"""
+    """the indices of the maps, and of their weights, within the node"""
     relu: bool
 
 
@@ -107,15 +107,15 @@ class Pooling(NamedTuple):
 
 
 class BackConvolution(NamedTuple):
-    """The way back through those of the convolutions that get a gradient."""
+    """The backward pass of those convolutions that receive a gradient."""
 
     step: Convolution
     gradients: Numbers
-    """the slots of what arrives"""
+    """the slots of the output's gradients"""
     alive: Numbers
-    """which of the maps that the step wrote"""
+    """which maps of the step they belong to"""
     first: int
-    """the slot of what is sent on"""
+    """the first slot of the input's gradients"""
 
 
 class BackPooling(NamedTuple):
@@ -129,37 +129,37 @@ BackStep = Sum | BackConvolution | BackPooling
 
 
 class Tables(NamedTuple):
-    """What the kernels of a routine read, on a device: a tuple for each step."""
+    """The tables that the kernels of a routine read, on a device: a tuple for each step."""
 
     steps: list[tuple[Tensor, ...]]
     output: tuple[Tensor, ...]
     back_steps: list[tuple[Tensor, ...]]
     of_input: tuple[Tensor, ...]
     relus: dict[int, tuple[Tensor, Numbers]]
-    """for each ReLU, the slots of what it is given, and which of its maps they are"""
+    """for each ReLU, the slots of its inputs, and which of its maps they are"""
 
 
 @dataclass(frozen=True, eq=False)
 class Routine:
-    """What a block runs, there and back."""
+    """The steps of a block, forward and backward."""
 
     shapes: tuple[int, ...]
-    """for each number of a shape, a node whose maps have it; the first is the input"""
+    """for each shape, a node whose maps have it; the first is the input"""
     slots: tuple[int, ...]
-    """how many maps of each shape there are"""
+    """the number of maps of each shape"""
     rows: tuple[int, ...]
-    """how many of them are scaled and shifted"""
+    """the number of those that are scaled and shifted"""
     steps: tuple[Step, ...]
     output: Sum
     back_slots: tuple[int, ...]
     back_steps: tuple[BackStep, ...]
     of_input: Sum
     relus: dict[int, tuple[Numbers, Numbers]]
-    """for each node that is a ReLU, where that is watched, which of its maps are, and the slots that it is given"""
+    """for each ReLU whose inputs are collected: which of its maps, and the slots of their inputs"""
     _tables: dict[torch.device, Tables] = field(default_factory=dict, init=False, repr=False)
 
     def tables(self, device: torch.device) -> Tables:
-        """Brought to the device once, in one go."""
+        """Returns the tables on a device, uploaded once in one copy."""
         if device not in self._tables:
             each = [*self.steps, self.output, *self.back_steps, self.of_input]
             groups = [*map(_columns, each), *((slots,) for _, slots in self.relus.values())]
@@ -178,7 +178,7 @@ class Routine:
 
 
 def _columns(step: Step | BackStep) -> tuple[Numbers, ...]:
-    """The tables of a step."""
+    """Returns the tables of a step."""
     if isinstance(step, Sum):
         return step.terms.starts, step.terms.slots, step.terms.rows
     if isinstance(step, Convolution):

@@ -16,14 +16,14 @@ from torch import Tensor
 
 
 class Mark(NamedTuple):
-    """A place in a device's queue, behind what was launched so far."""
+    """A place in a device's queue, after everything launched so far."""
 
     device: torch.device
     event: torch.cuda.Event
 
 
 def mark(device: torch.device) -> Mark | None:
-    """None where nothing queues."""
+    """Returns a mark, or None on a device that has no queue."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -33,9 +33,9 @@ def mark(device: torch.device) -> Mark | None:
 
 @contextmanager
 def on_side_stream(marks: Sequence[Mark | None]) -> Iterator[None]:
-    """What is launched in here waits for the marks alone, and is done at the end; without them, it queues as ever.
+    """Kernels launched in this context wait for the marks alone, and are done at its end; without marks, they queue.
 
-    So tensors that were made before the marks and are let go of later are not written over while they are read here.
+    Tensors made before the marks and freed later are therefore not overwritten while they are read here.
     """
     behind = [one for one in marks if one is not None]
     if not behind or len(behind) < len(marks):
@@ -57,7 +57,7 @@ def _side(device: torch.device) -> torch.cuda.Stream:
 
 
 class HostCopy:
-    """Numbers that come to the CPU while this process goes on."""
+    """A copy of numbers to the CPU that does not make this process wait."""
 
     def __init__(self, numbers: Tensor) -> None:
         self._numbers = numbers

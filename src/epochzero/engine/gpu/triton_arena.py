@@ -1,4 +1,4 @@
-"""What our GPU kernels share: where a network's map begins, in an arena or outside of it; and how they are launched."""
+"""Addresses of maps, in an arena or outside of it, and the launch of our GPU kernels."""
 
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
 # ruff: noqa: N803
@@ -15,21 +15,21 @@ from epochzero.engine.gpu import compiling
 from epochzero.engine.gpu.arena import Source
 
 WIDE = 16
-"""numbers: where maps begin at multiples of so many, several are read at a time"""
+"""maps that begin at multiples of this number are read several numbers at a time"""
 
 
 @triton.jit
 def beginning(
     slots: tl.tensor, m: tl.tensor, gap: tl.tensor, step: tl.tensor, size: tl.tensor, ALIGNED: tl.constexpr
 ) -> tl.tensor:
-    """Of the m-th map, counted from the arena: `gap` on to what is outside, where maps are `step` apart."""
+    """Returns the offset of the m-th map from the arena; those outside begin at `gap`, `step` apart."""
     slot = tl.load(slots + m).to(tl.int64)
     at = tl.where(slot < 0, gap - (slot + 1) * step, slot * size)
     return tl.multiple_of(at, ALIGNED) if ALIGNED else at
 
 
 def address(place: Source) -> tuple[int, int, int]:
-    """The gap, the step, and the `WIDE` that all maps begin at multiples of, or 0."""
+    """Returns gap, step, and the number at whose multiples all maps begin: `WIDE`, or 0 for any."""
     arena, outside = place
     size = math.prod(arena.shape[1:])
     if outside is None:

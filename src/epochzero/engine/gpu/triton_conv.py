@@ -1,12 +1,12 @@
-"""GPU kernels for many networks side by side: convolution and its transpose.
+"""GPU kernels for many networks at once: convolution and its transpose.
 
 A map is one network's [B, C, H, W]. The maps of M networks lie in one of two ways:
 
     one after the other, each [B, H, W, C]      where the map of a network begins, a table says (`triton_arena`)
     side by side, [B, M * C, H, W]              as torch has them
 
-Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend on its
-company. Tensor cores multiply numbers of 11 bits; three of their products come close to single precision:
+Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend on the
+others. Tensor cores multiply numbers of 11 bits; three of their products come close to single precision:
 
     a b  =  a_high b_high + a_high b_low + a_low b_high        a_high: a without its last 13 bits, a_low = a - a_high
 """
@@ -361,7 +361,7 @@ def _back(
 def convolve_joint(
     x: Tensor, weight: Tensor, size: tuple[int, int], maps: int, window: Window, transposed: bool, on: Tensor | None
 ) -> Tensor:
-    """The convolution of every map of x [B, M * Ci, H, W] with its weights [M * Co, Ci, k, k], or its transpose.
+    """Convolves every map of x [B, M * Ci, H, W] with its weights [M * Co, Ci, k, k], or its transpose.
 
     0 where `on`, if it is given, is not positive.
     """

@@ -1,4 +1,4 @@
-"""GPU kernels for many networks side by side: the gradients of convolutions' weights (see `triton_conv`)."""
+"""GPU kernels for many networks at once: the gradients of convolutions' weights (see `triton_conv`)."""
 
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment, var-annotated"
 # ruff: noqa: N803, PLR0915, RUF005
@@ -137,7 +137,7 @@ def _correlate(
 def _correlated(
     read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, window: Window, relu: bool = False, last: bool = True
 ) -> Tensor:
-    """[M, Co, Ci, k, k]."""
+    """Returns the gradients [M, Co, Ci, k, k]."""
     if triton_rows.correlates(read, sizes, window, last):
         return triton_rows.correlate(read, gradient, slots, sizes, relu)
     x, kernel, inputs, outputs = read.x, window[0], sizes.inputs, sizes.outputs
@@ -170,7 +170,7 @@ def correlate_jvp(pair: SourcePair, slots: Tensor, relu: bool, gradients: Tensor
 
 
 def correlate_joint(x: Tensor, gradient: Tensor, shape: torch.Size, maps: int, window: Window) -> Tensor:
-    """The gradient of weights of this shape, from that of the output, for maps side by side."""
+    """Returns the gradient of weights of this shape from that of the output, for maps [B, M * C, H, W]."""
     x, gradient = x.contiguous(), gradient.contiguous()
     images, channels, height, width = x.shape
     sizes = Sizes(maps, images, channels // maps, height, width, shape[0] // maps, *gradient.shape[2:])

@@ -1,8 +1,8 @@
-"""GPU kernels for many networks side by side: average pooling and sums of maps.
+"""GPU kernels for many networks at once: average pooling and sums of maps.
 
-Source lie one after the other, each [B, H, W, C] (`combine`, `pool`), or side by side, [B, M * C, H, W] (`gather`,
-`box`). Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do not depend
-on its company.
+Maps follow one another, each [B, H, W, C] (`combine`, `pool`), or are joined along the channels, [B, M * C, H, W]
+(`gather`, `box`). Sums are taken in a fixed order that does not depend on M, without atomics, so a network's numbers do
+not depend on the others.
 """
 
 # Triton knows neither stubs nor unpacking, and its compile-time arguments are capitals by custom.
@@ -24,7 +24,7 @@ BOX_BLOCK = 1024
 GATHER_BLOCK = 1024
 COMBINE_BLOCK = 1024
 SOURCES = 8
-"""How many tensors one launch of `gather` reads."""
+"""the number of tensors that one launch of `gather` reads"""
 
 
 @triton.jit(do_not_specialize=["gap", "step", "planes"])
@@ -51,7 +51,7 @@ def _box(
 ) -> None:
     """Means over windows of planes [H, W, C], one for each place of [HO, WO, C]; or the transpose.
 
-    With TABLE, the slots tell where the planes of one map after the other begin.
+    With TABLE, the slots say where the planes of each map begin.
     """
     start = tl.program_id(0).to(tl.int64) * BP
     here: tl.constexpr = H * W if TRANSPOSED else HO * WO
@@ -102,7 +102,7 @@ def _box(
 def _covered(
     place: tl.tensor, SIZE: tl.constexpr, K: tl.constexpr, STRIDE: tl.constexpr, PADDING: tl.constexpr
 ) -> tl.tensor:
-    """How many places of an axis the window at `place` covers; at least 1, so that what is masked divides by no 0."""
+    """Counts the positions of an axis that the window at `place` covers; at least 1, as it is a divisor."""
     begin = place * STRIDE - PADDING
     count = tl.minimum(begin + K, SIZE) - tl.maximum(begin, 0)
     return tl.maximum(count, 1).to(tl.float32)
@@ -138,7 +138,7 @@ def _gather(
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """One output map, BLOCK of its places over the batch: the sum of its terms; with ADD, on top of what is there.
+    """One output map, BLOCK of its places over the batch: the sum of its terms; with ADD, added to its old value.
 
     With MASKED, 0 where `on`, of the output's shape, is not positive.
     """

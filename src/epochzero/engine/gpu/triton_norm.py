@@ -1,7 +1,7 @@
-"""GPU kernels for many networks side by side: batch norm on the batch's own statistics, and its gradient.
+"""GPU kernels for many networks at once: batch norm on the batch's own statistics, and its gradient.
 
 Sums over a channel are taken tile by tile and then over the tiles in a fixed order, around the mean, so that nothing
-cancels; no network's numbers depend on its company.
+cancels; no network's numbers depend on the others.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
@@ -19,9 +19,9 @@ from epochzero.engine.gpu.arena import Moments, Source, SourcePair, TensorPair
 from epochzero.engine.gpu.triton_arena import address, beginning, launch
 
 PIXELS = 256
-"""of one tile"""
+"""pixels of one tile"""
 TILES = 32
-"""that are added up at a time"""
+"""tiles added up at a time"""
 
 
 @triton.jit(do_not_specialize=["gap", "step"])
@@ -190,7 +190,7 @@ def _apply(
 
 
 def _sizes(maps: Tensor) -> tuple[int, int, int, int]:
-    """How many pixels and channels a map has, and the blocks of both."""
+    """Returns the numbers of pixels and channels of a map, and the blocks of both."""
     _, *size, channels = maps.shape
     wide = max(16, triton.next_power_of_2(channels))
     return math.prod(size), channels, max(1, PIXELS * 16 // wide), wide

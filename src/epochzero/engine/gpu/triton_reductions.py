@@ -20,7 +20,7 @@ PLACES = 1024
 SAMPLES = 64
 """rows and columns of one block of `agreements`"""
 UNITS = 64
-"""that it takes at a time"""
+"""units that it reads at a time"""
 SHARE = 4096
 """units that one block adds up"""
 
@@ -85,7 +85,7 @@ def _products_at(
 
 
 def products_at(first: Source, first_slots: Tensor, second: Source, second_slots: Tensor) -> Tensor:
-    """[B, M, C] of maps [B, H, W, C] that lie at these places."""
+    """[B, M, C] of maps [B, H, W, C] in these slots."""
     _, images, height, width, channels = first.arena.shape
     maps, wide = len(first_slots), max(16, triton.next_power_of_2(channels))
     out = first.arena.new_empty((images, maps, channels))
@@ -151,7 +151,7 @@ def agreements(x: Tensor) -> Tensor:
 
 
 def agreements_at(place: Source, slots: Tensor) -> Tensor:
-    """[M, B, B] of maps [B, H, W, C] that lie at these places."""
+    """[M, B, B] of maps [B, H, W, C] in these slots."""
     _, samples, *size = place.arena.shape
     return _counted(place.arena, slots, address(place), len(slots), samples, math.prod(size), True)
 
@@ -196,7 +196,7 @@ def _mark(
 
 
 def mark(shown: Tensor, owners: Tensor, place: Source, slots: Tensor) -> None:
-    """Writes 1 at the patterns [P, 2^B] of the owner of each of the maps that lie at these places."""
+    """Writes 1 at the patterns [P, 2^B] of the owner of each of the maps in these slots."""
     _, samples, *size = place.arena.shape
     units = math.prod(size)
     gap, step, aligned = address(place)

@@ -1,4 +1,4 @@
-"""GPU kernels for many networks side by side: windows of 3x3 pixels, taken row by row.
+"""GPU kernels for many networks at once: windows of 3x3 pixels, read row by row.
 
 What limits a convolution or a pooling of few channels is how often its pixels are read: nine times, if every output
 pixel looks for its own. Here a block goes down the rows of some images and reads each row three times, once for each
@@ -233,7 +233,7 @@ def _smooth(
 
 @triton.jit
 def _covered(place: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
-    """How many places of an axis the window around `place` covers; at least 1."""
+    """Counts the positions of an axis that the window around `place` covers; at least 1."""
     return tl.maximum(tl.minimum(place + 2, SIZE) - tl.maximum(place - 1, 0), 1).to(tl.float32)
 
 
@@ -244,7 +244,7 @@ def _suits(read: Read, sizes: Sizes, window: Window, last: bool, pixels: int) ->
 
 
 def convolves(read: Read, sizes: Sizes, window: Window, last: bool) -> bool:
-    """Whether a convolution, or its transpose, is taken so."""
+    """Returns True where a convolution, or its transpose, is computed row by row."""
     return read.along is None and sizes.inputs == CHANNELS and _suits(read, sizes, window, last, DOWN)
 
 
@@ -260,7 +260,7 @@ def convolve(
     relu: bool,
     moments: bool,
 ) -> Moments | None:
-    """A convolution that `convolves`, or its transpose."""
+    """Computes a convolution for which `convolves` is true, or its transpose."""
     groups = sizes.images * sizes.width // DOWN
     taps = by_taps(weight, CHANNELS, CHANNELS, transposed)
     partial = out.new_empty((sizes.maps, groups * sizes.height, 2, CHANNELS)) if moments else None
@@ -273,12 +273,12 @@ def convolve(
 
 
 def correlates(read: Read, sizes: Sizes, window: Window, last: bool) -> bool:
-    """Whether the gradient of a convolution's weights is taken so."""
+    """Returns True where the gradient of a convolution's weights is computed row by row."""
     return sizes.inputs % CHANNELS == 0 and _suits(read, sizes, window, last, ACROSS)
 
 
 def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: bool) -> Tensor:
-    """[M, C, C, 3, 3] the gradients of weights that it `correlates`."""
+    """Returns the gradients [M, C, C, 3, 3] of weights for which `correlates` is true."""
     channels, rows = sizes.inputs, sizes.images * sizes.width // ACROSS * sizes.height
     share = triton.cdiv(rows, max(1, SHARES * CHANNELS // channels))
     splits = triton.cdiv(rows, share)
@@ -293,14 +293,14 @@ def correlate(read: Read, gradient: Tensor, slots: Tensor, sizes: Sizes, relu: b
 
 
 def smooths(out: Tensor, window: Window) -> bool:
-    """Whether a pooling, or its transpose, is taken so."""
+    """Returns True where a pooling, or its transpose, is computed row by row."""
     height, width, channels = out.shape[2:]
     powers = width & (width - 1) == 0 and channels & (channels - 1) == 0
     return window == WINDOW and powers and height % TALL == 0 and width * channels <= SMOOTH
 
 
 def smooth(out: Tensor, place: Source, slots: Tensor, transposed: bool) -> None:
-    """Means over windows that `smooths`, or their transpose."""
+    """Writes means over windows for which `smooths` is true, or their transpose."""
     maps, images, height, width, channels = out.shape
     pixels = SMOOTH // channels
     gap, step, aligned = address(place)

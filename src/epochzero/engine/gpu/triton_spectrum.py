@@ -16,16 +16,16 @@ from torch import Tensor
 from epochzero.engine.gpu.triton_arena import launch
 
 HALVINGS = 64
-"""of the interval around each eigenvalue: as many as double precision has use for"""
+"""halvings of the interval around each eigenvalue: double precision has no use for more"""
 THREADS = 32
-"""of a block that bisects"""
+"""threads of a block that bisects"""
 
 
 @triton.jit
 def _tridiagonal(
     diagonal: tl.tensor, beside: tl.tensor, matrices: tl.tensor, N: tl.constexpr, BN: tl.constexpr
 ) -> None:
-    """The diagonal of T [N], and what stands beside it [N], the last of which is 0."""
+    """Writes the diagonal of T [N] and its subdiagonal [N], the last of which is 0."""
     m = tl.program_id(0).to(tl.int64)
     i = tl.arange(0, BN)
     rows, columns = i[:, None], i[None, :]
@@ -87,7 +87,7 @@ def _bisect(
 
 
 def eigenvalues(matrices: Tensor, ends: bool) -> Tensor:
-    """[M, N] in ascending order, of symmetric matrices [M, N, N] in double precision; or [M, 2] the two `ends`."""
+    """Returns the eigenvalues [M, N], ascending, of symmetric matrices [M, N, N] in double precision; or two `ends`."""
     count, size, _ = matrices.shape
     matrices = matrices.contiguous()
     diagonal, beside = (matrices.new_empty((count, size)) for _ in range(2))

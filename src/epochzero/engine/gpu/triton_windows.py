@@ -1,4 +1,4 @@
-"""What GPU kernels of convolutions and of their gradients share: windows, weights, precision, and what they read."""
+"""Windows, weights, precision and inputs of the GPU kernels of convolutions and their gradients."""
 
 # mypy: disable-error-code="import-not-found, import-untyped, untyped-decorator, assignment"
 # ruff: noqa: N803
@@ -21,7 +21,7 @@ SPLIT = 1024
 
 @triton.jit
 def high(a: tl.tensor) -> tl.tensor:
-    """The numbers without their last 13 bits."""
+    """Returns the numbers without their last 13 bits."""
     return (a.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
 
 
@@ -82,7 +82,7 @@ def _split(
 
 
 def precision(x: Tensor) -> str:
-    """How products round: as three of tensor cores, or as one where torch's may; double precision is not rounded."""
+    """Returns how products round: three of tensor cores, one where torch may, or (double precision) exactly."""
     return "ieee" if x.dtype == torch.float64 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
@@ -91,17 +91,17 @@ def block(channels: int) -> int:
 
 
 def size(window: Window) -> int:
-    """Which of the measured windows is most like it."""
+    """Returns the side of the measured window that is most like this one."""
     return 1 if window[0] == 1 else 3
 
 
 def lows_of(weight: Tensor) -> int:
-    """Where the low parts of weights begin: at a multiple of 16 numbers."""
+    """Returns where the low parts of weights begin, a multiple of `WIDE`."""
     return -(-weight.numel() // WIDE) * WIDE
 
 
 def by_taps(weight: Tensor, inputs: int, outputs: int, transposed: bool) -> Tensor:
-    """As `_split` has them, of weights [M * Co, Ci, k, k]: of the transpose, inputs are the Co."""
+    """Returns weights [M * Co, Ci, k, k] in the layout of `_split`; of the transpose, inputs are the Co."""
     taps = weight.shape[2] * weight.shape[3]
     split = precision(weight) == "tf32x3"
     out = weight.new_empty(2 * lows_of(weight) if split else weight.numel())
@@ -114,7 +114,7 @@ def by_taps(weight: Tensor, inputs: int, outputs: int, transposed: bool) -> Tens
 
 
 class Sizes(NamedTuple):
-    """Of a convolution of many maps."""
+    """The sizes of a convolution of many maps."""
 
     maps: int
     images: int
@@ -127,7 +127,7 @@ class Sizes(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What a kernel reads: a tensor and, if there are slots, where in it; the same of velocities, if there are any."""
+    """The input of a kernel: a tensor and, for slots, offsets in it; and the same of velocities, if there are any."""
 
     x: Tensor
     gap: int = 0
@@ -147,12 +147,12 @@ class Read(NamedTuple):
 
 
 def forward(out: Tensor, place: Source) -> Sizes:
-    """From maps of a place to these."""
+    """Returns the sizes of a convolution from the maps of a source to `out`."""
     maps, images, *size, outputs = out.shape
     _, _, height, width, inputs = place.arena.shape
     return Sizes(maps, images, inputs, height, width, outputs, *size)
 
 
 def some(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """A kernel takes some tensor, also where it reads none."""
+    """Returns the tensor, or another where there is none: a kernel needs some tensor even where it reads none."""
     return other if tensor is None else tensor
