@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 
 from epochzero.errors import UserError
 
@@ -25,6 +27,22 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON by its standard: NaN and infinities become null."""
+    return json.dumps(finite(value), ensure_ascii=False, indent=indent)
+
+
+def finite(value: Any) -> Any:
+    """The same value with null for numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
 
 
 def write(path: Path, content: str | bytes | memoryview) -> None:

@@ -158,7 +158,7 @@ def ensemble() -> Ensemble:
 @pytest.mark.usefixtures("shallow_nb201")
 def test_one_member_is_attacked_and_all_defend(ensemble: Ensemble, batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch
-    told: list[tuple[int, int]] = []
+    told: list[tuple[int, int | None]] = []
     found = robustness(ensemble, x, y, "fgsm", size=4, progress=lambda done, total, note: told.append((done, total)))
     for place, member in enumerate(ensemble.members):
 

@@ -16,7 +16,7 @@ from epochzero.engine import parse
 from epochzero.evaluate import scores as bench_scores
 from epochzero.evaluate.bench import Case, run_bench
 from epochzero.evaluate.scores import Work
-from epochzero.evaluate.time_left import Pace
+from epochzero.evaluate.time_left import TimeLeft
 from epochzero.objectives.objective import Objective
 from epochzero.registry import spaces
 from epochzero.store import Run, Store
@@ -281,7 +281,7 @@ def test_isomorphic_networks_share_a_score(tmp_path: Path) -> None:
 def test_a_space_without_keys_shares_nothing(tmp_path: Path) -> None:
     table = written(tmp_path / "mlp.csv", {"arch": [4, 8, 16], "truth": [1, 2, 3]})
     bench = ("bench", "--table", table, "--space", "mlp", "--target", "truth", "--proxy", "l2_norm", "--batch-size", 2)
-    assert "The space 'mlp' has no key by which isomorphic networks are known" in refusal(*bench, "--share")
+    assert "The space 'mlp' has no key for isomorphic networks" in refusal(*bench, "--share")
 
 
 # Resuming
@@ -334,7 +334,7 @@ def test_chunks_take_a_few_seconds_each_where_one_network_runs_at_a_time(
 ) -> None:
     task = Task(NB201, [parse("params")], data.pink((3, 8, 8), 10, 2), Origin())
     work = Work(KIND, task, list(range(200)), cast(Run, None), [], {}, frozenset({1, 2, 3}))
-    pace = Pace({KIND: 197})
+    pace = TimeLeft({KIND: 197})
     chunks = work.chunks(pace)
     assert next(chunks) == range(1)
     pace.add(KIND, 1, 1.0)

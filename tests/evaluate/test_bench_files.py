@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from epochzero.cli.bench_files import file_name, interval
 from epochzero.evaluate.plots import is_wide, new_figure, spread_out
+from epochzero.evaluate.results import file_name, interval
 from epochzero.stats import Estimate
 from tests.cli.bench_tables import CELLS, FEW, read, written
 from tests.command import Ran, epochzero, refusal

@@ -21,5 +21,5 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     names = {path.name for path in (tmp_path / "results").iterdir()}
     assert {"results.json", "results.csv", "scores.csv", "ranking.md", "ranking.png", "ranking.svg"} <= names
     assert "twelve-cifar10_test-l2_norm.png" in names
-    assert "less params" in second and "spearman|params" in second and "regret@10" in second
+    assert "difference from params" in second and "spearman|params" in second and "regret@10" in second
     assert "scores are shared between isomorphic networks" in second

@@ -14,9 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.analysis.landscape import Plane, Progress, axis_of, on_plane
+from epochzero.analysis.landscape import Plane, axis_of, on_plane
 from epochzero.analysis.subjects import Subject
 from epochzero.errors import UserError
+from epochzero.progress import Progress, silent
 from epochzero.train.population import Weights
 
 
@@ -29,7 +30,7 @@ def gradient_variance(
     span: float = 1.0,
     across: int = 11,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Plane:
     """The variance of each network's gradient on the plane."""
     axis = axis_of(span, across)

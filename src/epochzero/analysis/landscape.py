@@ -22,10 +22,9 @@ from torch import Tensor
 
 from epochzero.analysis.subjects import Subject
 from epochzero.errors import UserError
+from epochzero.progress import Progress, silent
 from epochzero.train.population import Weights
 
-Progress = Callable[[int, int], None]
-"""(points done, points in all)"""
 RISE = 1.0
 """how much more loss still counts as near"""
 
@@ -95,14 +94,13 @@ def points(subject: Subject, axis: Sequence[float], seed: int) -> Iterator[dict[
 
 
 def on_plane(
-    subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress | None
+    subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress
 ) -> Plane:
     """A value [P] at each point."""
     values = []
     for weights in points(subject, axis, seed):
         values.append(value(weights))
-        if progress is not None:
-            progress(len(values), len(axis) ** 2)
+        progress(len(values), len(axis) ** 2, "")
     by_network: Tensor = torch.stack(values, 1).double().cpu()  # [P, points]
     return Plane(axis, by_network.view(subject.count, len(axis), len(axis)).tolist())
 
@@ -115,7 +113,7 @@ def landscape(
     span: float = 1.0,
     across: int = 21,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Plane:
     """The loss of each network on the plane."""
     axis = axis_of(span, across)

@@ -17,13 +17,14 @@ from epochzero.cli.analyze_subjects import Across, Analyzed, Asked, analyzed, ex
 from epochzero.cli.console import number, progress_bar
 from epochzero.cli.options import BatchSize
 from epochzero.errors import UserError
+from epochzero.progress import Progress
 
 Span = Annotated[float, typer.Option(help="How far the plane goes, in lengths of the filters.")]
 Norm = Annotated[
     str | None,
     typer.Option(help="Batch norms: eval (as remembered) or train; default: eval if there were trainings."),
 ]
-Look = Callable[[SingleSubject, Callable[[int, int], None]], Plane]
+Look = Callable[[SingleSubject, Progress], Plane]
 
 
 def landscape(
@@ -36,7 +37,7 @@ def landscape(
     axis_of(span, across)
     subjects = analyzed(asked, batch_size)
 
-    def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
+    def look(subject: SingleSubject, progress: Progress) -> Plane:
         return loss_on_plane(subject, *subjects.samples, span=span, across=across, seed=asked.seed, progress=progress)
 
     planes = _planes(subjects, norm, "landscape", look)
@@ -56,7 +57,7 @@ def gradient_variance(
     axis_of(span, across)
     subjects = analyzed(asked, batch_size)
 
-    def look(subject: SingleSubject, progress: Callable[[int, int], None]) -> Plane:
+    def look(subject: SingleSubject, progress: Progress) -> Plane:
         return variance_on_plane(
             subject, *subjects.samples, parts=parts, span=span, across=across, seed=asked.seed, progress=progress
         )
@@ -73,7 +74,7 @@ def _planes(subjects: Analyzed, norm: str | None, what: str, look: Look) -> dict
     with progress_bar(what) as bar, explained():
         for name, network in subjects.networks.items():
             subject = SingleSubject(network, norm or ("eval" if subjects.trained else "train"))  # type: ignore[arg-type]
-            planes[name] = look(subject, lambda done, total: bar(done, total, ""))
+            planes[name] = look(subject, bar)
     return planes
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -22,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from epochzero.errors import UserError
+from epochzero.files import as_json as as_json  # noqa: PLC0414
 from epochzero.types import Score
 
 if TYPE_CHECKING:
@@ -36,21 +35,6 @@ err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 def print_json(value: Any) -> None:
     """One JSON object on standard output."""
     typer.echo(as_json(value))
-
-
-def as_json(value: Any, indent: int | None = None) -> str:
-    """JSON as its standard has it: a number that is none becomes null."""
-    return json.dumps(_plain(value), ensure_ascii=False, indent=indent)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
 
 
 @contextmanager

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import fields
+from copy import copy
+from dataclasses import fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
+
+T = TypeVar("T")
 
 Plugins = Annotated[
     list[str] | None,
@@ -67,22 +70,53 @@ DataFolder = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
 
+def panel(name: str) -> Callable[[type[T]], type[T]]:
+    """The heading under which the help lists the options of a dataclass."""
+
+    def decorate(group: type[T]) -> type[T]:
+        group.panel = name  # type: ignore[attr-defined]
+        return group
+
+    return decorate
+
+
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of its first argument, a dataclass, which it gets as one object."""
-    first, *own = inspect.signature(command, eval_str=True).parameters.values()
-    group = first.annotation
-    kinds = get_type_hints(group, include_extras=True)
+    """The command with an option for each field of its arguments that are dataclasses, which it gets as objects."""
+    groups: dict[str, Any] = {}
+    shared: list[inspect.Parameter] = []
+    own: list[inspect.Parameter] = []
     keyword = inspect.Parameter.KEYWORD_ONLY
-    shared = [inspect.Parameter(f.name, keyword, default=f.default, annotation=kinds[f.name]) for f in fields(group)]
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            own.append(parameter.replace(kind=keyword))
+            continue
+        groups[parameter.name] = group
+        kinds = get_type_hints(group, include_extras=True)
+        for one in fields(group):
+            kind = _in_panel(kinds[one.name], getattr(group, "panel", None))
+            shared.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=kind))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        asked = group(**{option.name: given.pop(option.name) for option in shared})
-        command(asked, **given)
+        made: dict[str, Any] = {}
+        made = {
+            name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
+        }
+        command(**made, **given)
 
-    options = [*(option.replace(kind=keyword) for option in own), *shared]
-    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
     return run
+
+
+def _in_panel(kind: Any, name: str | None) -> Any:
+    """The annotated type of an option, listed under that heading."""
+    if name is None:
+        return kind
+    option = copy(kind.__metadata__[0])
+    option.rich_help_panel = name
+    return Annotated[kind.__origin__, option]
 
 
 def options(pairs: list[str]) -> dict[str, int | float | str]:
@@ -120,3 +154,8 @@ def executor(
     return executor_of(
         name, workers=workers, threads=threads, address=address, gpus=gpus, device=device, prepare=prepare
     )
+
+
+def executor_of_options(given: Any) -> Executor:
+    """The same from an object with these options."""
+    return executor(given.executor, given.workers, given.threads, given.address, given.gpus, given.device, given.plugin)

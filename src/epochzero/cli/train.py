@@ -26,6 +26,7 @@ from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.files import made_folder
+from epochzero.progress import silent
 from epochzero.recommend.jobs import is_search
 from epochzero.train.image_data import SIDE
 from epochzero.train.images import METRICS, plan_for
@@ -113,7 +114,7 @@ def train(
     taught_by = None if teacher is None else read_teacher(teacher)
     with ExitStack() as stack:
         processes = stack.enter_context(joined(device))
-        bar = stack.enter_context(progress_bar("train")) if processes.first else None
+        bar = stack.enter_context(progress_bar("train")) if processes.first else silent
         board = stack.enter_context(logged(tensorboard)) if tensorboard is not None and processes.first else None
         trained = train_(
             plan,

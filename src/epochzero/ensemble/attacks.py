@@ -32,6 +32,7 @@ from torch import Generator, Tensor, nn
 from epochzero.ensemble.model import Ensemble
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.plan.init import generator
+from epochzero.progress import Progress, silent
 from epochzero.registry import near_miss
 
 EPSILON, STEP, STEPS = 0.01, 0.008, 40
@@ -142,7 +143,7 @@ def robustness(
     *,
     seed: int = 0,
     size: int = 128,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress = silent,
 ) -> Robustness:
     """Attack each member in turn, defend with all; pixels [N, C, H, W] between 0 and 1, labels [N]."""
     if pixels.numel() == 0 or pixels.min() < 0 or pixels.max() > 1:
@@ -159,9 +160,8 @@ def robustness(
             member, rng = FromPixels(ensemble, place).eval(), generator(seed, attack, place)
             right = torch.zeros(2)  # of the member, of the ensemble
             for start in range(0, len(labels), size):
-                if progress is not None:
-                    done = place * len(labels) + start
-                    progress(done, len(ensemble.members) * len(labels), f"{attack} on member {place + 1}")
+                done = place * len(labels) + start
+                progress(done, len(ensemble.members) * len(labels), f"{attack} on member {place + 1}")
                 x, y = (t[start : start + size].to(device) for t in (pixels, labels))
                 changed = run(member, x, y, rng)
                 with torch.inference_mode():

@@ -14,10 +14,10 @@ import torch
 from epochzero.ensemble.metrics import Measures, measure
 from epochzero.ensemble.model import Ensemble, Pixels
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress, silent
 from epochzero.spaces.base import Space
 from epochzero.train.image_data import Images
 from epochzero.train.images import plan_for, train
-from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
 
 
@@ -31,22 +31,24 @@ def train_members(
     device: str = "cpu",
     folder: Path | None = None,
     facts: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Ensemble:
     """Trains each architecture, the i-th from seed + i, with checkpoints in the folder's `member-1`, `member-2`, ..."""
     trained = []
     for place, arch in enumerate(archs):
 
-        def told(done: int, total: int, note: str, place: int = place) -> None:
-            if progress is not None:
-                progress(place * total + done, len(archs) * total, f"member {place + 1}  {note}")
+        def of_member(done: int, total: int | None, note: str, place: int = place) -> None:
+            steps = total or 0
+            progress(place * steps + done, len(archs) * steps, f"member {place + 1}  {note}")
 
         where = None if folder is None else folder / f"member-{place + 1}"
         if where is not None:
             where.mkdir(parents=True, exist_ok=True)
         plan = plan_for(space, arch, images, recipe)
         about = {"space": space.name, "arch": space.text(arch)}
-        member = train(plan, images, recipe, seed=seed + place, device=device, folder=where, facts=about, progress=told)
+        member = train(
+            plan, images, recipe, seed=seed + place, device=device, folder=where, facts=about, progress=of_member
+        )
         trained.append(_trunk(member.module))
     return Ensemble(space, archs, trained, Pixels.of(images), facts).eval()
 

@@ -30,10 +30,10 @@ from torch import Generator, Tensor
 
 from epochzero.errors import UserError
 from epochzero.plan import execute, generator
+from epochzero.progress import Progress, silent
 from epochzero.supernet.gumbel import noise
 from epochzero.supernet.single_path import Picks, SharedWeights, SinglePath
 from epochzero.train.image_data import Images
-from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
 from epochzero.train.step import Recording
 from epochzero.train.supernet import SUPERNET, train_supernet
@@ -191,7 +191,7 @@ def fit_posterior(
     likelihood: Likelihood = "sum",
     seed: int = 0,
     record: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> Posterior:
     """The posterior given the held-out images `images.test_x`; the shared weights stay unchanged.
 
@@ -210,8 +210,7 @@ def fit_posterior(
     size = min(batch_size, len(learner.y))
     steps, history = len(learner.y) // size, list[float]()
     for epoch in range(epochs):
-        if progress is not None:
-            progress(epoch, epochs, "posterior")
+        progress(epoch, epochs, "posterior")
         rng = generator(seed, "posterior", epoch)
         order = torch.randperm(len(learner.y), generator=rng).to(shared.device)
         bounds = [learner.step(shared.weights, order[i * size : (i + 1) * size], rng) for i in range(steps)]
@@ -260,7 +259,7 @@ def best_response(
     folder: Path | None = None,
     keep_every: int = 1,
     record: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> tuple[SharedWeights, Posterior]:
     """Shared weights, and the posterior that was learnt with them, one step for every `every` steps of theirs."""
     learner = _Learner(

@@ -30,13 +30,13 @@ from epochzero.ensemble.nesbs import check_delta, search
 from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_posterior
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.objectives.objective import parse_objective
+from epochzero.progress import Progress, silent
 from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
 from epochzero.train.image_data import Images
 from epochzero.train.images import plan_for, train
-from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import SUPERNET, held_out, train_supernet
 from epochzero.types import Origin
@@ -89,7 +89,7 @@ class Job:
     settings: Settings
     device: str = "cpu"
     folder: Path | None = None
-    progress: Progress | None = None
+    progress: Progress = silent
 
     def subfolder(self, name: str) -> Path | None:
         """A sub-folder of that name for intermediate results."""
@@ -220,8 +220,7 @@ def _proxies(job: Job) -> list[Any]:
     batch = from_tensors(x, y, num_classes=images.num_classes, parts=parts, size=count)
     plans, scores = [], []
     for place, arch in enumerate(pool):
-        if job.progress is not None:
-            job.progress(place, len(pool), settings.proxy)
+        job.progress(place, len(pool), settings.proxy)
         plans.append(job.space.plan(arch, images.num_classes, images.input_shape))
         network = PlanNetwork(plans[-1], Origin(seed=settings.seed), job.device)
         scores.append(score_network(network, list(objective.proxies), batch, settings.seed).scores)
@@ -230,9 +229,9 @@ def _proxies(job: Job) -> list[Any]:
     return [pool[place] for place in training_free(merits, distances, settings.size)]
 
 
-def _named(what: str, progress: Progress | None) -> Progress | None:
+def _named(what: str, progress: Progress) -> Progress:
     """Progress with a name in front of each note."""
-    return None if progress is None else lambda done, total, note: progress(done, total, f"{what}  {note}")
+    return lambda done, total, note: progress(done, total, f"{what}  {note}")
 
 
 METHODS: dict[str, Callable[[Job], list[Any]]] = {

@@ -1,7 +1,7 @@
-"""How well proxies order the networks of tables whose accuracy is known.
+"""Rank correlations of proxies on tables of networks with known accuracies.
 
 A case is a table with the columns to compare with. Its networks are scored in one or several repeats, each with its
-own weights and batch of data. All proxies of a case are measured on the same networks, so that they can be compared.
+own weights and batch of data. All proxies of a case are scored on the same networks, so that they can be compared.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from epochzero.errors import DataError, UserError
 from epochzero.evaluate.figures import Figures, Merits, Rules, figures_of, merits_of
 from epochzero.evaluate.sample import Sample, draw, notes_between, notes_of
-from epochzero.evaluate.scores import Progress, Scores, score_all
+from epochzero.evaluate.scores import Scores, score_all
 from epochzero.objectives.objective import Objective
+from epochzero.progress import Progress, silent
 from epochzero.stats.bootstrap import Estimate
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.study.task import Task
@@ -24,34 +25,34 @@ from epochzero.tables import AccuracyTable
 
 @dataclass(frozen=True)
 class Case:
-    """A table, columns of it, and how its networks are scored."""
+    """A table, some of its columns, and the tasks that score its networks."""
 
     name: str
     table: AccuracyTable
     targets: Sequence[str]
     tasks: Sequence[Task]
-    """one for each repeat: the same space and proxies, other weights, another batch"""
+    """one for each repeat, with the same space and proxies, other weights, another batch"""
 
 
 @dataclass(frozen=True)
 class CaseOutcome:
-    """What was found on one table."""
+    """The results on one table."""
 
     case: Case
     sample: Sample
     scores: list[Scores]
-    """of each repeat"""
+    """one for each repeat"""
     merits: Merits
     figures: Figures
 
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """What a benchmark found."""
+    """The results of a benchmark."""
 
     cases: list[CaseOutcome]
     notes: list[str]
-    """what to know before one reads the figures"""
+    """caveats about the figures"""
     seconds: float
 
 
@@ -65,12 +66,12 @@ def run_bench(
     versus: Objective | None = None,
     share: bool = False,
     store: Store,
-    progress: Progress = lambda done, total, note: None,
+    progress: Progress = silent,
 ) -> BenchOutcome:
-    """Score a random sample of each table's networks, all of it by default, and compare with each target.
+    """Scores a random sample of each table's networks, by default all, and compares with each target.
 
-    The seed draws the sample. Where scores are shared, one network of each class of isomorphic ones is scored; counts
-    of parameters and FLOPs are never shared.
+    The seed draws the sample. `share` scores one network of each class of isomorphic ones; parameters and FLOPs are
+    always counted for each network.
     """
     start = time.perf_counter()
     _check_targets(cases)
@@ -90,7 +91,7 @@ def run_bench(
 
 
 def kept_figure(estimate: Estimate | None, statistic: str, why: str = "") -> dict[str, JSON]:
-    """What a store keeps of a figure, for reports; a number that JSON does not have is none."""
+    """A figure as a store keeps it for reports, with None for NaN and infinities."""
     given = {} if estimate is None else {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     numbers = {name: given.get(name, math.nan) for name in ("value", "low", "high")}
     whole: dict[str, JSON] = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
@@ -115,7 +116,7 @@ def _check_targets(cases: Sequence[Case]) -> None:
 
 
 def _begin(case: Case, sample: Sample, seed: int, rules: Rules, store: Store) -> Run:
-    """The run of this case in the store, begun or gone on with."""
+    """The run of this case in the store, new or resumed."""
     first = case.tasks[0]
     settings: dict[str, JSON] = {
         "space": first.space.name,

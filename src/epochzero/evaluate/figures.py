@@ -10,21 +10,22 @@ from typing import TypeVar
 
 from epochzero.errors import DegenerateError
 from epochzero.evaluate.sample import Sample
-from epochzero.evaluate.scores import Progress, Scores
-from epochzero.evaluate.time_left import Pace
+from epochzero.evaluate.scores import Scores
+from epochzero.evaluate.time_left import TimeLeft
 from epochzero.objectives.objective import Objective
+from epochzero.progress import Progress
 from epochzero.stats import Correlation, ProxyQuality, Unscored, paired_quality, proxy_quality
 from epochzero.types import Score
 
 T = TypeVar("T")
 
 Merits = dict[str, list[list[Score]]]
-"""by proxy or combination, how good it takes each network to be in each repeat [S][n]; higher is better"""
+"""by proxy or combination, the merit of each network in each repeat [S][n]; higher is better"""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How scores are compared with the truth."""
+    """Settings of the comparison of scores with accuracies."""
 
     seed: int = 0
     """of the bootstrap"""
@@ -44,51 +45,51 @@ class BenchRow:
 
 @dataclass(frozen=True)
 class BenchPair:
-    """By how much one proxy's Spearman exceeds that of another on the same networks."""
+    """The difference between one proxy's Spearman and another's on the same networks."""
 
     proxy: str
     versus: str
     target: str
     difference: Correlation | None
     why: str = ""
-    """why there is no difference; empty where there is one"""
+    """the reason if there is no difference"""
 
     @property
-    def apart(self) -> bool:
-        """Whether the interval leaves 0 out: this sample tells the two from each other."""
+    def significant(self) -> bool:
+        """True if the interval excludes 0."""
         return self.difference is not None and not self.difference.low <= 0 <= self.difference.high
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a proxy stands among those compared on one column; the first has the highest Spearman."""
+    """A proxy's place on one column; the first has the highest Spearman."""
 
     place: int
     row: BenchRow
     behind: BenchPair | None
-    """its difference from the first; None for the first, and where there is no correlation"""
+    """difference from the first; None for the first, and without a correlation"""
 
     @property
-    def level(self) -> bool:
-        """Whether it is the first, or this sample does not tell it from the first."""
+    def ties_with_first(self) -> bool:
+        """True for the first, and for proxies that do not differ significantly from it on this sample."""
         if self.row.quality.spearman is None:
             return False
-        return self.behind is None or (self.behind.difference is not None and not self.behind.apart)
+        return self.behind is None or (self.behind.difference is not None and not self.behind.significant)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """All that is measured on one sample."""
+    """All statistics of one sample."""
 
     rows: list[BenchRow]
     pairs: list[BenchPair]
-    """every other proxy against the one that was named to compare with"""
+    """all other proxies compared with `versus`"""
     ranking: dict[str, list[Place]]
     """by target"""
 
 
 def merits_of(objective: Objective, scores: Scores) -> list[Score]:
-    """Each network's merit, higher is better, or why it has none."""
+    """Each network's merit, higher is better, or the reason why it has none."""
     networks = [dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True)]
     merits = objective.merits(networks)
     pairs = zip(networks, merits, strict=True)
@@ -98,10 +99,10 @@ def merits_of(objective: Objective, scores: Scores) -> list[Score]:
 def figures_of(
     samples: Sequence[Sample], merits: Sequence[Merits], versus: str | None, rules: Rules, progress: Progress
 ) -> list[Figures]:
-    """For each sample, every proxy against every target, against the one named and against the best."""
+    """For each sample, every proxy against every target, compared with `versus` and with the best."""
     sizes = [(len(of), len(sample.truths)) for sample, of in zip(samples, merits, strict=True)]
     comparisons = 1 if versus is None else 2
-    told = _Told(
+    work = _TimedWork(
         {
             "row": sum(proxies * targets for proxies, targets in sizes),
             "pair": sum((proxies - 1) * targets * comparisons for proxies, targets in sizes),
@@ -110,7 +111,7 @@ def figures_of(
     )
     figures = []
     for sample, of in zip(samples, merits, strict=True):
-        judge = _Judge(sample, of, rules, told)
+        judge = _Judge(sample, of, rules, work)
         rows = [judge.row(proxy, target) for proxy, target in product(of, sample.truths)]
         others = () if versus is None else product((name for name in of if name != versus), sample.truths)
         pairs = [judge.pair(name, str(versus), target) for name, target in others]
@@ -119,19 +120,19 @@ def figures_of(
     return figures
 
 
-class _Told:
-    """Work that is counted and timed while it is done."""
+class _TimedWork:
+    """Runs pieces of work, and reports progress with the time left."""
 
     def __init__(self, amounts: dict[str, int], progress: Progress) -> None:
-        self._pace, self._progress = Pace(amounts), progress
+        self._time_left, self._progress = TimeLeft(amounts), progress
         self._done, self._total = 0, sum(amounts.values())
 
     def do(self, kind: str, work: Callable[[], T]) -> T:
         start = time.perf_counter()
         result = work()
         self._done += 1
-        self._pace.add(kind, 1, time.perf_counter() - start)
-        self._progress(self._done, self._total, f"figures, {self._pace.text}")
+        self._time_left.add(kind, 1, time.perf_counter() - start)
+        self._progress(self._done, self._total, f"figures, {self._time_left.text}")
         return result
 
 
@@ -142,10 +143,10 @@ class _Judge:
     sample: Sample
     merits: Merits
     rules: Rules
-    told: _Told
+    work: _TimedWork
 
     def row(self, proxy: str, target: str) -> BenchRow:
-        return self.told.do("row", lambda: BenchRow(proxy, target, self._quality(proxy, target)))
+        return self.work.do("row", lambda: BenchRow(proxy, target, self._quality(proxy, target)))
 
     def _quality(self, proxy: str, target: str) -> ProxyQuality:
         return proxy_quality(
@@ -160,7 +161,7 @@ class _Judge:
         )
 
     def pair(self, proxy: str, versus: str, target: str) -> BenchPair:
-        return self.told.do("pair", lambda: self._pair(proxy, versus, target))
+        return self.work.do("pair", lambda: self._pair(proxy, versus, target))
 
     def _pair(self, proxy: str, versus: str, target: str) -> BenchPair:
         first, second, truth = self.merits[proxy], self.merits[versus], self.sample.truths[target]
@@ -171,7 +172,7 @@ class _Judge:
         return BenchPair(proxy, versus, target, difference)
 
     def ranking(self, rows: Sequence[BenchRow]) -> list[Place]:
-        """The proxies of one target in the order of their Spearman, those without one last."""
+        """The proxies of one target by their Spearman, those without one last."""
         first, *others = sorted(rows, key=_spearman, reverse=True)
         return [
             Place(1, first, None),

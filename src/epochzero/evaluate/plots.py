@@ -16,18 +16,18 @@ from epochzero.evaluate.figures import BenchRow, Place
 
 FORMATS = (".png", ".svg")
 MANY = 2000
-"""points beyond which an SVG holds them as an image"""
+"""number of points above which an SVG holds them as an image"""
 PER_LINE = 4
-"""panels side by side"""
+"""panels in a row"""
 WIDE = 100
-"""how far apart a tenth of the scores from below and from above have to be for a logarithmic axis"""
+"""smallest ratio of the 90 % and 10 % quantiles for a logarithmic axis"""
 TAIL = 20
-"""how many times the middle one in size the largest is where it would press the others together"""
+"""smallest ratio of the largest and the median size for an axis that compresses outliers"""
 BAR, LEVEL_BAR = "#b8c4d6", "#2f6db3"
 
 
 def new_figure(width: float, height: float) -> Any:
-    """A figure of so many inches. UserError where matplotlib is not installed."""
+    """A figure of this size in inches; UserError without matplotlib."""
     try:
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError:
@@ -36,12 +36,12 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def new_counts() -> Any:
-    """Writes ticks as 150 M, not as 1.5 with a power of ten elsewhere."""
+    """A formatter of ticks as 150 M."""
     return importlib.import_module("matplotlib.ticker").EngFormatter()
 
 
 def new_panels(count: int, per_line: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    """A figure of so many panels in lines, each of so many inches; and their axes."""
+    """A figure of `count` panels, `per_line` in a row, each of this size in inches; and their axes."""
     across = min(per_line, count)
     down = math.ceil(count / across)
     figure = new_figure(width * across, height * down)
@@ -49,7 +49,7 @@ def new_panels(count: int, per_line: int, width: float, height: float) -> tuple[
 
 
 def save(figure: Any, folder: Path, name: str) -> list[str]:
-    """The figure in every format; the names of the files."""
+    """Writes the figure in every format; returns the names of the files."""
     names = [name + ending for ending in FORMATS]
     for file in names:
         figure.savefig(folder / file, dpi=150)
@@ -57,7 +57,7 @@ def save(figure: Any, folder: Path, name: str) -> list[str]:
 
 
 def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
-    """The first repeat's score of each network against the target, coloured by parameters where they are known."""
+    """The first repeat's score of each network against the target, coloured by parameters if they are known."""
     sample, scores = outcome.sample, outcome.merits[row.proxy][0]
     kept = [place for place, score in enumerate(scores) if score.ok and math.isfinite(score.value)]
     x = np.array([scores[place].value for place in kept])
@@ -70,7 +70,7 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
     if colour:
         figure.colorbar(points, label="parameters, millions")
     spread_out(axes, x)
-    sign = "-" if _turned(outcome, row.proxy) else ""
+    sign = "-" if _lower_is_better(outcome, row.proxy) else ""
     repeat = ", first repeat" if row.quality.repeats > 1 else ""
     axes.set_xlabel(f"{sign}{row.proxy}{repeat}")
     axes.set_ylabel(f"{row.target}{_unit(outcome, row.target)}")
@@ -79,14 +79,14 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
 
 
 def ranking(outcome: BenchOutcome) -> Any:
-    """Spearman with its interval for every proxy, in order; a panel for each column of each table."""
+    """Spearman with its interval for every proxy; a panel for each column of each table."""
     panels = [(case, target) for case in outcome.cases for target in case.figures.ranking]
     proxies = max(len(case.figures.ranking[target]) for case, target in panels)
     figure, places = new_panels(len(panels), PER_LINE, 4.2, 1.1 + 0.26 * proxies)
     for axes, (case, target) in zip(places, panels, strict=True):
         _bars(axes, case.figures.ranking[target])
         axes.set_title(f"{case.case.name}\n{target}", fontsize=8)
-        axes.set_xlabel("Spearman, 95 % interval; dark: first, or not told from it", fontsize=7)
+        axes.set_xlabel("Spearman, 95 % interval; dark: best, or not significantly different", fontsize=7)
     return figure
 
 
@@ -100,7 +100,7 @@ def _bars(axes: Any, places: Sequence[Place]) -> None:
             axes.text(0, height, " none", va="center", fontsize=7)
             continue
         low, high = quality.spearman_ci
-        axes.barh(height, quality.spearman, color=LEVEL_BAR if place.level else BAR)
+        axes.barh(height, quality.spearman, color=LEVEL_BAR if place.ties_with_first else BAR)
         axes.plot([low, high], [height, height], color="black", linewidth=1)
 
 
@@ -114,7 +114,7 @@ def _spearman(row: BenchRow) -> str:
 
 
 def spread_out(axes: Any, x: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-    """An axis on which a few large values do not press all others onto one line."""
+    """Scales the axis so that a few large values do not compress all others."""
     sizes = np.abs(x[np.isfinite(x)])
     middle = float(np.median(sizes)) if len(sizes) else 0.0
     tailed = middle > 0 and sizes.max() > TAIL * middle
@@ -126,15 +126,15 @@ def spread_out(axes: Any, x: np.ndarray[Any, np.dtype[np.float64]]) -> None:
 
 
 def is_wide(x: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
-    """Whether positive scores span so much that most of them would lie on one another."""
+    """True for positive scores whose range is too wide for a linear axis."""
     if not len(x) or x.min() <= 0:
         return False
     low, high = np.quantile(x, [0.1, 0.9])
     return bool(high > WIDE * low)
 
 
-def _turned(outcome: CaseOutcome, name: str) -> bool:
-    """Whether a higher score is worse, so that it is drawn with the other sign."""
+def _lower_is_better(outcome: CaseOutcome, name: str) -> bool:
+    """True for a proxy whose scores are drawn with the opposite sign."""
     return any(proxy.text == name and not proxy.higher_is_better for proxy in outcome.case.tasks[0].proxies)
 
 

@@ -1,7 +1,6 @@
-"""The networks of a table that a benchmark looks at: drawn, read, counted, and grouped where scores are shared.
+"""A sample of a table's networks: drawn, read, counted, and grouped if scores are shared.
 
-Rows are drawn before they are read, so that a large table costs no more than the sample. A row that is not drawn is
-not checked.
+Rows are drawn before they are read, so that a large table costs no more than the sample. Other rows are not checked.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which networks have the score of another."""
+    """Classes of isomorphic networks that share a score."""
 
     leaders: list[int]
-    """for each network the first of the sample that is isomorphic to it, which is itself for the first"""
+    """for each network, the first of the sample that is isomorphic to it"""
     classes: int
     unlike: int
-    """classes whose members differ in parameters or multiply-accumulates, so that they are not the same network"""
+    """classes whose members differ in parameters or multiply-accumulates"""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some networks of a table, and what is known of them without a score."""
+    """Networks of a table, with their accuracies and sizes."""
 
     archs: list[str]
-    """as their space writes them"""
+    """as texts of their space"""
     values: list[Any]
     truths: dict[str, Floats]
     """by target"""
     units: dict[str, str]
-    """of each target: percent or fraction, or empty for what is no accuracy"""
+    """by target: percent or fraction, or empty if it is not an accuracy"""
     sizes: dict[str, Floats]
-    """params and flops, where they can be counted"""
+    """params and flops, if they can be counted"""
     sharing: Sharing | None
 
     @property
     def digest(self) -> str:
-        """A name for what is compared with, whatever the table's file is called."""
+        """A hash of architectures and accuracies, independent of the table's file name."""
         sha = hashlib.sha256("\n".join(self.archs).encode())
         for truth in self.truths.values():
             sha.update(truth.tobytes())
@@ -62,7 +61,7 @@ class Sample:
 def draw(
     table: AccuracyTable, targets: Sequence[str], task: Task, number: int | None, seed: int, share: bool
 ) -> Sample:
-    """A random sample of the table's networks, all of them by default, in an order that the seed gives."""
+    """A random sample of the table's networks, by default all, in an order given by the seed."""
     units = {target: _unit(target, table.column(target), table.source) for target in targets}
     rows = table.sample(len(table) if number is None else number, seed)
     values, archs = _read(table, rows, task.space)
@@ -73,13 +72,13 @@ def draw(
 
 
 def notes_of(name: str, sample: Sample) -> list[str]:
-    """What to know of a table's sample before one reads the figures: units that differ, scores that are shared."""
+    """Caveats about a table's sample: units that differ, scores that are shared."""
     notes = []
     by_unit = {unit: target for target, unit in sample.units.items() if unit}
     if len(by_unit) > 1:
         notes.append(
-            f"{name} has '{by_unit['percent']}' in percent and '{by_unit['fraction']}' as fractions: correlations do "
-            "not mind, but each regret is in the unit of its own column."
+            f"{name} has '{by_unit['percent']}' in percent and '{by_unit['fraction']}' as fractions: correlations "
+            "stay valid, and each regret is in the unit of its own column."
         )
     if (shared := sample.sharing) is not None:
         joins = "class joins" if shared.unlike == 1 else "classes join"
@@ -92,13 +91,13 @@ def notes_of(name: str, sample: Sample) -> list[str]:
 
 
 def notes_between(samples: Mapping[str, Sample]) -> list[str]:
-    """What to know before one compares tables: accuracies in percent in one, as fractions in another."""
+    """Caveats about several tables: accuracies in percent in one, as fractions in another."""
     tables = {unit: name for name, sample in samples.items() for unit in sample.units.values() if unit}
     if len(set(tables.values())) < len(UNITS):
         return []
     return [
-        f"{tables['percent']} has accuracies in percent and {tables['fraction']} as fractions: correlations do not "
-        "mind, but each regret is in the unit of its own column."
+        f"{tables['percent']} has accuracies in percent and {tables['fraction']} as fractions: correlations stay "
+        "valid, and each regret is in the unit of its own column."
     ]
 
 
@@ -124,7 +123,7 @@ def _read(table: AccuracyTable, rows: Sequence[int], space: AnySpace) -> tuple[l
 
 
 def _unit(target: str, numbers: Floats, source: str) -> str:
-    """Percent or fraction, for a column that is named as an accuracy and has values of one; DataError for a mixture."""
+    """Percent or fraction for a column of accuracies, else empty; DataError for a mixture."""
     if numbers.min() < 0 or numbers.max() > UNITS["percent"]:
         return ""
     ((column, _),) = settled({described(target): numbers}, source).items()
@@ -148,9 +147,7 @@ def _sizes(task: Task, values: Sequence[Any]) -> dict[str, Floats]:
 
 def _sharing(space: AnySpace, values: Sequence[Any], sizes: dict[str, Floats]) -> Sharing:
     if not hasattr(space, "key"):
-        raise UserError(
-            f"The space '{space.name}' has no key by which isomorphic networks are known: leave out --share."
-        )
+        raise UserError(f"The space '{space.name}' has no key for isomorphic networks: leave out --share.")
     first: dict[str, int] = {}
     leaders = [first.setdefault(key_of(space, value), place) for place, value in enumerate(values)]
     differ = (

@@ -1,63 +1,62 @@
-"""The scores of a benchmark: of each table's sample, in each repeat; from the store where it has them."""
+"""The scores of a benchmark for each table's sample in each repeat, from the store if it has them."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from epochzero.evaluate.sample import Sample
-from epochzero.evaluate.time_left import Pace
+from epochzero.evaluate.time_left import TimeLeft
 from epochzero.executors.base import population
+from epochzero.progress import Progress
 from epochzero.store import Run, Store
 from epochzero.study.task import Task
 from epochzero.types import Score
 
 CHUNK = 16
-"""networks for each of several workers that are scored and stored at a time"""
+"""networks that are scored and stored in one step, for each of several workers"""
 SECONDS = 5.0
-"""how long networks that are scored one after the other take until they are stored"""
+"""duration of a step for networks that are scored one at a time"""
 
-Progress = Callable[[int, int, str], None]
-"""takes how much is done, of how much, and a few words"""
+
 Scores = dict[str, list[Score]]
 """by proxy, in the order of the sample"""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Networks that one task scores, in chunks."""
+    """Networks that one task scores in chunks."""
 
     kind: tuple[int, int]
-    """the table that they are of, and which part of its proxies: what takes the same time for a network"""
+    """the number of the table, and of a part of its proxies: networks of one kind take about the same time"""
     task: Task
     values: list[Any]
     run: Run
     places: list[int]
-    """of the values, where each network of the sample finds its score"""
-    found: Scores
+    """for each network of the sample, the index of the value that has its score"""
+    new_scores: Scores
     known: frozenset[int]
-    """values whose scores are all in the store"""
+    """indices of values whose scores are all in the store"""
 
-    def chunks(self, pace: Pace[tuple[int, int]]) -> Iterator[range]:
-        """What is scored and stored together: one network, then as many as take a few seconds at the pace so far.
+    def chunks(self, time_left: TimeLeft[tuple[int, int]]) -> Iterator[range]:
+        """Ranges that are scored and stored in one step: one network, then as many as take a few seconds.
 
-        Where networks run side by side, on a GPU or by several workers, chunks are of one size: its populations are
-        then the same whenever it is stopped.
+        On a GPU or with several workers all chunks have one size, so that populations do not depend on interruptions.
         """
         first, workers, together = 0, self.task.executor.workers, population(self.task.device)
         while first < len(self.values):
             if workers > 1 or together > 1:
                 stop = min(first + max(CHUNK, together) * workers, len(self.values))
             else:
-                stop = self._after(first, pace.amount_in(SECONDS, self.kind))
+                stop = self._after(first, time_left.amount_in(SECONDS, self.kind))
             yield range(first, stop)
             first = stop
 
     def _after(self, first: int, new: int) -> int:
-        """Where so many networks from here on without a score end; those of the store cost nothing."""
+        """The end of a range with `new` networks that are not in the store."""
         for place in range(first, len(self.values)):
             new -= place not in self.known
             if not new:
@@ -69,12 +68,12 @@ class Work:
         scored, _ = self.task.evaluate(some, store, self.run, chunk.start)
         for scores in scored:
             for name, score in scores.items():
-                self.found[name].append(score)
+                self.new_scores[name].append(score)
 
     @property
     def scores(self) -> Scores:
-        """Of the whole sample."""
-        return {name: [scores[place] for place in self.places] for name, scores in self.found.items()}
+        """The scores of the whole sample."""
+        return {name: [scores[place] for place in self.places] for name, scores in self.new_scores.items()}
 
 
 def score_all(
@@ -100,7 +99,7 @@ def _merged(parts: Sequence[Work]) -> Scores:
 
 
 def _works(table: int, sample: Sample, task: Task, run: Run, store: Store) -> list[Work]:
-    """One part, or two where scores are shared: parameters and FLOPs stay each network's own."""
+    """One part, or two if scores are shared: parameters and FLOPs are counted for each network."""
     everyone = list(range(len(sample.values)))
     if sample.sharing is None:
         return [_work((table, 0), task, everyone, sample, run, store)]
@@ -121,32 +120,32 @@ def _work(kind: tuple[int, int], task: Task, leaders: list[int], sample: Sample,
     known = frozenset(i for i, text in enumerate(texts) if all(text in scores for scores in stored))
     place = {leader: i for i, leader in enumerate(chosen)}
     values = [sample.values[leader] for leader in chosen]
-    found: Scores = {proxy.text: [] for proxy in task.proxies}
-    return Work(kind, task, values, run, [place[leader] for leader in leaders], found, known)
+    empty: Scores = {proxy.text: [] for proxy in task.proxies}
+    return Work(kind, task, values, run, [place[leader] for leader in leaders], empty, known)
 
 
 def _work_off(works: Sequence[Work], store: Store, progress: Progress) -> None:
-    """Every chunk, a first one of each kind before the rest, so that the estimate knows all of them early."""
+    """Scores all chunks, beginning with one of each kind, so that there is an estimate of the time left early."""
     total = sum(len(work.values) for work in works)
     done = sum(len(work.known) for work in works)
     amounts: Counter[tuple[int, int]] = Counter()
     for work in works:
         amounts[work.kind] += len(work.values) - len(work.known)
-    pace = Pace(amounts)
+    time_left = TimeLeft(amounts)
     progress(done, total, "")
-    for work, chunk in _in_turn(works, pace):
+    for work, chunk in _in_turn(works, time_left):
         start = time.perf_counter()
         work.score(chunk, store)
         new = len(chunk) - len(work.known.intersection(chunk))
         if new:
-            pace.add(work.kind, new, time.perf_counter() - start)
+            time_left.add(work.kind, new, time.perf_counter() - start)
             done += new
-            progress(done, total, f"scores, {pace.text}")
+            progress(done, total, f"scores, {time_left.text}")
 
 
-def _in_turn(works: Sequence[Work], pace: Pace[tuple[int, int]]) -> Iterator[tuple[Work, range]]:
-    """Chunks in order for each work; of each kind the first with something to do, and those before it, first."""
-    queues = [(work, work.chunks(pace)) for work in works]
+def _in_turn(works: Sequence[Work], time_left: TimeLeft[tuple[int, int]]) -> Iterator[tuple[Work, range]]:
+    """Chunks in order for each work, after a first chunk with new networks of each kind."""
+    queues = [(work, work.chunks(time_left)) for work in works]
     met: set[tuple[int, int]] = set()
     for work, chunks in queues:
         while work.kind not in met and (chunk := next(chunks, None)) is not None:

@@ -1,8 +1,4 @@
-"""How long the rest will take, from what each kind of work has taken so far.
-
-Networks of one space take longer than those of another, so each kind of work has its own pace; what was found in a
-store is no work and says nothing about it. Before every kind was met there is no estimate.
-"""
+"""An estimate of the time left, from the time that each kind of work has taken so far."""
 
 from __future__ import annotations
 
@@ -12,8 +8,8 @@ from typing import Generic, TypeVar
 Kind = TypeVar("Kind", bound=Hashable)
 
 
-class Pace(Generic[Kind]):
-    """Amounts of work still to be done, by kind."""
+class TimeLeft(Generic[Kind]):
+    """Amounts of work left by kind, such as networks of one space. There is no estimate before all kinds were seen."""
 
     def __init__(self, amounts: Mapping[Kind, int]) -> None:
         self._left = dict(amounts)
@@ -21,19 +17,19 @@ class Pace(Generic[Kind]):
         self._seconds = dict.fromkeys(amounts, 0.0)
 
     def add(self, kind: Kind, amount: int, seconds: float) -> None:
-        """So much of a kind was done in so many seconds."""
+        """Counts an amount of work that took these seconds."""
         self._left[kind] -= amount
         self._done[kind] += amount
         self._seconds[kind] += seconds
 
     def amount_in(self, seconds: float, kind: Kind) -> int:
-        """How much of a kind so many seconds are enough for, at least 1; 1 before anything of it was done."""
+        """The amount of a kind that takes about these seconds, at least 1; 1 before any was done."""
         taken, done = self._seconds[kind], self._done[kind]
         return max(1, int(seconds * done / taken)) if taken else 1
 
     @property
-    def seconds_left(self) -> float | None:
-        """None while a kind with work left was not met yet."""
+    def seconds(self) -> float | None:
+        """None before every kind with work left was seen."""
         kinds = [kind for kind, left in self._left.items() if left > 0]
         if any(self._done[kind] == 0 for kind in kinds):
             return None
@@ -44,8 +40,7 @@ class Pace(Generic[Kind]):
         """`about 3 min left`"""
         if not any(self._left.values()):
             return "done"
-        seconds = self.seconds_left
-        if seconds is None:
+        if (seconds := self.seconds) is None:
             return "time left not known yet"
         if seconds < 100:
             return f"about {seconds:.0f} s left"

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from epochzero import __version__
+from epochzero.files import finite
 from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.report.agreement import with_each_other, with_truth
 from epochzero.report.candidates import ON, RECIPE, Candidates, candidates_of
@@ -28,7 +27,7 @@ from epochzero.report.figures import figures_of
 from epochzero.report.judgement import Judgement, judged
 from epochzero.report.networks import Known, Networks
 from epochzero.report.reading import Reader
-from epochzero.store import JSON, Run
+from epochzero.store import Run
 
 EXACT = 10**6
 """numbers up to which they are kept to the last digit"""
@@ -203,14 +202,3 @@ def _fits(networks: Networks) -> str:
     fits = networks.fits
     shape = "×".join(map(str, fits["input_shape"])) if "input_shape" in fits else "the space's own inputs"
     return f"{shape}, {fits['num_classes']} classes" if "num_classes" in fits else shape
-
-
-def finite(value: Any) -> JSON | Any:
-    """The same without numbers that JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value

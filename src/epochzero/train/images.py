@@ -22,10 +22,11 @@ from epochzero.data.sealed import put
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress, silent
 from epochzero.spaces.base import Space
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
-from epochzero.train.loop import Progress, Training
+from epochzero.train.loop import Training
 from epochzero.train.processes import Processes
 from epochzero.train.recipes import Recipe
 from epochzero.train.teacher import Teacher
@@ -73,7 +74,7 @@ def train(
     facts: Mapping[str, Any] | None = None,
     teacher: Teacher | None = None,
     processes: Processes | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     watch: Watch | None = None,
 ) -> Trained:
     """Trains a network by a recipe. With a folder, every epoch is kept there, and an interrupted training resumes.
@@ -104,7 +105,7 @@ def train(
     writes = kept if together.first else None
     _write_metrics(writes, trained.history)
     for epoch in range(trained.resumed, recipe.epochs):
-        trained.history.append(run.epoch(epoch, progress or (lambda done, total, note: None)))
+        trained.history.append(run.epoch(epoch, progress))
         if writes is not None:
             state = {"format": FORMAT, "identity": identity, "epoch": epoch + 1, "history": trained.history}
             writes.write(epoch + 1, state | run.state())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.execute import execute, execute_both
 from epochzero.plan.init import generator
+from epochzero.progress import Progress
 from epochzero.train.augment import crop, cutout, erase, flip, hue, jitter, mixup, zoom
 from epochzero.train.auto_augment import auto_augment
 from epochzero.train.drop_path import with_drop_path
@@ -25,9 +26,6 @@ from epochzero.train.recipes import Recipe
 from epochzero.train.step import Forward, Step, soft_labels
 from epochzero.train.teacher import Teacher
 from epochzero.types import Origin
-
-Progress = Callable[[int, int, str], None]
-"""called with the steps done, the total and a note"""
 
 
 class Training:

@@ -31,11 +31,11 @@ from torch.optim.sgd import sgd
 from epochzero.engine import foreach
 from epochzero.errors import UserError
 from epochzero.plan import execute, generator
+from epochzero.progress import Progress, silent
 from epochzero.supernet.single_path import Picks, SharedWeights, SinglePath
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
-from epochzero.train.loop import Progress
 from epochzero.train.recipes import Recipe
 
 SUPERNET = Recipe(epochs=50, batch_size=128, learning_rate=0.1, weight_decay=3e-4, clip=5)
@@ -95,7 +95,7 @@ def train_supernet(
     folder: Path | None = None,
     keep_every: int = 1,
     sampler: PathSampler | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> SharedWeights:
     """Trains shared weights on `images.x`. With a folder, an interrupted training resumes.
 
@@ -120,7 +120,7 @@ def train_supernet(
             run.restore(state)
             done = state["epoch"]
     for epoch in range(done, recipe.epochs):
-        run.epoch(epoch, progress or (lambda done, total, note: None))
+        run.epoch(epoch, progress)
         if kept is not None and ((epoch + 1) % keep_every == 0 or epoch + 1 == recipe.epochs):
             kept.write(epoch + 1, {"format": FORMAT, "identity": identity, "epoch": epoch + 1} | run.state())
     return run.shared

@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +31,7 @@ from torch import Tensor
 
 from epochzero.data import sealed
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress
 from epochzero.registry import spaces
 from epochzero.supernet import SinglePath, shared
 from epochzero.train.image_data import Images, load_images
@@ -57,10 +58,10 @@ def exit_when_out_of_time() -> Iterator[None]:
         sys.exit(OUT_OF_TIME)
 
 
-def stopping(until: float) -> Callable[[int, int, str], None]:
+def stopping(until: float) -> Progress:
     """Something to report progress to, that raises OutOfTimeError after this moment of `time.time()`."""
 
-    def check(done: int, total: int, note: str) -> None:
+    def check(done: int, total: int | None, note: str) -> None:
         if time.time() > until:
             raise OutOfTimeError
 

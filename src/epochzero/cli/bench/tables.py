@@ -1,4 +1,4 @@
-"""The tables that `epochzero bench` prints: proxies in order, a column for each target."""
+"""The tables that `epochzero bench` prints: ranked proxies, a column for each target."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from epochzero.cli.bench_files import interval
 from epochzero.cli.console import out
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import BenchPair, BenchRow
+from epochzero.evaluate.results import interval
 from epochzero.stats import Figure
 from epochzero.stats.text import short
 
-LEVEL = "*"
-"""beside what this sample does not tell from the first"""
+TIED = "*"
+"""marks the best of a column, and proxies that do not differ significantly from it"""
 ROUNDING = 1e-9
-"""a spread up to which repeats are the same"""
+"""largest spread of equal repeats"""
 SHORT = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson"}
 
 
 def show(outcome: BenchOutcome, more: bool) -> None:
-    """All tables, with `more` every statistic, and below them what the marks mean."""
+    """Prints all tables and a legend; with `more` every statistic."""
     for case in outcome.cases:
         if len(outcome.cases) > 1:
             out.print(f"{case.case.name} ({case.case.tasks[0].space.name})", style="bold")
@@ -30,7 +30,7 @@ def show(outcome: BenchOutcome, more: bool) -> None:
     compared = any(len(case.merits) > 1 for case in outcome.cases)
     repeats = max(len(case.case.tasks) for case in outcome.cases)
     if compared:
-        out.print(f"{LEVEL} first of its column, or not told from it on these networks", style="dim")
+        out.print(f"{TIED} best in column, or not significantly different from it on these networks", style="dim")
     if repeats > 1:
         out.print(f"± standard deviation over {repeats} repeats; the figure is their mean", style="dim")
 
@@ -38,10 +38,13 @@ def show(outcome: BenchOutcome, more: bool) -> None:
 def _show_case(case: CaseOutcome, more: bool) -> None:
     by_proxy = _in_order(case)
     statistics = list(next(iter(by_proxy.values()))[0].quality.figures) if more else ["spearman", "kendall"]
-    level = {
-        (target, place.row.proxy) for target, places in case.figures.ranking.items() for place in places if place.level
+    tied = {
+        (target, place.row.proxy)
+        for target, places in case.figures.ranking.items()
+        for place in places
+        if place.ties_with_first
     }
-    marked = level if len(by_proxy) > 1 else set()
+    marked = tied if len(by_proxy) > 1 else set()
     for statistic in statistics:
         regret = statistic.startswith("regret")
         heads = [f"{target} {unit}".strip() if regret else target for target, unit in case.sample.units.items()]
@@ -62,7 +65,7 @@ def _show_case(case: CaseOutcome, more: bool) -> None:
 
 
 def _in_order(case: CaseOutcome) -> dict[str, list[BenchRow]]:
-    """For each proxy its rows in the targets' order; the proxies by their mean place."""
+    """The rows of each proxy in the targets' order; the proxies by their mean place."""
     by_proxy: dict[str, list[BenchRow]] = {}
     for row in case.figures.rows:
         by_proxy.setdefault(row.proxy, []).append(row)
@@ -74,8 +77,8 @@ def _in_order(case: CaseOutcome) -> dict[str, list[BenchRow]]:
 
 
 def _pairs(case: CaseOutcome) -> Table:
-    """Differences of Spearman; bold where the interval leaves 0 out."""
-    table = _table(f"less {case.figures.pairs[0].versus}", case.case.targets)
+    """Differences of Spearman; bold if the interval excludes 0."""
+    table = _table(f"difference from {case.figures.pairs[0].versus}", case.case.targets)
     cells: dict[str, list[Text]] = {}
     for pair in case.figures.pairs:
         cells.setdefault(pair.proxy, []).append(_difference(pair))
@@ -88,7 +91,7 @@ def _difference(pair: BenchPair) -> Text:
     difference = pair.difference
     if difference is None:
         return Text(pair.why, "yellow")
-    style = "bold" if pair.apart else ""
+    style = "bold" if pair.significant else ""
     return Text.assemble(
         (f"{difference.value:+.3f}", style), (f" [{difference.low:+.3f}, {difference.high:+.3f}]", "dim")
     )
@@ -103,14 +106,14 @@ def _table(head: str, targets: Sequence[str], *counts: str) -> Table:
     return table
 
 
-def _cell(figure: Figure, level: bool) -> Text:
-    """`.892 [.866, .915] ±.004 *`, or why there is none."""
+def _cell(figure: Figure, tied: bool) -> Text:
+    """`.892 [.866, .915] ±.004 *`, or the reason why there is none."""
     estimate = figure.found
     if estimate is None:
         return Text(figure.why, "yellow")
     value, _, bounds = interval(estimate).partition(" ")
     spread = f" ±{short(estimate.spread)}" if estimate.spread and estimate.spread > ROUNDING else ""
-    return Text.assemble((value, "bold"), (f" {bounds}{spread}", "dim"), f" {LEVEL}" if level else "")
+    return Text.assemble((value, "bold"), (f" {bounds}{spread}", "dim"), f" {TIED}" if tied else "")
 
 
 def _print(table: Table) -> None:

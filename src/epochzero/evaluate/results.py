@@ -1,8 +1,9 @@
-"""A benchmark as data and as files: results.json, results.csv, scores.csv, ranking.md and plots."""
+"""A benchmark's results as data and as files: results.json, results.csv, scores.csv, ranking.md and plots."""
 
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from epochzero.cli.console import as_json
 from epochzero.errors import MachineError
 from epochzero.evaluate import plots
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import Place
-from epochzero.evaluate.scores import Progress
+from epochzero.files import as_json, write
+from epochzero.progress import Progress
 from epochzero.stats import Estimate
 from epochzero.stats.text import short
 
@@ -25,7 +26,7 @@ SCORES = ["table", "space", "arch", "origin", "batch", "proxy", "value", "status
 
 
 def as_document(outcome: BenchOutcome) -> dict[str, Any]:
-    """Everything but the single scores."""
+    """All results except the single scores, as plain values."""
     cases = outcome.cases
     return {
         "results": [
@@ -60,7 +61,7 @@ def _place(place: Place) -> dict[str, Any]:
         "spearman": quality.spearman,
         "spearman_ci": quality.spearman_ci,
         "behind_first": None if behind is None or behind.difference is None else asdict(behind.difference),
-        "level_with_first": place.level,
+        "level_with_first": place.ties_with_first,
     }
 
 
@@ -81,18 +82,22 @@ def _table(outcome: CaseOutcome) -> dict[str, Any]:
     }
 
 
-def write(outcome: BenchOutcome, folder: Path) -> list[str]:
-    """Write everything but the plots into a folder that exists; the names of the files."""
+def write_results(outcome: BenchOutcome, folder: Path) -> list[str]:
+    """Writes all results except the plots into a folder; returns the names of the files."""
+    contents = {
+        "results.json": as_json(as_document(outcome), indent=2) + "\n",
+        "results.csv": _csv(FIGURES, _figure_lines(outcome)),
+        "scores.csv": _csv(SCORES, _score_lines(outcome)),
+        "ranking.md": as_markdown(outcome),
+    }
     with _writing(folder):
-        (folder / "results.json").write_text(as_json(as_document(outcome), indent=2) + "\n", encoding="utf-8")
-        _write_csv(folder / "results.csv", FIGURES, _figure_lines(outcome))
-        _write_csv(folder / "scores.csv", SCORES, _score_lines(outcome))
-        (folder / "ranking.md").write_text(as_markdown(outcome), encoding="utf-8")
-    return ["results.json", "results.csv", "scores.csv", "ranking.md"]
+        for name, content in contents.items():
+            write(folder / name, content)
+    return list(contents)
 
 
-def draw(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
-    """The ranking and a scatter plot for each row, as pictures; UserError without matplotlib."""
+def draw_results(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
+    """Draws the ranking and a scatter plot for each row; UserError without matplotlib."""
     with _writing(folder):
         names = plots.save(plots.ranking(outcome), folder, "ranking")
         rows = [(case, row) for case in outcome.cases for row in case.figures.rows]
@@ -120,11 +125,12 @@ def file_name(*parts: str) -> str:
     return "-".join(re.sub(r"[^\w.]+", "_", part).strip("_.") for part in (table, *others))[:150]
 
 
-def _write_csv(path: Path, heads: Sequence[str], lines: Iterable[Sequence[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(heads)
-        writer.writerows(lines)
+def _csv(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(lines)
+    return text.getvalue()
 
 
 def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
@@ -154,8 +160,8 @@ def _score_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
 
 
 def as_markdown(outcome: BenchOutcome) -> str:
-    """The proxies in order on each column, and how that was measured."""
-    heads = ("place", "proxy", "n", "Spearman [95 %]", "less the first [95 %]", "told from the first")
+    """The ranking of the proxies on each column, and a description of the measurement."""
+    heads = ("place", "proxy", "n", "Spearman [95 %]", "difference from the first [95 %]", "significant")
     lines = ["# Ranked comparison", ""]
     for case in outcome.cases:
         for target, places in case.figures.ranking.items():
@@ -171,21 +177,21 @@ def _ranked(place: Place) -> list[str]:
     rho = quality.figures["spearman"]
     if rho.found is None:
         return ["", place.row.proxy, str(quality.n), rho.why, "", ""]
-    gap, told = "", ""
+    gap, significant = "", ""
     if behind is not None:
         gap = behind.why if behind.difference is None else interval(behind.difference)
-        told = "" if behind.difference is None else "yes" if behind.apart else "no"
-    return [str(place.place), place.row.proxy, str(quality.n), interval(rho.found), gap, told]
+        significant = "" if behind.difference is None else "yes" if behind.significant else "no"
+    return [str(place.place), place.row.proxy, str(quality.n), interval(rho.found), gap, significant]
 
 
 def interval(estimate: Estimate) -> str:
-    """`.892 [.866, .915]`, and of how many pairs where not all were compared."""
+    """`.892 [.866, .915]`, with the number of pairs if not all were compared."""
     pairs = "" if estimate.pairs is None else f", {estimate.pairs:,} pairs"
     return f"{short(estimate.value)} [{short(estimate.low)}, {short(estimate.high)}]{pairs}"
 
 
 def protocol(outcome: BenchOutcome) -> list[str]:
-    """How each table was measured."""
+    """A sentence for each table that describes its measurement."""
     facts = []
     for of_case in outcome.cases:
         case, tasks = of_case.case, of_case.case.tasks

@@ -1,0 +1,176 @@
+"""The command `epochzero bench`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from epochzero.cli.bench.tables import show
+from epochzero.cli.console import err, out, print_json, progress_bar
+from epochzero.cli.options import (
+    Address,
+    AsJson,
+    BatchSize,
+    Classes,
+    DataSource,
+    Device,
+    ExecutorName,
+    Gpus,
+    Init,
+    InputShape,
+    Plugins,
+    ProxyNames,
+    Seed,
+    StorePath,
+    Threads,
+    Workers,
+    executor_of_options,
+    panel,
+    spread,
+)
+from epochzero.cli.plugin import load_plugins
+from epochzero.errors import UserError
+from epochzero.evaluate import setup
+from epochzero.evaluate.bench import BenchOutcome
+from epochzero.evaluate.results import as_document, draw_results, protocol, write_results
+from epochzero.evaluate.setup import BenchSettings
+from epochzero.files import made_folder
+from epochzero.store import Store
+
+
+@panel("Comparison")
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """The proxies, and how they are compared."""
+
+    proxy: ProxyNames = BenchSettings.proxies
+    space: Annotated[
+        list[str] | None,
+        typer.Option("--space", help="Search space, once, or once for each table; default: nb201."),
+    ] = None
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=3, help="Networks of each table to score; default: all.")
+    ] = None
+    unscored: Annotated[str, typer.Option("--unscored", help="Networks without a score: drop, or rank them worst.")] = (
+        "drop"
+    )
+    top: Annotated[str, typer.Option("--top", help="The k of regret and precision among the first k: 1,10.")] = "10"
+    versus: Annotated[
+        str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
+    ] = None
+    share: Annotated[
+        bool, typer.Option("--share", help="Score one of isomorphic networks for all of them; the output says so.")
+    ] = False
+
+
+@panel("Data")
+@dataclass(frozen=True)
+class DataOptions:
+    """The data that networks are scored on, and seeds."""
+
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    batch_size: BatchSize = 64
+    classes: Classes = None
+    seed: Seed = 0
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Repeats: seeds of weights and batch, such as 0,1,2; default: the --seed."),
+    ] = None
+    data_seeds: Annotated[
+        str | None,
+        typer.Option("--data-seeds", help="Seeds of the batches, one for each of --seeds or one; default: the same."),
+    ] = None
+    init: Init = "default"
+
+
+@panel("Running")
+@dataclass(frozen=True)
+class RunningOptions:
+    """Where networks are scored."""
+
+    device: Device = "cpu"
+    executor: ExecutorName = "local"
+    workers: Workers = None
+    threads: Threads = None
+    address: Address = None
+    gpus: Gpus = None
+    plugin: Plugins = None
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is printed and written."""
+
+    more: Annotated[
+        bool, typer.Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")
+    ] = False
+    out_dir: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for results.json, .csv, scores.csv, ranking.md, and plots with matplotlib."),
+    ] = None
+    store: StorePath = None
+    json: AsJson = False
+
+
+@spread
+def bench(
+    table: Annotated[
+        list[Path],
+        typer.Option(
+            "--table", help="CSV, Parquet or imported (.ezb): a column arch_str, and accuracies. May be repeated."
+        ),
+    ],
+    target: Annotated[
+        list[str],
+        typer.Option("--target", help="Columns to compare with, separated by commas; once, or once for each table."),
+    ],
+    comparison: ComparisonOptions,
+    scoring: DataOptions,
+    running: RunningOptions,
+    output: OutputOptions,
+) -> None:
+    """Rank correlation of proxies with known accuracies, with 95 % intervals.
+
+    epochzero bench --table nb201.csv.gz --target cifar10_test,cifar100_test --proxy dextr,naswot --sample 1000
+
+    epochzero bench --table nb201.ezb --space nb201 --target cifar10_test --table nb101.ezb --space nb101
+    --target test_acc_108ep --proxy synflow,params --sample 1000 --seeds 0,1,2 --out results --store run.db
+
+    A positive correlation means that the proxy points the right way as declared. Networks without a score are
+    counted, with their reasons. The guide "trusting a score" says how to read the output.
+    """
+    load_plugins(running.plugin)
+    given = vars(comparison) | vars(scoring)
+    proxies, spaces = given.pop("proxy"), given.pop("space") or ["nb201"]
+    settings = BenchSettings(table, target, proxies, spaces, device=running.device, **given)
+    folder = None if output.out_dir is None else made_folder(output.out_dir)
+    executor = executor_of_options(running)
+    with executor, Store.open(output.store or ":memory:") as store, progress_bar("bench", estimate=False) as progress:
+        outcome = setup.bench(settings, store=store, executor=executor, progress=progress)
+    if output.json:
+        print_json(as_document(outcome))
+    else:
+        show(outcome, output.more)
+    for note in outcome.notes:
+        (err if output.json else out).print(note, style="yellow")
+    err.print()
+    for fact in protocol(outcome):
+        err.print(fact)
+    err.print(f"{outcome.seconds:.1f} s")
+    if folder is not None:
+        _save(outcome, folder)
+
+
+def _save(outcome: BenchOutcome, folder: Path) -> None:
+    files = write_results(outcome, folder)
+    try:
+        with progress_bar("plots") as progress:
+            files.append(f"{len(draw_results(outcome, folder, progress))} pictures")
+    except UserError as missing:
+        err.print(str(missing), style="yellow")
+    err.print(f"results  {folder}/{', '.join(files)}")
