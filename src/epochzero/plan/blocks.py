@@ -51,12 +51,12 @@ class Size(NamedTuple):
 
 def members(plan: Plan, block: str) -> tuple[int, ...]:
     """The nodes of a block, of the whole network for an empty name."""
-    found = plan.blocks.get(block)
-    if found is None:
+    nodes = plan.blocks.get(block)
+    if nodes is None:
         known = sorted(filter(None, plan.blocks))
         some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
         raise UserError(f"The plan has no block called {block!r}.{near_miss(block, known)} It has {some or 'none'}.")
-    return found
+    return nodes
 
 
 def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -77,9 +77,9 @@ def units(plan: Plan, block: str, opens: Callable[[Unit], bool] = lambda _: Fals
     nodes = members(plan, block)
     opened: set[str] = set()
     while True:
-        found = _parts(plan, nodes, f"{block}." if block else "", opened)
-        order, stuck = _sorted(found)
-        shut = {unit.path for unit in stuck} | {u.path for u in found if u.block and opens(u)}
+        parts = _parts(plan, nodes, f"{block}." if block else "", opened)
+        order, stuck = _sorted(parts)
+        shut = {unit.path for unit in stuck} | {u.path for u in parts if u.block and opens(u)}
         if not shut:
             return tuple(order)
         opened |= shut
@@ -95,15 +95,15 @@ def _parts(plan: Plan, nodes: Sequence[int], prefix: str, opened: set[str]) -> l
     return [Unit(path, tuple(g), node < 0, *boundary(plan, g)) for (path, node), g in groups.items()]
 
 
-def _sorted(found: list[Unit]) -> tuple[list[Unit], list[Unit]]:
+def _sorted(parts: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """The units in topological order, and the blocks that stand in the way of one."""
-    home = {i: at for at, unit in enumerate(found) for i in unit.nodes}
-    before = [{home[s] for s in unit.sources if s in home} for unit in found]
+    home = {i: at for at, unit in enumerate(parts) for i in unit.nodes}
+    before = [{home[s] for s in unit.sources if s in home} for unit in parts]
     order: dict[int, Unit] = {}
     while (
         ready := next((at for at, b in enumerate(before) if at not in order and b <= order.keys()), None)
     ) is not None:
-        order[ready] = found[ready]
+        order[ready] = parts[ready]
 
     def reads_itself(at: int) -> bool:
         reached: set[int] = set()
@@ -113,7 +113,7 @@ def _sorted(found: list[Unit]) -> tuple[list[Unit], list[Unit]]:
             waiting = {b for w in waiting for b in before[w]} - reached
         return at in reached
 
-    stuck = [unit for at, unit in enumerate(found) if at not in order and unit.block and reads_itself(at)]
+    stuck = [unit for at, unit in enumerate(parts) if at not in order and unit.block and reads_itself(at)]
     return list(order.values()), stuck
 
 

@@ -65,14 +65,14 @@ class _Drawn:
 
     def __call__(self, origin: Origin, name: str, param: Param, device: torch.device) -> Tensor:
         key = (origin, name, param, device)
-        found = self._kept.pop(key, None)
-        if found is None:
-            found = _fresh(origin, name, param).to(device)
-            self._bytes += found.nbytes
-        self._kept[key] = found
+        tensor = self._kept.pop(key, None)
+        if tensor is None:
+            tensor = _fresh(origin, name, param).to(device)
+            self._bytes += tensor.nbytes
+        self._kept[key] = tensor
         while self._bytes > self._most:
             self._bytes -= self._kept.popitem(last=False)[1].nbytes
-        return found
+        return tensor
 
 
 _drawn = _Drawn(most_bytes=2**28)

@@ -165,16 +165,16 @@ class Plan:
         """Its nodes and blocks, with the indices that nodes have in the whole network."""
         if not self.parts:
             return self.skeleton.pieces  # type: ignore[return-value]
-        found: list[Node | Inlined] = []
+        pieces: list[Node | Inlined] = []
         last, parts = self.last_nodes, iter(self.parts)
         for piece, end in zip(self.skeleton.pieces, last, strict=True):
             inputs = tuple([last[i] for i in piece.inputs])
             if isinstance(piece, Place):
                 block = next(parts)
-                found.append(Inlined(block, inputs, piece.name, end + 1 - block.totals.nodes, piece.home))
+                pieces.append(Inlined(block, inputs, piece.name, end + 1 - block.totals.nodes, piece.home))
             else:
-                found.append(piece._replace(inputs=inputs))
-        return tuple(found)
+                pieces.append(piece._replace(inputs=inputs))
+        return tuple(pieces)
 
     @cached_property
     def last_nodes(self) -> tuple[int, ...]:
@@ -186,29 +186,29 @@ class Plan:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Every node, each after its inputs; the last is the output."""
-        found: list[Node] = []
+        nodes: list[Node] = []
         for piece in self.pieces:
             if isinstance(piece, Inlined):
-                found.extend(piece.nodes())
+                nodes.extend(piece.nodes())
             else:
-                found.append(piece)
-        return tuple(found)
+                nodes.append(piece)
+        return tuple(nodes)
 
     @cached_property
     def weights(self) -> dict[str, Param]:
         """Every parameter and buffer once, by full name."""
-        found = dict(self.skeleton.weights)
+        weights = dict(self.skeleton.weights)
         for (_, name, _, home), part in zip(self.skeleton.places, self.parts, strict=True):
             if home == name:
-                found.update({f"{name}.{own}": param for own, param in part.weights.items()})
-        return found
+                weights.update({f"{name}.{own}": param for own, param in part.weights.items()})
+        return weights
 
     @cached_property
     def totals(self) -> Totals:
         columns = zip(self.skeleton.totals, *[part.totals for part in self.parts], strict=True)
-        found = Totals(*map(sum, columns))
+        totals = Totals(*map(sum, columns))
         borrowed = sum(self.parts[k].totals.params for k in self.skeleton.borrowers)
-        return found._replace(params=found.params - borrowed) if borrowed else found
+        return totals._replace(params=totals.params - borrowed) if borrowed else totals
 
     @property
     def flops(self) -> int:
@@ -252,12 +252,12 @@ class Plan:
         return frozenset(side)
 
     def _needed(self, output: int) -> set[int]:
-        found, waiting = {output}, [output]
+        needed, waiting = {output}, [output]
         while waiting:
-            new = set(self.nodes[waiting.pop()].inputs) - found
-            found |= new
+            new = set(self.nodes[waiting.pop()].inputs) - needed
+            needed |= new
             waiting += new
-        return found
+        return needed
 
     @property
     def trunk(self) -> Plan:
@@ -277,22 +277,22 @@ class Plan:
     @cached_property
     def blocks(self) -> dict[str, tuple[int, ...]]:
         """The nodes of each block by its dotted name, of the whole network by none; inputs belong to no block."""
-        found: dict[str, list[int]] = {"": []}
+        blocks: dict[str, list[int]] = {"": []}
         for i, node in enumerate(self.nodes):
             if node.inputs:
                 dots = (at for at, c in enumerate(node.name) if c == ".")
                 for block in ("", *(node.name[:at] for at in dots)):
-                    found.setdefault(block, []).append(i)
-        return {block: tuple(nodes) for block, nodes in found.items()}
+                    blocks.setdefault(block, []).append(i)
+        return {block: tuple(nodes) for block, nodes in blocks.items()}
 
     @cached_property
     def readers(self) -> tuple[frozenset[int], ...]:
         """For each node, those that read it."""
-        found: list[set[int]] = [set() for _ in self.nodes]
+        readers: list[set[int]] = [set() for _ in self.nodes]
         for i, node in enumerate(self.nodes):
             for source in node.inputs:
-                found[source].add(i)
-        return tuple(map(frozenset, found))
+                readers[source].add(i)
+        return tuple(map(frozenset, readers))
 
     @cached_property
     def inputs(self) -> tuple[int, ...]:

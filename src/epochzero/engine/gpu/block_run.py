@@ -97,20 +97,20 @@ class BlockRun:
         something is to see the gradients, it is what watched the run.
         """
         wanted = frozenset(names)
-        found: dict[str, Tensor] = {}
+        grads: dict[str, Tensor] = {}
         sent: dict[int, Tensor] = {self._runs[-1].node: of_output}
         watch = None if seen is None else self._watch
         for source, node, run in reversed(self._runs):
             if node not in sent:
                 continue
             of_input = source != self._first or INPUT in wanted
-            back = run.back(sent.pop(node), wanted, of_input, watch, found)
+            back = run.back(sent.pop(node), wanted, of_input, watch, grads)
             if back is not None:
                 sent[source] = back if source not in sent else sent[source] + back
         if INPUT in wanted and self._first in sent:
             gradient = sent[self._first]
-            found[INPUT] = to_joint(gradient, len(gradient)) if gradient.dim() == 5 else gradient
-        return found
+            grads[INPUT] = to_joint(gradient, len(gradient)) if gradient.dim() == 5 else gradient
+        return grads
 
     def has_curvature(self) -> bool:
         """Returns True where `curvature` can run: blocks in a chain, all of them routines but the last."""
@@ -133,14 +133,14 @@ class BlockRun:
                 moving.append(RoutineVelocity(run, velocity, along))
                 velocity = moving[-1].output
         assert velocity is not None
-        found: dict[str, Tensor] = {}
-        gradients = last.bent(of, to_joint(velocity, len(velocity)), along, found)
+        grads: dict[str, Tensor] = {}
+        gradients = last.bent(of, to_joint(velocity, len(velocity)), along, grads)
         with torch.no_grad():
             pair: TensorPair | None = (from_joint(gradients[0], len(velocity)), from_joint(gradients[1], len(velocity)))
             while moving:
                 assert pair is not None
-                pair = moving.pop().back(pair, bool(moving), found)
-        return found
+                pair = moving.pop().back(pair, bool(moving), grads)
+        return grads
 
 
 def can_run_blocks(merged: Merged, norm: Norm, watch: Watcher) -> bool:
@@ -218,7 +218,12 @@ class TapedBlock:
         return see
 
     def back(
-        self, gradient: Tensor, wanted: Collection[str], of_input: bool, watch: Watcher | None, found: dict[str, Tensor]
+        self,
+        gradient: Tensor,
+        wanted: Collection[str],
+        of_input: bool,
+        watch: Watcher | None,
+        grads: dict[str, Tensor],
     ) -> Tensor | None:
         if gradient.dim() == 5:
             gradient = to_joint(gradient, len(gradient))
@@ -226,11 +231,15 @@ class TapedBlock:
         seen = None if watch is None else self._named(watch.arrived)
         own = self.tape.gradients(gradient, [*names, *([INPUT] if of_input else [])], seen)
         arrived = own.pop(INPUT, None)
-        found |= {f"{self.name}.{param}": value for param, value in own.items()}
+        grads |= {f"{self.name}.{param}": value for param, value in own.items()}
         return arrived
 
     def bent(
-        self, of: Callable[[Tensor], Tensor], velocity: Tensor, along: Mapping[str, Tensor], found: dict[str, Tensor]
+        self,
+        of: Callable[[Tensor], Tensor],
+        velocity: Tensor,
+        along: Mapping[str, Tensor],
+        grads: dict[str, Tensor],
     ) -> TensorPair:
         """Returns the gradient of `of` for the block's input, and its derivative along velocity and directions."""
         x = self.x.detach().requires_grad_()
@@ -242,5 +251,5 @@ class TapedBlock:
             directions = [velocity, *(along[f"{self.name}.{param}"] for param in leaves)]
             slope = torch.stack([(g * v).sum() for g, v in zip(first, directions, strict=True)]).sum()
         of_x, *second = torch.autograd.grad(slope, [x, *leaves.values()])
-        found |= {f"{self.name}.{param}": value for param, value in zip(leaves, second, strict=True)}
+        grads |= {f"{self.name}.{param}": value for param, value in zip(leaves, second, strict=True)}
         return first[0].detach(), of_x

@@ -88,12 +88,12 @@ def _from_others(
     window = (shapes[WEIGHT][3], stride, padding, dilation)
     kernels = arena.kernels()
     if role == WEIGHT:
-        found = kernels.correlate_joint(first, second, shapes[WEIGHT], groups, window)
+        result = kernels.correlate_joint(first, second, shapes[WEIGHT], groups, window)
     elif role == OUTPUT:
-        found = kernels.convolve_joint(first, second, shapes[OUTPUT][2:], groups, window, False, None)
+        result = kernels.convolve_joint(first, second, shapes[OUTPUT][2:], groups, window, False, None)
     else:
-        found = kernels.convolve_joint(second, first, shapes[INPUT][2:], groups, window, True, on)
-    return found  # type: ignore[no-any-return]
+        result = kernels.convolve_joint(second, first, shapes[INPUT][2:], groups, window, True, on)
+    return result  # type: ignore[no-any-return]
 
 
 class _Convolution(Function):
@@ -191,8 +191,8 @@ class GatherTable:
         """Returns the tables of each launch, which reads a limited number of sources."""
         if device not in self._launches:
             step, count = arena.kernels().SOURCES, len(self.sizes)
-            found = [(first, min(first + step, count)) for first in range(0, count, step)]
-            self._launches[device] = [(first, end, self._columns(first, end, device)) for first, end in found]
+            ranges = [(first, min(first + step, count)) for first in range(0, count, step)]
+            self._launches[device] = [(first, end, self._columns(first, end, device)) for first, end in ranges]
         return self._launches[device]
 
     def _columns(self, first: int, end: int, device: torch.device) -> tuple[Tensor, ...]:

@@ -323,14 +323,14 @@ class _BackWriter:
         slots = first + np.arange(count)
         rows = np.full(count, NONE) if row == NONE else row + np.arange(count)
         value = self._collected(shape, slots, rows)
-        found = np.full(count, NOTHING)
+        slots = np.full(count, NOTHING)
         alone, many = value.counts == 1, np.flatnonzero(value.counts > 1)
-        found[alone] = value.slots[value.starts[:-1][alone]]
+        slots[alone] = value.slots[value.starts[:-1][alone]]
         if len(many):
             at = _allocated(self.slots, shape, len(many))
             self.steps.append(Sum(shape, at, value.part(many)))
-            found[many] = at + np.arange(len(many))
-        return found
+            slots[many] = at + np.arange(len(many))
+        return slots
 
     def _pass_on(self, step: Sum, gradients: Numbers) -> None:
         """The gradient of a sum is that of each of its terms."""

@@ -243,11 +243,16 @@ class RoutineRun:
         return arrived
 
     def back(
-        self, gradient: Tensor, wanted: Collection[str], of_input: bool, watch: Watcher | None, found: dict[str, Tensor]
+        self,
+        gradient: Tensor,
+        wanted: Collection[str],
+        of_input: bool,
+        watch: Watcher | None,
+        grads: dict[str, Tensor],
     ) -> Tensor | None:
         if gradient.dim() == 4:
             gradient = from_joint(gradient, len(self.output))
-        convolve_back = partial(self._convolve_back, wanted, of_input, watch, found)
+        convolve_back = partial(self._convolve_back, wanted, of_input, watch, grads)
         arrived = self.steps_back(self, [gradient], of_input, convolve_back)
         return None if arrived is None else arrived[0]
 
@@ -256,7 +261,7 @@ class RoutineRun:
         wanted: Collection[str],
         of_input: bool,
         watch: Watcher | None,
-        found: dict[str, Tensor],
+        grads: dict[str, Tensor],
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[list[Tensor]],
@@ -274,7 +279,7 @@ class RoutineRun:
             affine = self.kernels.norm_back(arrived, arena, own, place, gradients, statistics, rows, weight, which)
             for param, value in zip(self.names(step.norm)[:2], affine, strict=True):
                 if weight is not None and param in wanted:
-                    found[param] = self.filled(value, step.norm, which, count)
+                    grads[param] = self.filled(value, step.norm, which, count)
         if watch is not None:
             given = ScatteredMaps(self.place(step.given), sources, step.relu)
             gave = ScatteredMaps(Source(self.arenas[step.shape]), own)
@@ -283,7 +288,7 @@ class RoutineRun:
         window = self.window(step.node)
         if (name := self.names(step.node)[0]) in wanted:
             value = self.kernels.correlate(self.place(step.given), sources, step.relu, arrived, window)
-            found[name] = self.filled(value, step.node, which, count)
+            grads[name] = self.filled(value, step.node, which, count)
         if of_input or (step.sources[back.alive] >= 0).any():
             out = arenas[0][step.given][back.first : back.first + count]
             on = self.place(step.given) if step.relu else None

@@ -59,15 +59,15 @@ class RoutineVelocity:
             scale, _ = run.affine(step.norm)
             self.kernels.norm_back(given, arena, own, moved, rows, statistics[step.shape], rows, scale, which)
 
-    def back(self, gradients: TensorPair, of_input: bool, found: dict[str, Tensor]) -> TensorPair | None:
-        """Returns the gradients of the input with velocities; `found` gets the velocities of parameters' gradients."""
-        arrived = self.run.steps_back(self, gradients, of_input, partial(self._convolve_back, of_input, found))
+    def back(self, gradients: TensorPair, of_input: bool, grads: dict[str, Tensor]) -> TensorPair | None:
+        """Returns the gradients of the input with velocities; `grads` gets the velocities of parameters' gradients."""
+        arrived = self.run.steps_back(self, gradients, of_input, partial(self._convolve_back, of_input, grads))
         return None if arrived is None else (arrived[0], arrived[1])
 
     def _convolve_back(
         self,
         of_input: bool,
-        found: dict[str, Tensor],
+        grads: dict[str, Tensor],
         back: BackConvolution,
         table: tuple[Tensor, ...],
         arenas: list[list[Tensor]],
@@ -89,7 +89,7 @@ class RoutineVelocity:
         window, arrived = run.window(step.node), (first, second)
         if (name := run.names(step.node)[0]) in self.along:
             value = self.kernels.correlate_jvp(self._pair(step.given), sources, step.relu, arrived, window)
-            found[name] = run.filled(value, step.node, which, count)
+            grads[name] = run.filled(value, step.node, which, count)
         if of_input or (step.sources[back.alive] >= 0).any():
             on = run.place(step.given) if step.relu else None
             weights = self._weights(step.node)

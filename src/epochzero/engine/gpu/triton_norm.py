@@ -201,12 +201,12 @@ def moments(place: Source, slots: Tensor) -> Moments:
     count, (pixels, channels, tile, wide) = len(slots), _sizes(place.arena)
     tiles = triton.cdiv(pixels, tile)
     gap, step, aligned = address(place)
-    found = place.arena.new_empty((count, tiles, 2, channels))
+    parts = place.arena.new_empty((count, tiles, 2, channels))
     launch(
-        _moments, (tiles, count), found, place.arena, slots, gap, step, pixels, channels, aligned, wide, tile,
+        _moments, (tiles, count), parts, place.arena, slots, gap, step, pixels, channels, aligned, wide, tile,
         num_warps=4,
     )  # fmt: skip
-    return Moments(found, tile)
+    return Moments(parts, tile)
 
 
 def settle(

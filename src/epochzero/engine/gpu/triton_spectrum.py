@@ -23,7 +23,7 @@ THREADS = 32
 
 @triton.jit
 def _tridiagonal(
-    diagonal: tl.tensor, beside: tl.tensor, matrices: tl.tensor, N: tl.constexpr, BN: tl.constexpr
+    diagonal: tl.tensor, subdiagonal: tl.tensor, matrices: tl.tensor, N: tl.constexpr, BN: tl.constexpr
 ) -> None:
     """Writes the diagonal of T [N] and its subdiagonal [N], the last of which is 0."""
     m = tl.program_id(0).to(tl.int64)
@@ -42,14 +42,14 @@ def _tridiagonal(
         w = p - twice / 2 * tl.sum(v * p, 0) * v
         a -= v[:, None] * w[None, :] + w[:, None] * v[None, :]
     tl.store(diagonal + m * N + i, tl.sum(tl.where(rows == columns, a, 0.0), 1), mask=i < N)
-    tl.store(beside + m * N + i, tl.sum(tl.where(columns == rows + 1, a, 0.0), 1), mask=i < N)
+    tl.store(subdiagonal + m * N + i, tl.sum(tl.where(columns == rows + 1, a, 0.0), 1), mask=i < N)
 
 
 @triton.jit(do_not_specialize=["total"])
 def _bisect(
-    found: tl.tensor,
+    values: tl.tensor,
     diagonal: tl.tensor,
-    beside: tl.tensor,
+    subdiagonal: tl.tensor,
     total: tl.tensor,
     N: tl.constexpr,
     WANTED: tl.constexpr,
@@ -62,11 +62,11 @@ def _bisect(
     wanted = n % WANTED if WANTED == N else n % 2 * (N - 1)
     begin = (n // WANTED).to(tl.int64) * N
     diagonal += begin
-    beside += begin
-    widest = tl.zeros([BLOCK], found.dtype.element_ty)
+    subdiagonal += begin
+    widest = tl.zeros([BLOCK], values.dtype.element_ty)
     left = widest
     for j in range(N):
-        right = tl.abs(tl.load(beside + j, mask=known, other=0.0))
+        right = tl.abs(tl.load(subdiagonal + j, mask=known, other=0.0))
         reach = tl.abs(tl.load(diagonal + j, mask=known, other=0.0)) + left + right
         widest = tl.maximum(widest, reach, propagate_nan=tl.PropagateNan.ALL)
         left = right
@@ -78,24 +78,24 @@ def _bisect(
         below = (pivot < 0).to(tl.int32)
         for j in range(1, N):
             pivot = tl.where(tl.abs(pivot) < tiny, -tiny, pivot)
-            off = tl.load(beside + j - 1, mask=known, other=0.0)
+            off = tl.load(subdiagonal + j - 1, mask=known, other=0.0)
             pivot = tl.load(diagonal + j, mask=known, other=0.0) - x - off * off / pivot
             below += (pivot < 0).to(tl.int32)
         high = tl.where(below > wanted, x, high)
         low = tl.where(below > wanted, low, x)
-    tl.store(found + n, (low + high) / 2, mask=known)
+    tl.store(values + n, (low + high) / 2, mask=known)
 
 
 def eigenvalues(matrices: Tensor, ends: bool) -> Tensor:
     """Returns the eigenvalues [M, N], ascending, of symmetric matrices [M, N, N] in double precision; or two `ends`."""
     count, size, _ = matrices.shape
     matrices = matrices.contiguous()
-    diagonal, beside = (matrices.new_empty((count, size)) for _ in range(2))
-    launch(_tridiagonal, (count,), diagonal, beside, matrices, size, triton.next_power_of_2(size), num_warps=4)
-    found = matrices.new_empty((count, 2 if ends else size))
-    total = found.numel()
+    diagonal, subdiagonal = (matrices.new_empty((count, size)) for _ in range(2))
+    launch(_tridiagonal, (count,), diagonal, subdiagonal, matrices, size, triton.next_power_of_2(size), num_warps=4)
+    values = matrices.new_empty((count, 2 if ends else size))
+    total = values.numel()
     launch(
-        _bisect, (triton.cdiv(total, THREADS),), found, diagonal, beside, total, size, found.shape[1], THREADS,
+        _bisect, (triton.cdiv(total, THREADS),), values, diagonal, subdiagonal, total, size, values.shape[1], THREADS,
         HALVINGS, num_warps=1,
     )  # fmt: skip
-    return found
+    return values

@@ -63,12 +63,12 @@ class _Scatter(Function):
     @staticmethod
     def forward(ctx: Any, pieces: tuple[Piece, ...], shapes: list[torch.Size], gradient: Tensor) -> tuple[Tensor, ...]:
         ctx.pieces = pieces
-        found = tuple(_zeros(shape, gradient) for shape in shapes)
+        gradients = tuple(_zeros(shape, gradient) for shape in shapes)
         start = 0
         for which, first, channels in pieces:
-            found[which].narrow(1, first, channels).add_(gradient.narrow(1, start, channels))
+            gradients[which].narrow(1, first, channels).add_(gradient.narrow(1, start, channels))
             start += channels
-        return found
+        return gradients
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None, Tensor]:

@@ -50,7 +50,7 @@ def merge(plans: Sequence[Plan]) -> Merged:
         alike = next(parts) if isinstance(piece, Place) else (_block(piece, given),) * len(plans)
         if alike not in known:
             repeated = (resized(alike, other, merged) for other, merged in known.items())
-            known[alike] = next((found for found in repeated if found is not None), None) or merged_nodes(alike)
+            known[alike] = next((merged for merged in repeated if merged is not None), None) or merged_nodes(alike)
         block, name = known[alike], piece.name
         place.append(net.inline(block.plan, *(place[source] for source in piece.inputs), name=name))
         inside = f"{name}." if isinstance(piece, Place) else ""
@@ -60,9 +60,9 @@ def merge(plans: Sequence[Plan]) -> Merged:
 
     def members() -> dict[str, Members]:
         return {
-            f"{name}.{node}": found._replace(orders=found.orders + at * LONGEST)
+            f"{name}.{node}": members._replace(orders=members.orders + at * LONGEST)
             for at, name, block in inlined
-            for node, found in block.members.items()
+            for node, members in block.members.items()
         }
 
     blocks = tuple(piece.name for piece in skeleton.places)

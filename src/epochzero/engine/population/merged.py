@@ -115,7 +115,7 @@ def _sizes(plans: tuple[Plan, ...], others: tuple[Plan, ...]) -> _Sizes | None:
                 looked_at.add(skeletons)
             within.update(zip(plan.parts, other.parts, strict=True))
         pairs = within
-    apart = all(len(set(found.values())) == len(found) for found in sizes)
+    apart = all(len(set(mapping.values())) == len(mapping) for mapping in sizes)
     return sizes if apart else None
 
 

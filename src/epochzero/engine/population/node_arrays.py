@@ -50,9 +50,9 @@ class Flat(NamedTuple):
     @staticmethod
     def of(plans: Sequence[Plan]) -> Flat:
         segments = _Segments()
-        found = [segments.of(plan) for plan in plans]
-        pieces = np.cumsum([0, *map(len, found)])
-        numbers = np.array([number for own in found for number in own])
+        segments_of_plans = [segments.of(plan) for plan in plans]
+        pieces = np.cumsum([0, *map(len, segments_of_plans)])
+        numbers = np.array([number for own in segments_of_plans for number in own])
         begins = np.array(segments.begins)
         counts = np.diff(begins)[numbers]
         ends = np.cumsum(counts)
@@ -96,12 +96,12 @@ class _Segments:
         if skeleton not in self._skeletons:
             self._skeletons[skeleton] = self._begun(skeleton)
         nodes, places = self._skeletons[skeleton]
-        found = nodes.copy()
+        numbers = nodes.copy()
         for (at, known), part in zip(places, plan.parts, strict=True):
             if part not in known:
                 known[part] = self._added(_rows(skeleton.pieces[at], part))  # type: ignore[arg-type]
-            found[at] = known[part]
-        return found
+            numbers[at] = known[part]
+        return numbers
 
     def _begun(self, skeleton: Skeleton) -> _Begun:
         nodes: list[int] = []
@@ -126,7 +126,7 @@ def _row(skeleton: Skeleton, node: Node) -> Row:
 
 
 def _rows(place: Place, block: Plan) -> list[Row]:
-    found: list[Row] = []
+    rows: list[Row] = []
     bound = iter(place.inputs)
     where: list[int] = []
     """of each node of the block its row or, where it is an input, -1 - the piece"""
@@ -134,8 +134,8 @@ def _rows(place: Place, block: Plan) -> list[Row]:
         if not inputs:
             where.append(-1 - next(bound))
             continue
-        reads = tuple([len(found) - where[i] if where[i] >= 0 else where[i] for i in inputs])
+        reads = tuple([len(rows) - where[i] if where[i] >= 0 else where[i] for i in inputs])
         named = tuple([f"{place.home}.{param}" for param in params])
-        where.append(len(found))
-        found.append(Row(op, tuple([block.nodes[i].shape for i in inputs]), shape, named, reads))
-    return found
+        where.append(len(rows))
+        rows.append(Row(op, tuple([block.nodes[i].shape for i in inputs]), shape, named, reads))
+    return rows

@@ -127,7 +127,7 @@ class Tape:
         Only what is followed can be asked for.
         """
         wanted = set(names)
-        found: dict[str, Tensor] = {}
+        grads: dict[str, Tensor] = {}
         sent: list[list[_Sent]] = [[] for _ in self.plan.nodes]
         sent[-1].append(_Sent(of_output, None, 0))
         for i in range(len(self.plan.nodes) - 1, -1, -1):
@@ -144,32 +144,44 @@ class Tape:
                 seen(node, gradient)
             if not node.inputs:
                 if INPUT in wanted:
-                    found[INPUT] = gradient
+                    grads[INPUT] = gradient
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
             elif node.op.rectifies:
                 sent[node.inputs[0]].append(_Sent(gradient, None, 0))
             elif i in self._backs:
-                self._back(i, node, gradient, wanted, found, sent)
+                self._back(i, node, gradient, wanted, grads, sent)
             else:
-                self._back_by_autograd(i, node, gradient, wanted, found, sent)
-        return found
+                self._back_by_autograd(i, node, gradient, wanted, grads, sent)
+        return grads
 
     def _back(
-        self, i: int, node: Node, gradient: Tensor, wanted: set[str], found: dict[str, Tensor], sent: list[list[_Sent]]
+        self,
+        i: int,
+        node: Node,
+        gradient: Tensor,
+        wanted: set[str],
+        grads: dict[str, Tensor],
+        sent: list[list[_Sent]],
     ) -> None:
         source = node.inputs[0]
         through = source in self._sole and node.op.kind == "conv"  # the ReLU before it, in the same go
         params = [name in wanted for name in node.params]
         of_inputs, of_params = self._backs[i](gradient, [self._followed[source]], params, through)
-        found |= {name: own for name, own in zip(node.params, of_params, strict=True) if own is not None}
+        grads |= {name: own for name, own in zip(node.params, of_params, strict=True) if own is not None}
         if of_inputs[0] is not None:
             to = self.plan.nodes[source].inputs[0] if through else source
             sent[to].append(_Sent(of_inputs[0], None, 0))
 
     def _back_by_autograd(
-        self, i: int, node: Node, gradient: Tensor, wanted: set[str], found: dict[str, Tensor], sent: list[list[_Sent]]
+        self,
+        i: int,
+        node: Node,
+        gradient: Tensor,
+        wanted: set[str],
+        grads: dict[str, Tensor],
+        sent: list[list[_Sent]],
     ) -> None:
         inputs, weights, output = self._local[i]
         places = [j for j, x in zip(node.inputs, inputs, strict=True) if x.requires_grad]
@@ -182,7 +194,7 @@ class Tape:
         for j, own in zip(places, back, strict=False):
             if own is not None:
                 sent[j].append(_Sent(own, None, 0))
-        found |= {name: own for name, own in zip(names, back[len(places) :], strict=True) if own is not None}
+        grads |= {name: own for name, own in zip(names, back[len(places) :], strict=True) if own is not None}
 
     def _arrived(self, sent: list[_Sent], on: Tensor | None) -> Tensor:
         """The sum of what was sent back to a value; through the ReLU that gave it, where one gave `on`."""

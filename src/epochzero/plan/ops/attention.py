@@ -42,11 +42,11 @@ def relative_vectors(count: int, farthest: int, vertical: Tensor, horizontal: Te
     """For each pair of tokens, the vector of where the second stands as seen from the first."""
     side = int((count - 1) ** 0.5)
     places = torch.arange(count - 1, device=vertical.device)
-    found = []
+    vectors = []
     for table, place in ((vertical, places // side), (horizontal, places % side)):
         away = (place - place[:, None]).clamp(-farthest, farthest) + farthest + 1  # [N - 1, N - 1]
-        found.append(table[nn.functional.pad(away, (1, 0, 1, 0))])  # [N, N, D]
-    return found[0] + found[1]
+        vectors.append(table[nn.functional.pad(away, (1, 0, 1, 0))])  # [N, N, D]
+    return vectors[0] + vectors[1]
 
 
 def attend(qkv: Tensor, heads: int) -> Tensor:

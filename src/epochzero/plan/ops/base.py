@@ -40,9 +40,9 @@ class Joined(tuple[Tensor, Tensor, Tensor]):
     whole: Tensor
 
     def __new__(cls, whole: Tensor) -> Joined:
-        found = super().__new__(cls, whole.chunk(3))
-        found.whole = whole
-        return found
+        jet = super().__new__(cls, whole.chunk(3))
+        jet.whole = whole
+        return jet
 
 
 def joined(jet: Jet) -> Tensor:
@@ -102,7 +102,7 @@ class Op:
     mixes_samples: ClassVar[bool] = False
     """in training, the output for a sample depends on the others of the batch"""
     unique: ClassVar[bool] = False
-    """made for one place in one plan: what is found out about it is not worth remembering"""
+    """made for one place in one plan: its shape and parameters are not cached"""
     drawn_as: ClassVar[str] = ""
     """its label in a drawing, with fields as `{op.field}`; its name by default"""
     printed_as: ClassVar[str] = ""

@@ -98,10 +98,10 @@ class _Backward(Function):
         gy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         scale = torch.ones_like(mean) if weight is None else weight  # a GPU gives no sums without one
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
+        gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.native_batch_norm_backward(
             gy, x, scale, None, None, mean, rstd, True, eps, [True, True, True]
         )
-        return found
+        return gradients
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ARG004

@@ -91,8 +91,8 @@ class AvgPool(Window):
             spread = _spread(self.kernel, *x.shape[2:], x.dtype, x.device)
             return F.avg_pool2d(gradient * spread, self.kernel, 1, self.padding)
         window = ([self.kernel] * 2, [self.stride] * 2, [self.padding] * 2)
-        found: Tensor = torch.ops.aten.avg_pool2d_backward(gradient, x, *window, False, self.count_padding, None)
-        return found
+        of_input: Tensor = torch.ops.aten.avg_pool2d_backward(gradient, x, *window, False, self.count_padding, None)
+        return of_input
 
     @property
     def _centred(self) -> bool:

@@ -134,14 +134,14 @@ class Classes:
 
     def _widths(self, block: Block) -> list[int]:
         """The numbers in the block's constructor that could be arguments of its class."""
-        found: list[int] = []
+        widths: list[int] = []
         for part in block.parts:
             if part.child and part.owns:
                 inner, key = self._widths(part.child), part.child.key
-                found += [inner[at] for at in self._handed(key)] if key in self.names else inner
+                widths += [inner[at] for at in self._handed(key)] if key in self.names else inner
             elif part.owns:
-                found += part.widths
-        return found
+                widths += part.widths
+        return widths
 
     def _handed(self, key: Hashable) -> list[int]:
         """Which numbers of a class are handed to it as arguments."""

@@ -119,8 +119,8 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
     refs: dict[int, Ref] = {source: (-1, k) for k, source in enumerate(sources)}
     parts: list[Part] = []
     borrowed: dict[int, str] = {}
-    found = units(plan, name, opens=lambda unit: _expression_only(plan, unit))
-    trunk, tower = _split(plan, found) if not name else (found, ())
+    direct = units(plan, name, opens=lambda unit: _expression_only(plan, unit))
+    trunk, tower = _split(plan, direct) if not name else (direct, ())
     for at, unit in enumerate((*trunk, *tower)):
         here, expected = (f"{outer}.{unit.path}".lstrip(".") for outer in (name, home))
         owner = _owner(plan, unit, here, expected)
@@ -144,16 +144,16 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
     )
 
 
-def _split(plan: Plan, found: Sequence[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+def _split(plan: Plan, direct: Sequence[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
     """The parts of a network that always run, and those that run for its auxiliary output alone."""
-    inside = [plan.tower.intersection(unit.nodes) for unit in found]
-    for unit, nodes in zip(found, inside, strict=True):
+    inside = [plan.tower.intersection(unit.nodes) for unit in direct]
+    for unit, nodes in zip(direct, inside, strict=True):
         if nodes and len(nodes) < len(unit.nodes):
             raise UserError(
                 f"{unit.path!r} cannot be printed as code: only a part of it leads to the auxiliary output alone; "
                 "give the auxiliary tower a block of its own."
             )
-    pairs = list(zip(found, inside, strict=True))
+    pairs = list(zip(direct, inside, strict=True))
     return tuple(unit for unit, nodes in pairs if not nodes), tuple(unit for unit, nodes in pairs if nodes)
 
 
