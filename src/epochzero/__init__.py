@@ -19,8 +19,11 @@ from epochzero.types import Origin, Score
 if TYPE_CHECKING:
     from epochzero.api import score, search, space
     from epochzero.data import Batch
+    from epochzero.engine import Network
+    from epochzero.next_steps import Result, Study
     from epochzero.plan import Plan
     from epochzero.store import Store
+    from epochzero.study.sources import Feedback
 
 try:
     __version__ = version("epochzero")
@@ -29,10 +32,14 @@ except PackageNotFoundError:
 
 __all__ = [
     "Batch",
+    "Feedback",
+    "Network",
     "Origin",
     "Plan",
+    "Result",
     "Score",
     "Store",
+    "Study",
     "list_proxies",
     "list_searches",
     "list_spaces",
@@ -46,6 +53,10 @@ _HOMES = {
     "search": "epochzero.api",
     "space": "epochzero.api",
     "Batch": "epochzero.data",
+    "Feedback": "epochzero.study.sources",
+    "Network": "epochzero.engine",
+    "Result": "epochzero.next_steps",
+    "Study": "epochzero.next_steps",
     "Plan": "epochzero.plan",
     "Store": "epochzero.store",
 }
@@ -60,7 +71,7 @@ def list_spaces() -> list[str]:
 
 
 def list_searches() -> list[str]:
-    """Those that ask and are told, and those inside one network that holds all others."""
+    """The names of all search methods, those inside one network included."""
     from epochzero.supernet import methods
 
     return [*registry.searches, *methods]
@@ -70,3 +81,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'epochzero' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,20 +18,16 @@ from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
-from epochzero.hardware.latency import timed
-from epochzero.objectives.goals import parse_goals
-from epochzero.objectives.objective import Objective, looked_up, parse_objective, parse_objectives, single
+from epochzero.objectives.objective import parse_objectives, single
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
-from epochzero.spaces.budget import Budget
 from epochzero.store import Store
-from epochzero.study.inside import run_inside
-from epochzero.study.loop import Outcome, Progress, run_search
+from epochzero.next_steps import Result, Study
 from epochzero.study.networks import batch_for
-from epochzero.study.sources import Feedback, Source, TableSource
+from epochzero.study.search import SearchSettings, prepare
+from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
-from epochzero.supernet import methods
 from epochzero.types import Origin, Score
 
 Data = Batch | str | Path | Inputs | tuple[Inputs, Tensor | None]
@@ -88,16 +84,16 @@ def score(
 
 def search(
     space: str | AnySpace = "nb201",
-    proxy: str | Callable[[Any], float] = "dextr",
+    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr",
     method: str | None = None,
-    budget: int = 100,
+    budget: int | None = None,
     *,
     objectives: str | None = None,
     time_limit: float | None = None,
     table: str | Path | None = None,
     pool: str | Path | None = None,
-    max_params: float | None = None,
-    max_flops: float | None = None,
+    max_params: str | float | None = None,
+    max_flops: str | float | None = None,
     max_latency_ms: float | None = None,
     latency: str = "torch",
     data: Data = "pink",
@@ -107,44 +103,52 @@ def search(
     device: str = "cpu",
     store: str | Path = ":memory:",
     options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[Result], None] | None = None,
     executor: str | Executor = "local",
     workers: int | None = None,
     threads: int | None = None,
     address: str | None = None,
-) -> Outcome:
-    """Find a network: `budget` candidates of the space are scored, each within the limits.
+) -> Result:
+    """Searches a space for its best network: scores `budget` candidates, each within the limits.
 
-    With a store on disk, the same call resumes where it was stopped; after `time_limit` seconds it stops by itself.
+    The budget is the published one of the method, else 300, or only limited by time with a `time_limit` in seconds; of
+    "nasi" and "zero_cost_pt", which search inside one network, it counts steps. With a store on disk, the same call
+    resumes where it stopped. `progress` is called with the result so far.
 
-    `proxy` may be a column of a `table` of known networks, "table:cifar10_val_12ep", or a function of an architecture,
-    such as a short training; the store keeps what it gave under the function's name. With a `pool`, a table of scores,
-    the search keeps to its networks and its scores.
+    `proxy` may be several proxies, which are combined by rank; a column of a `table` of known networks,
+    "table:cifar10_val_12ep"; or a function of an architecture, such as a short training, whose values the store keeps
+    under the function's name. With a `pool`, a table of scores, the search keeps to its networks and its scores.
 
-    With `objectives`, such as "dextr,-flops,latency", the search is for several things at once, and what is returned is
-    a `Front` with `members`. `latency` says who tells latencies: "torch" or "onnxruntime", measured here, or
-    "table:FILE:COLUMN". The method is "evolution" unless another is named, and "pareto" for several objectives; of
-    "nasi" and "zero_cost_pt", which search inside one network, `budget` counts the steps.
+    With `objectives`, such as "dextr,-flops,latency", the search has several goals, and the result has a `front`.
+    `latency` is "torch" or "onnxruntime", measured here, or "table:FILE:COLUMN". The default method is "evolution", and
+    "pareto" for several objectives.
 
-    `executor` says who scores: "local", this process; "processes", `workers` of them on this machine, all cores by
-    default; "ray", a cluster at `address`, or one started here. Or an executor that is open already, and stays
-    so (`epochzero.executors`).
+    `executor` is where networks are scored: "local", this process; "processes", `workers` of them on this machine, by
+    default one per core; "ray", a cluster at `address`, or one started here; or an open executor of your own, which
+    stays open.
     """
     found = spaces[space] if isinstance(space, str) else space
-    sources: list[Source] = [] if pool is None else [TableSource.read(pool, found, pool=True)]
-    if table is not None:
-        sources.append(TableSource.read(table, found))
-    goals = None if objectives is None else parse_goals(objectives)
-    method = method or ("evolution" if goals is None else "pareto")
-    if goals is not None:
-        objective = Objective(goals.proxies)
-    elif isinstance(proxy, str):
-        objective = parse_objective(proxy)
-    else:
-        sources.append(Feedback(proxy))
-        objective = Objective((looked_up(sources[-1].name),))
-    batch = _batch(data, None, batch_size, found)
-    limits = Budget(*(None if limit is None else int(limit) for limit in (max_params, max_flops)))
+    settings = SearchSettings(
+        space=found,
+        proxy=proxy,
+        method=method,
+        budget=budget,
+        objectives=objectives,
+        time_limit=time_limit,
+        table=table,
+        pool=pool,
+        max_params=max_params,
+        max_flops=max_flops,
+        max_latency_ms=max_latency_ms,
+        latency=latency,
+        threads=threads,
+        data=data if isinstance(data, (str, Path)) else _batch(data, None, batch_size),
+        batch_size=batch_size,
+        seed=seed,
+        init=init,
+        device=device,
+        options=options or {},
+    )
     crew: AbstractContextManager[Executor]
     if isinstance(executor, str):
         crew = executor_of(executor, workers=workers, threads=threads, address=address, device=device)
@@ -153,38 +157,7 @@ def search(
     else:
         crew = nullcontext(executor)
     with crew as scorer, Store.open(store) as opened:
-        task = Task(found, objective.proxies, batch, Origin(init, seed), device, scorer, tuple(sources))
-        if method in methods:
-            _check_no_limits(method, goals or pool or max_params or max_flops or max_latency_ms)
-            return run_inside(
-                task,
-                method,
-                budget,
-                seed=seed,
-                objective=objective,
-                options=options,
-                store=opened,
-                time_limit=time_limit,
-            ).outcome
-        task, most = timed(task, latency, 1, threads, max_latency_ms)
-        return run_search(
-            task,
-            method,
-            budget,
-            seed=seed,
-            objective=goals or objective,
-            budget=limits,
-            latency=most,
-            options=options,
-            store=opened,
-            progress=progress,
-            time_limit=time_limit,
-        )
-
-
-def _check_no_limits(method: str, given: object) -> None:
-    if given:
-        raise UserError(f"{method} searches inside one network and takes no objectives, pool or limits: use evolution.")
+        return prepare(settings, scorer).run(opened, progress, Result)
 
 
 def as_network(

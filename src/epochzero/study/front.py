@@ -1,7 +1,7 @@
-"""The front of a search for several things at once: the networks that no other one it looked at beats in all of them.
+"""The front of a search with several objectives: the networks that no other network beats in all of them.
 
-A network that lacks one of the scores is counted and left out. Networks with the same scores in everything stay side by
-side. The front is that of all networks that were looked at, not of the last population.
+A network that lacks one of the scores is left out. Networks with equal scores are all kept. The front is that of all
+evaluated networks, not of the last population.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epochzero.objectives.goals import Goals
-from epochzero.objectives.objective import Objective
 from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import dominates
-from epochzero.study.result import Candidate, Outcome
-from epochzero.study.task import Task
 from epochzero.types import Score
 
 
@@ -32,67 +29,58 @@ class Member(NamedTuple):
     values: tuple[float, ...]
 
 
-class Front(Outcome):
-    """What a search for several things found."""
+class Front:
+    """The networks that no other dominates."""
 
-    def __init__(self, task: Task, goals: Goals) -> None:
-        super().__init__(task, Objective(goals.proxies))
+    def __init__(self, goals: Goals) -> None:
         self.goals = goals
         self._members: list[Member] = []
-        self._standing: Floats = np.empty((0, len(goals.goals)))
+        self._merits: Floats = np.empty((0, len(goals.goals)))
         """of the members"""
         self._values = array("d")
 
-    @property
-    def text(self) -> str:
-        return self.goals.text
-
-    @property
-    def headline(self) -> str:
-        return f"front of {len(self._members)}"
+    def __len__(self) -> int:
+        return len(self._members)
 
     @property
     def members(self) -> list[Member]:
-        """The front, the best by the first goal first."""
+        """The networks, the best by the first goal first."""
         return sorted(self._members, key=lambda member: [-merit for merit in self.goals.merits(member.values)])
 
     @property
+    def first(self) -> Member | None:
+        """The best by the first goal."""
+        return self._members[np.lexsort(-self._merits.T[::-1])[0]] if self._members else None
+
+    @property
     def values(self) -> Floats:
-        """The scores of all networks that have them, in the order of looking [networks, goals]."""
+        """The scores of all networks that have them, in the order of evaluation [networks, goals]."""
         return np.array(self._values, np.float64).reshape(-1, len(self.goals.goals))
 
-    def tell(self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]) -> tuple[Any, None]:
-        """Count networks and keep the front; their merits, a tuple for each."""
-        found = [self.goals.values(one) for one in scores]
-        merits = [None if values is None else self.goals.merits(values) for values in found]
-        new = []
-        for arch, one, values in zip(archs, scores, found, strict=True):
-            self._count(one, None if values is None else 0.0)
-            if values is not None:
-                self._values.extend(values)
-                new.append(Member(arch, self.task.space.text(arch), values))
-        self._join(new, np.array([merit for merit in merits if merit is not None], np.float64))
-        return merits, None
+    def tell(
+        self, networks: Sequence[Member], scores: Sequence[Mapping[str, Score]]
+    ) -> list[tuple[float, ...] | None]:
+        """Adds networks; returns their merits, a tuple each, None for one that lacks a score."""
+        values = [self.goals.values(by_proxy) for by_proxy in scores]
+        merits = [None if row is None else self.goals.merits(row) for row in values]
+        new = [network._replace(values=row) for network, row in zip(networks, values, strict=True) if row is not None]
+        if new:
+            self._values.extend(value for member in new for value in member.values)
+            self._join(new, np.array([merit for merit in merits if merit is not None], np.float64))
+        return merits
 
     def _join(self, new: list[Member], rows: Floats) -> None:
-        """Keep those of the front and of the new ones that none of the new ones and none of the front dominates."""
-        if not new:
-            return
-        every = np.concatenate([self._standing, rows])
-        beaten = np.asarray(dominates(rows, every).any(axis=0))
-        beaten[len(self._standing) :] |= dominates(self._standing, rows).any(axis=0)
+        """Keeps the members and new networks that nothing dominates; old members do not dominate each other."""
+        merits = np.concatenate([self._merits, rows])
+        beaten = np.asarray(dominates(rows, merits).any(axis=0))
+        beaten[len(self._merits) :] |= dominates(self._merits, rows).any(axis=0)
         kept = np.flatnonzero(~beaten)
         members = [*self._members, *new]
-        self._members, self._standing = [members[i] for i in kept], every[kept]
-        first = self._members[np.lexsort(-self._standing.T[::-1])[0]]
-        self.best = Candidate(first.arch, first.text, Score(first.values[0]))
-
-    def _why_not(self, scores: Mapping[str, Score]) -> str:
-        return self.goals.why_not(scores)
+        self._members, self._merits = [members[i] for i in kept], merits[kept]
 
 
 def as_csv(front: Front, more: Mapping[str, Sequence[object]] = MappingProxyType({})) -> str:
-    """One line for each network of the front, numbers in full, and more columns by name."""
+    """One line per network of the front, numbers in full, and more columns by name."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["arch", *(goal.proxy.text for goal in front.goals.goals), *more])

@@ -1,23 +1,24 @@
-"""A search inside one network that holds all others, NASI or Zero-Cost-PT, with a store.
+"""A search inside one network that contains all others, NASI or Zero-Cost-PT, with a store.
 
-Its budget is a number of steps. Where it stands is saved in the store after a step, every few seconds and at the end:
-the same call goes on from there, and one with a larger budget from the end of a smaller one. What is found is scored by
-the task's proxy like the winner of any other search. Stopped early, it gives what its steps so far say.
+Its budget is a number of steps. Its state is saved in the store every few seconds and at the end: the same call resumes
+from there, and a larger budget continues a smaller one. The task's proxy scores the network it ends with, like the
+winner of any other search. Stopped early, it returns the network that the steps so far lead to.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import Objective
 from epochzero.spaces.base import GivesPlans
 from epochzero.store import JSON, Run, Store, manifest
-from epochzero.study.result import TIME_LIMIT, Candidate, Outcome
+from epochzero.store.database import MEMORY
+from epochzero.study.result import INTERRUPTED, TIME_LIMIT, Candidate, Result
 from epochzero.study.task import Task
 from epochzero.supernet import Found, Inside, State, defaults_of, make
 from epochzero.types import Score
@@ -25,17 +26,7 @@ from epochzero.types import Score
 KIND = "inside"
 EVERY = 5.0
 """seconds between two saved states"""
-INTERRUPTED = "it was interrupted"
-Progress = Callable[[int, int, str], None]
-"""(steps taken, steps in all, what was found so far)"""
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What came out."""
-
-    outcome: Outcome
-    found: Found
+R = TypeVar("R", bound=Result)
 
 
 class _TimeUp(Exception):  # noqa: N818 - nothing went wrong
@@ -51,46 +42,56 @@ def run_inside(
     objective: Objective,
     options: Mapping[str, Any] | None = None,
     store: Store,
-    progress: Progress | None = None,
+    progress: Callable[[R], None] | None = None,
     time_limit: float | None = None,
-) -> Searched:
-    """Take so many steps, the method's own number by default, or as many as there is time for."""
+    kind: type[R] = Result,  # type: ignore[assignment]
+) -> R:
+    """Takes the steps, the method's own number by default, or as many as there is time for.
+
+    A method with an option `proxy` uses that of the objective unless the options name another.
+    """
     if not isinstance(task.space, GivesPlans):
         raise UserError(f"{method} needs a space of plans, and {task.space.name} gives modules: use evolution.")
-    outcome = Outcome(task, objective)
+    options = dict(options or {})
+    if "proxy" in defaults_of(method):
+        if objective.method:
+            raise UserError(f"{method} goes by one proxy, not by {objective.text}: name one with --proxy.")
+        options = {"proxy": objective.text} | options
+    result = kind(task, objective)
     sized = partial(make, space=task.space, batch=task.batch, seed=seed, device=task.device, options=options)
-    search = outcome.clock.timed("building", sized)(method)
-    total = search.steps if steps is None else steps
-    run = _begin(outcome, method, total, seed, options or {}, store)
-    before = outcome.clock.seconds
-    found, outcome.stopped = _taken(search, run, total, _state(store, run), outcome, progress, time_limit)
-    outcome.clock.add("scoring", outcome.clock.seconds - before)
-    outcome.steps = found.steps
-    kept = None if outcome.stopped else run  # what comes of it so far may not be what it ends with
+    search = result.clock.timed("building", sized)(method)
+    result.method, result.total = method, search.steps if steps is None else steps
+    run = _begin(result, seed, options, store)
+    result.store = None if store.path == MEMORY else store.path
+    before = result.clock.seconds
+    found, result.stopped = _taken(search, run, _state(store, run), result, progress, time_limit)
+    result.inside, result.steps = found, found.steps
+    result.clock.add("scoring", result.clock.seconds - before)
+    kept = None if result.stopped else run  # a search that is not at its end may end with another network
     scores, seconds = task.evaluate([found.arch], store, kept, 0)
-    outcome.clock.add("scoring", seconds)
-    outcome.tell([found.arch], scores)
-    if outcome.best is None:  # the search chose it, whether or not the proxy has a word on it
+    result.clock.add("scoring", seconds)
+    result.tell([found.arch], scores)
+    if result.best is None:  # the search chose it, whether or not the proxy has a score for it
         why = objective.why_not(scores[0])
-        outcome.best = Candidate(found.arch, task.space.text(found.arch), Score.degenerate(why))
-    outcome.seconds = outcome.clock.seconds
-    if not outcome.stopped:
-        if found.steps < total:
-            outcome.remarks.append(f"{method} takes whole proposals: {found.steps} of the {total} steps were taken.")
-        run.finish({"best": outcome.best.text, "steps": found.steps})
-    return Searched(outcome, found)
+        result.best = Candidate(found.arch, task.space.text(found.arch), Score.degenerate(why))
+    result.seconds, result.note = result.clock.seconds, ""
+    if not result.stopped:
+        if found.steps < result.total:
+            result.remarks.append(f"{method} takes whole proposals: {found.steps} of the {result.total} steps were taken.")
+        run.finish({"best": result.best.text, "steps": found.steps})
+    return result
 
 
 def _taken(
     search: Inside,
     run: Run,
-    total: int,
     state: State | None,
-    outcome: Outcome,
-    progress: Progress | None,
+    result: R,
+    progress: Callable[[R], None] | None,
     time_limit: float | None,
 ) -> tuple[Found, str]:
-    """Take the steps; what they found, and why they ended early."""
+    """Takes the steps; returns what they lead to, and why they ended early."""
+    total, limit = result.total, math.inf if time_limit is None else time_limit
     latest = state
     complete = state if state is not None and _has_network(search, state) else None
     written = time.perf_counter()
@@ -98,14 +99,15 @@ def _taken(
     def after(now: State) -> None:
         nonlocal latest, complete, written
         latest = now
-        step = int(now["step"])  # type: ignore[arg-type]
+        result.steps = int(now["step"])  # type: ignore[arg-type]
         complete = now if _has_network(search, now) else complete
         if time.perf_counter() - written > EVERY:
             run.save(now)
             written = time.perf_counter()
         if progress is not None:
-            progress(step, total, search.standing(now))
-        if time_limit is not None and outcome.clock.seconds >= time_limit and step < total:
+            result.note, result.seconds = search.standing(now), result.clock.seconds
+            progress(result)
+        if result.clock.seconds >= limit and result.steps < total:
             raise _TimeUp
 
     try:
@@ -118,7 +120,7 @@ def _taken(
                 raise
             raise UserError(
                 f"{time_limit:g} s were not enough to find a network: give more time, or the same command again with "
-                "the same --store, which goes on from here."
+                "the same --store, which resumes the search."
             ) from None
         found = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
         return found, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
@@ -127,13 +129,13 @@ def _taken(
 
 
 def _has_network(search: Inside, state: State) -> bool:
-    """Whether the steps so far make up a network, and not a part of one."""
+    """Whether the steps so far make up a whole network."""
     step = int(state["step"])  # type: ignore[arg-type]
     return step > 0 and step % getattr(search, "each", 1) == 0
 
 
 def _state(store: Store, run: Run) -> State | None:
-    """Where this run stands, or the same search with a smaller budget."""
+    """The saved state of this run, or else of the same search with a smaller budget."""
     own = run.saved()
     if own is not None:
         return own
@@ -146,20 +148,20 @@ def _state(store: Store, run: Run) -> State | None:
     return max(states, key=lambda state: state["step"], default=None)  # type: ignore[arg-type, return-value]
 
 
-def _begin(outcome: Outcome, method: str, steps: int, seed: int, options: Mapping[str, Any], store: Store) -> Run:
-    """Begin the run that these settings define, or go on with it."""
-    task = outcome.task
+def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) -> Run:
+    """Begins the run that these settings define, or resumes it."""
+    task = result.task
     settings: dict[str, JSON] = {
         "space": task.space.name,
-        "proxy": outcome.objective.text,
-        "method": method,
-        "options": {key: str(value) for key, value in (defaults_of(method) | dict(options)).items()},
-        "budget": steps,
+        "proxy": result.objective.text,
+        "method": result.method,
+        "options": {key: str(value) for key, value in (defaults_of(result.method) | dict(options)).items()},
+        "budget": result.total,
         "seed": seed,
         "batch": task.batch.id,
         "origin": str(task.origin),
     }
     about: dict[str, JSON] = {"data": task.batch.about, "device": task.device}
     run = store.begin_run(KIND, settings, manifest(settings | about))
-    outcome.run = run.id
+    result.run = run.id
     return run

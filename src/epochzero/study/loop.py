@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.hardware.latency import LatencyLimit, SwiftSpace, teller
@@ -15,23 +15,22 @@ from epochzero.registry import near_miss, searches
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
-from epochzero.study.front import Front
 from epochzero.study.methods.base import Choosing, Pooling, Revising, Search
 from epochzero.study.networks import budgeted
 from epochzero.study.pool import PoolSpace, scored_pool
-from epochzero.study.result import TIME_LIMIT, Candidate, Outcome
+from epochzero.study.result import TIME_LIMIT, Result
 from epochzero.study.task import Task
 
-__all__ = ["Candidate", "Outcome", "Progress", "budget_of", "run_search"]
-
-Progress = Callable[[Outcome], None]
+Watch = Callable[[Result], None]
+"""called with the result so far, again and again while a search runs"""
+R = TypeVar("R", bound=Result)
 EVALUATIONS = 300
 """the budget of a search that has none of its own"""
 
 
 @runtime_checkable
 class FittedToTable(Protocol):
-    """A space whose networks are made for one table of clicks."""
+    """A space whose networks fit one table of clicks."""
 
     dense: int
     tables: Sequence[int]
@@ -40,7 +39,7 @@ class FittedToTable(Protocol):
 
 
 def budget_of(method: str, space: Any, options: Mapping[str, Any] | None = None) -> int:
-    """How many networks the search evaluates where nothing is said: the published number, if there is one."""
+    """The default budget of a search: the published number of networks, if there is one, else 300."""
     budget = getattr(searches[method], "budget", EVALUATIONS)
     return int(budget(space, resolved(method, options or {})) if callable(budget) else budget)
 
@@ -52,7 +51,7 @@ def defaults_of(method: str) -> dict[str, Any]:
 
 
 def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of a search; UserError for one that it does not have, that is of another type or not finite."""
+    """Returns all options of a search; UserError for one that is unknown, of the wrong type or not finite."""
     known = defaults_of(method)
     for option, value in options.items():
         if option not in known:
@@ -72,60 +71,60 @@ def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def make_search(
     method: str,
-    outcome: Outcome,
+    result: Result,
     budget: Budget,
     seed: int,
     options: Mapping[str, Any],
     store: Store,
-    progress: Progress,
+    progress: Watch,
     latency: LatencyLimit | None = None,
     time_limit: float | None = None,
 ) -> Search:
-    """The search of that name, on the part of the space that fits the budget and that the pool holds.
+    """Returns the search of that name, on the part of the space that fits the budget and is in the pool.
 
-    Where the time is up before its own pool is scored, it has to make do with what was, and the outcome says so.
+    If time runs out before its own pool is scored, it gets the part that was, and the result says so.
     """
-    maker, task = searches[method], outcome.task
+    maker, task = searches[method], result.task
     known = resolved(method, options)
     space: Any = budgeted(task.space, budget, task.batch)
-    space.fits = outcome.clock.timed("building", space.fits)
+    space.fits = result.clock.timed("building", space.fits)
     for source in task.sources:
         if source.candidates is not None:
             space = PoolSpace(space, source.candidates, source.name)
     if latency is not None:
         space = SwiftSpace(space, latency)
     if not isinstance(maker, Pooling):
-        found: Search = maker(space, seed, **options)
-        return found
+        search: Search = maker(space, seed, **options)
+        return search
 
     def show(done: int, total: int) -> None:
-        outcome.note, outcome.seconds = f"pool {done:,} of {total:,}", outcome.clock.seconds
-        progress(outcome)
+        result.note, result.seconds = f"pool {done:,} of {total:,}", result.clock.seconds
+        progress(result)
 
-    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_left(outcome, time_limit))
-    outcome.clock.add("scoring", pooled.seconds)
-    outcome.note = ""
-    if not any(map(is_looked_up, outcome.objective.proxies)):
-        outcome.remarks.append(
-            f"{method} chooses networks to be trained: here {outcome.text} stands in for their accuracy, which --proxy "
-            "table:COLUMN or --feedback would tell."
+    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_left(result, time_limit))
+    result.clock.add("scoring", pooled.seconds)
+    result.note = ""
+    if not any(map(is_looked_up, result.objective.proxies)):
+        result.remarks.append(
+            f"{method} chooses networks to be trained: here {result.text} takes the place of their accuracy, which "
+            "--proxy table:COLUMN or --feedback would give."
         )
     if pooled.held:
-        outcome.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} were read from the store.")
+        result.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} were read from the store.")
     if len(pooled.pool.archs) < pooled.wanted:
-        outcome.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
+        result.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
     made: Any = maker
     return made(space, seed, pooled.pool, **options)  # type: ignore[no-any-return]
 
 
-def _time_left(outcome: Outcome, time_limit: float | None) -> float:
-    return math.inf if time_limit is None else time_limit - outcome.clock.seconds
+def _time_left(result: Result, time_limit: float | None) -> float:
+    return math.inf if time_limit is None else time_limit - result.clock.seconds
 
 
 def run_search(
     task: Task,
     method: str = "evolution",
-    evaluations: int = 100,
+    evaluations: int | None = None,
     *,
     seed: int = 0,
     objective: Objective | Goals | None = None,
@@ -133,93 +132,91 @@ def run_search(
     latency: LatencyLimit | None = None,
     options: Mapping[str, Any] | None = None,
     store: Store,
-    progress: Progress | None = None,
+    progress: Watch | None = None,
     time_limit: float | None = None,
-) -> Outcome:
-    """Search until so many networks are evaluated, or none is left, by an objective or several goals; by default the
-    task's proxy.
+    kind: type[R] = Result,  # type: ignore[assignment]
+) -> R:
+    """Searches until `evaluations` networks are evaluated, or none is left; by default the task's proxy decides.
 
-    After `time_limit` seconds no further batch is begun but the first: the run stays unfinished, and the same search
-    goes on from there. Where a pool took all the time, one network of what was scored is looked at, in a run of its
-    own. It gives up where the first networks have no score at all.
+    After `time_limit` seconds only a first batch is still begun: the run stays unfinished, and the same search resumes
+    it. If scoring a pool took all the time, one of the scored networks is evaluated, in a run of its own. The search
+    gives up if the first networks have no score at all. `kind` is the class of the result.
     """
+    if evaluations is None:
+        evaluations = budget_of(method, task.space, options)
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise UserError(f"A search needs a time limit of more than 0 seconds, not {time_limit:g}.")
     _check_goals(method, objective)
     task.by_source()
-    outcome = (
-        Front(task, objective)
-        if isinstance(objective, Goals)
-        else Outcome(task, objective or Objective(tuple(task.proxies)))
-    )
+    result = kind(task, objective or Objective(tuple(task.proxies)))
+    result.method, result.total = method, evaluations
+    result.limit, result.store = latency, None if store.path == MEMORY else store.path
     if (told := teller(task, latency)) is not None:
-        told.keep(store, outcome.clock)
-    tell = progress or (lambda outcome: None)
-    search = make_search(method, outcome, budget, seed, options or {}, store, tell, latency, time_limit)
-    run = _begin(outcome, method, evaluations, seed, budget, latency, options or {}, store)
-    tell(outcome)
-    while outcome.evaluated < evaluations or outcome.pool:
-        outcome.stopped = _reason_to_stop(outcome, time_limit)
-        if outcome.stopped:
+        told.keep(store, result.clock)
+    tell = progress or (lambda result: None)
+    search = make_search(method, result, budget, seed, options or {}, store, tell, latency, time_limit)
+    run = _begin(result, method, evaluations, seed, budget, latency, options or {}, store)
+    tell(result)
+    while result.evaluated < evaluations or result.pool:
+        result.stopped = _reason_to_stop(result, time_limit)
+        if result.stopped:
             break
-        archs = search.ask(1 if outcome.pool else min(search.batch, evaluations - outcome.evaluated))
+        archs = search.ask(1 if result.pool else min(search.batch, evaluations - result.evaluated))
         if not archs:
-            outcome.stopped = "the search has no more networks to look at"
+            result.stopped = "the search has no more networks to evaluate"
             break
-        measuring = outcome.clock.spent["latency"]
+        measuring = result.clock.spent["latency"]
         new: set[int] = set()
-        scores, seconds = task.evaluate(archs, store, run, outcome.evaluated, new)
-        outcome.recalled += 0 if store.path == MEMORY else len(archs) - len(new)
-        seconds -= outcome.clock.spent["latency"] - measuring
-        merits, revised = outcome.tell(archs, scores)
+        scores, seconds = task.evaluate(archs, store, run, result.evaluated, new)
+        result.recalled += 0 if store.path == MEMORY else len(archs) - len(new)
+        seconds -= result.clock.spent["latency"] - measuring
+        merits, revised = result.tell(archs, scores)
         search.tell(archs, merits)
         if revised is not None and isinstance(search, Revising):
             search.revise(revised)
-        outcome.clock.add("scoring", seconds)
-        outcome.seconds = outcome.clock.seconds
-        tell(outcome)
+        result.clock.add("scoring", seconds)
+        result.seconds = result.clock.seconds
+        tell(result)
     if isinstance(search, Choosing):
-        _choose(search, outcome, store)
-    outcome.seconds = outcome.clock.seconds
-    if outcome.out_of_time:
-        return outcome
-    best, (before, scored) = outcome.best, outcome.earlier
-    clock = outcome.clock.split(outcome.seconds) | ({"scoring in earlier sittings": scored} if before else {})
-    result: dict[str, JSON] = {
+        _choose(search, result, store)
+    result.seconds = result.clock.seconds
+    if result.out_of_time:
+        return result
+    best, (before, scored) = result.best, result.earlier
+    clock = result.clock.split(result.seconds) | ({"scoring in earlier sittings": scored} if before else {})
+    summary: dict[str, JSON] = {
         "best": None if best is None else best.text,
         "value": None if best is None else best.score.value,
-        "evaluated": outcome.evaluated,
-        "unscored": outcome.unscored,
+        "evaluated": result.evaluated,
+        "unscored": result.unscored,
         "clock": {part: round(spent, 3) for part, spent in clock.items()},
     }
-    if isinstance(outcome, Front):
-        result["front"] = [member.text for member in outcome.members]
-    run.finish(result)
-    return outcome
+    if result.front is not None:
+        summary["front"] = [member.text for member in result.members]
+    run.finish(summary)
+    return result
 
 
-def _choose(search: Choosing, outcome: Outcome, store: Store) -> None:
-    """The winner that the search names itself; where it has none yet, that is said."""
+def _choose(search: Choosing, result: Result, store: Store) -> None:
+    """Takes the winner that the search names itself; if it has none yet, the result says so."""
     if search.chosen is not None:
-        outcome.name_winner(search.chosen, outcome.task.evaluate([search.chosen], store, None, 0)[0][0])
-    elif not outcome.stopped:
-        outcome.stopped = f"{outcome.evaluated} networks were too few for its own winner; this is the best of them"
+        result.name_winner(search.chosen, result.task.evaluate([search.chosen], store, None, 0)[0][0])
+    elif not result.stopped:
+        result.stopped = f"{result.evaluated} networks were too few for its own winner; this is the best of them"
 
 
-def _reason_to_stop(outcome: Outcome, time_limit: float | None) -> str:
-    """Why no further batch is to be looked at; empty where there is no reason."""
-    if outcome.evaluated and _time_left(outcome, time_limit) <= 0:
-        pool = f"the pool took all the time: {outcome.pool} scored; the same command with --store goes on"
-        return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if outcome.pool else "")
-    return f"none of the first {outcome.evaluated} networks has a score" if outcome.hopeless() else ""
+def _reason_to_stop(result: Result, time_limit: float | None) -> str:
+    """Why the search should end now; empty if it should not."""
+    if result.evaluated and _time_left(result, time_limit) <= 0:
+        pool = f"the pool took all the time: {result.pool} scored; the same command with --store goes on"
+        return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if result.pool else "")
+    return f"none of the first {result.evaluated} networks has a score" if result.hopeless() else ""
 
 
 def _check_goals(method: str, objective: Objective | Goals | None) -> None:
-    """UserError where a search goes by one objective and is given several or the other way round, or learns from ranks
-    that move without being told.
-    """
+    """UserError if the number of objectives does not suit the search, or if it cannot learn from ranks that move."""
     maker = searches[method]
     if isinstance(objective, Goals) and not getattr(maker, "several", False):
         able = " or ".join(name for name in searches if getattr(searches[name], "several", False))
@@ -239,7 +236,7 @@ def _goes_by_ranks(maker: Any) -> bool:
 
 
 def _begin(
-    outcome: Outcome,
+    result: Result,
     method: str,
     evaluations: int,
     seed: int,
@@ -248,11 +245,11 @@ def _begin(
     options: Mapping[str, Any],
     store: Store,
 ) -> Run:
-    """Begin the run that these settings define, or go on with it."""
-    task, objective = outcome.task, outcome.objective
+    """Begins the run that these settings define, or resumes it."""
+    task, objective = result.task, result.objective
     settings: dict[str, JSON] = {
         "space": task.space.name,
-        "proxy": outcome.text,
+        "proxy": result.text,
         "method": method,
         "options": dict(options),
         "budget": evaluations,
@@ -264,8 +261,8 @@ def _begin(
     }
     if latency is not None:
         settings |= {"max_latency_ms": latency.milliseconds, "latency": latency.latency.name}
-    if outcome.pool:
-        settings["pool"] = outcome.pool
+    if result.pool:
+        settings["pool"] = result.pool
     if task.sources:
         settings["sources"] = [source.name for source in task.sources]
     about: dict[str, JSON] = {
@@ -280,5 +277,5 @@ def _begin(
     if isinstance(space := task.space, FittedToTable):
         about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
     run = store.begin_run("search", settings, manifest(settings | about))
-    outcome.run, outcome.earlier = run.id, run.so_far()
+    result.run, result.earlier = run.id, run.so_far()
     return run

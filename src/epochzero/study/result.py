@@ -1,92 +1,127 @@
-"""What a search found, as far as it came."""
+"""The result of a search, which grows while the search runs."""
 
 from __future__ import annotations
 
 import heapq
 import math
+from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from torch import nn
 
 from epochzero.errors import MachineError, UserError
+from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective
 from epochzero.objectives.ranks import Ranking
-from epochzero.plan import Plan
-from epochzero.spaces.base import GivesPlans
 from epochzero.study.clock import Clock
-from epochzero.study.methods.base import Floats
-from epochzero.study.task import Task
+from epochzero.study.front import Front, Member
 from epochzero.types import Score
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from epochzero.hardware.latency import LatencyLimit
+    from epochzero.plan import Plan
+    from epochzero.study.methods.base import Floats
+    from epochzero.study.sources import TableSource
+    from epochzero.study.task import Task
+    from epochzero.supernet import Found
+
 TIME_LIMIT = "the time limit"
-"""how the reason begins why a search ended early that had no more time"""
+"""how the reason begins why a search ran out of time"""
+INTERRUPTED = "it was interrupted"
 LEADERS = 100
-"""how many of the best are remembered"""
+"""how many of the best are kept"""
 PATIENCE = {"failed": 32, "degenerate": 128}
-"""networks without any score after which a search gives up, where all failed, and where some have no value"""
+"""networks without any score after which a search gives up, if all failed, and if some have no value"""
 
 
 def enough_without(networks: int, degenerate: bool) -> bool:
-    """Whether so many networks without any score leave no hope; `degenerate` where some of them have no value."""
+    """Whether a search should give up after this many networks without a score; `degenerate`: some have no value."""
     return networks >= PATIENCE["degenerate" if degenerate else "failed"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network that was looked at."""
+    """A network with its score."""
 
     arch: Any
     text: str
     score: Score
 
 
-@dataclass
-class Outcome:
-    """What a search found."""
+class Evaluation(NamedTuple):
+    """One step of a search: a network and its scores by proxy, nan where it has none."""
 
-    task: Task
-    objective: Objective
-    best: Candidate | None = None
-    """None while no network has a score"""
-    evaluated: int = 0
-    steps: int = 0
-    """that a search inside one network took"""
-    unscored: dict[str, int] = field(default_factory=dict)
-    """how many networks have no score, by reason"""
-    seconds: float = 0.0
-    clock: Clock = field(default_factory=Clock, repr=False)
-    run: str = ""
-    earlier: tuple[int, float] = (0, 0.0)
-    """networks that this run looked at in earlier sittings, and the seconds that their scores took then"""
-    recalled: int = 0
-    """networks whose scores were all read from the store, a file, whichever run had put them there"""
-    stopped: str = ""
-    """why it ended before its budget was spent; empty where it did not"""
-    pool: str = ""
-    """how much of its pool was scored, "12 of 200", where the time was up before it was whole"""
-    remarks: list[str] = field(default_factory=list)
-    """what else the user should know of how it was found"""
-    note: str = ""
-    """what it is doing, where that is not looking at networks"""
-    _merit: float = -math.inf
-    _degenerate: int = 0
-    _leaders: list[tuple[float, int, Any, Score]] = field(default_factory=list, repr=False)
-    """a heap: merit, minus the step, architecture and score of the best"""
-    _archs: list[Any] = field(default_factory=list, repr=False)
-    _ranking: Ranking | None = field(default=None, repr=False)
-    """of an objective of ranks: all that were told, and how they stand by each proxy"""
+    step: int
+    arch: Any
+    text: str
+    scores: dict[str, float]
+
+
+class Result:
+    """What a search found so far, whatever its method."""
+
+    def __init__(self, task: Task, objective: Objective | Goals) -> None:
+        goals = objective if isinstance(objective, Goals) else None
+        self.task = task
+        self.objective = Objective(goals.proxies) if goals else objective
+        self.front: Front | None = Front(goals) if goals else None
+        """the networks that no other beats in every objective, of a search with several objectives"""
+        self.best: Candidate | None = None
+        """None while no network has a score"""
+        self.method, self.total = "", 0
+        """`total` is the budget in networks or steps; 0 where there is none"""
+        self.evaluated, self.steps = 0, 0
+        """`steps` are those of a search inside one network"""
+        self.unscored: dict[str, int] = {}
+        """how many networks have no score, by reason"""
+        self.seconds, self.clock = 0.0, Clock()
+        self.run = ""
+        """its id in the store"""
+        self.store: str | None = None
+        """the file that keeps it; None for a store in memory"""
+        self.earlier = (0, 0.0)
+        """networks that earlier runs of the same search evaluated, and how many seconds their scores took"""
+        self.recalled = 0
+        """networks whose scores were all read from the store"""
+        self.stopped = ""
+        """why it ended before its budget was spent; empty if it did not"""
+        self.pool = ""
+        """how much of its pool was scored, "12 of 200", if there was no time for all of it"""
+        self.remarks: list[str] = []
+        self.note = ""
+        """its present activity, if that is not evaluating networks"""
+        self.inside: Found | None = None
+        """details of a search inside one network: the weights of its choices, and its trajectory"""
+        self.limit: LatencyLimit | None = None
+        self.accuracies: TableSource | None = None
+        """known accuracies to look the winner up in"""
+        self._merit, self._degenerate = -math.inf, 0
+        self._leaders: list[tuple[float, int, Any, Score]] = []
+        """a heap: merit, minus the step, architecture and score of the best"""
+        self._archs: list[Any] = []
+        self._values = {proxy.text: array("d") for proxy in self.objective.proxies}
+        self._ranking: Ranking | None = None
+        """for an objective of ranks: all networks, and their ranks by each proxy"""
+
+    def __repr__(self) -> str:
+        did = f"{self.steps} steps" if self.steps else f"{self.evaluated} networks"
+        best = "none" if self.best is None else self.best.text
+        return f"<Result of {self.method} in {self.task.space.name} by {self.text}: {did}, {self.headline or 'best'} {best}>"
 
     @property
     def text(self) -> str:
-        """What it goes by."""
-        return self.objective.text
+        """What the search optimises."""
+        return self.objective.text if self.front is None else self.front.goals.text
 
     @property
     def headline(self) -> str:
-        """What it has found so far, in a few words."""
+        """The best so far, in a few words."""
+        if self.front is not None:
+            return f"front of {len(self.front)}"
         return "" if self.best is None else f"best {self.best.score.value:.4g}"
 
     @property
@@ -99,6 +134,7 @@ class Outcome:
 
     @property
     def winner(self) -> Candidate:
+        """The best network; UserError if no network has a score."""
         if self.best is None:
             raise UserError("The search found no network with a score.")
         return self.best
@@ -107,87 +143,121 @@ class Outcome:
     def plan(self) -> Plan:
         """The best network as data; a space of modules has `module` alone."""
         space, batch, best = self.task.space, self.task.batch, self.winner
-        if not isinstance(space, GivesPlans):
+        if not hasattr(space, "plan"):
             raise UserError(f"The space '{space.name}' gives modules and no plans: use module().")
-        return space.plan(best.arch, batch.num_classes, batch.input_shape)
+        plan: Plan = space.plan(best.arch, batch.num_classes, batch.input_shape)
+        return plan
 
     def module(self) -> nn.Module:
         """The best network, ready to train, with the weights that it was scored with."""
         return self.task.module(self.winner.arch)
 
+    @property
+    def members(self) -> list[Member]:
+        """The networks of the front, the best by the first objective first."""
+        return self._front.members
+
+    @property
+    def goals(self) -> Goals:
+        return self._front.goals
+
+    @property
+    def values(self) -> Floats:
+        """The scores of all networks that have them, in the order of evaluation [networks, goals]."""
+        return self._front.values
+
+    @property
+    def _front(self) -> Front:
+        if self.front is None:
+            raise UserError("A search by one objective has no front: use top(), or search by several objectives.")
+        return self.front
+
+    @property
+    def history(self) -> list[Evaluation]:
+        """Every network with its scores, in the order of evaluation."""
+        text, columns = self.task.space.text, self._values.items()
+        return [
+            Evaluation(step, arch, text(arch), {name: column[step] for name, column in columns})
+            for step, arch in enumerate(self._archs)
+        ]
+
+    def table(self) -> dict[str, list[Any]]:
+        """The history as columns, `arch` and one per proxy: `pandas.DataFrame(result.table())`."""
+        texts = [self.task.space.text(arch) for arch in self._archs]
+        return {"arch": texts, **{name: column.tolist() for name, column in self._values.items()}}
+
     def top(self, k: int) -> list[Candidate]:
-        """The best k networks, the best first, the earlier of equals before the later; at most 100 are remembered."""
+        """The best k networks, the best first, the earlier of equals before the later; at most 100 are kept."""
         if self.objective.of_a_set:
             merits = self._merits()
             order = np.lexsort((np.arange(len(merits)), -merits))[: min(k, LEADERS)]
             return [self._candidate(self._archs[i], Score(float(merits[i]))) for i in order if merits[i] > -math.inf]
-        return [self._candidate(arch, score) for _, _, arch, score in heapq.nlargest(k, self._leaders, key=_place)]
+        leaders = heapq.nlargest(k, self._leaders, key=lambda leader: leader[:2])
+        return [self._candidate(arch, score) for _, _, arch, score in leaders]
 
     def name_winner(self, arch: Any, scores: Mapping[str, Score]) -> None:
-        """A network that was looked at is the winner, whatever others scored."""
+        """Makes an evaluated network the winner, whatever the others scored."""
         if self.objective.of_a_set:
             merit: float | None = float(self._merits()[self._archs.index(arch)])
         else:
             (merit,) = self.objective.merits([scores])
         if merit is not None and merit > -math.inf:
-            score = Score(merit) if self.objective.method else scores[self.objective.proxies[0].text]
-            self.best = self._candidate(arch, score)
+            self.best = self._candidate(arch, self._score(merit, scores))
 
     def hopeless(self) -> bool:
-        """Whether so many networks have no score, and none has one, that there is no point in going on."""
+        """Whether so many networks were evaluated without a single score that the search should give up."""
         if self.evaluated > sum(self.unscored.values()):
             return False
         return enough_without(self.evaluated, bool(self._degenerate))
 
-    def tell(
-        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]
-    ) -> tuple[Sequence[float | None], Floats | None]:
-        """Count networks and keep the best; their merits, and where ranks moved those of all networks so far."""
-        if self.objective.of_a_set:
-            return self._rank(archs, scores)
-        merits = self.objective.merits(scores)
-        for arch, found, merit in zip(archs, scores, merits, strict=True):
-            self._count(found, merit)
-            if merit is not None:
-                score = Score(merit) if self.objective.method else found[self.objective.proxies[0].text]
-                self._lead(merit, arch, score)
-        return merits, None
-
-    def _rank(
-        self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]
-    ) -> tuple[Sequence[float | None], Floats]:
+    def tell(self, archs: Sequence[Any], scores: Sequence[Mapping[str, Score]]) -> tuple[Sequence[Any], Floats | None]:
+        """Adds networks and keeps the best; returns their merits, and those of all networks if ranks moved them."""
         self._archs.extend(archs)
+        for name, column in self._values.items():
+            column.extend(by_proxy[name].value for by_proxy in scores)
+        merits: Sequence[Any]
+        revised = None
+        if self.front is not None:
+            merits = self.front.tell([Member(arch, self.task.space.text(arch), ()) for arch in archs], scores)
+        elif self.objective.of_a_set:
+            merits, revised = self._rank(scores)
+        else:
+            merits = self.objective.merits(scores)
+        for arch, by_proxy, merit in zip(archs, scores, merits, strict=True):
+            self.evaluated += 1
+            if merit is None:
+                why = (self.objective if self.front is None else self.front.goals).why_not(by_proxy)
+                self.unscored[why] = self.unscored.get(why, 0) + 1
+                self._degenerate += all(score.status != "failed" for score in by_proxy.values())
+            elif self.front is None and not self.objective.of_a_set:
+                self._lead(merit, arch, self._score(merit, by_proxy))
+        if self.front is not None and self.front.first is not None:
+            first = self.front.first
+            self.best = Candidate(first.arch, first.text, Score(first.values[0]))
+        return merits, revised
+
+    def _rank(self, scores: Sequence[Mapping[str, Score]]) -> tuple[Sequence[float | None], Floats]:
         ranking = self._ranking = self._ranking or Ranking(self.objective.method, len(self.objective.proxies))
-        ranking.add(np.array([self.objective.row(found) for found in scores]))
+        ranking.add(np.array([self.objective.row(by_proxy) for by_proxy in scores]))
         merits = self._merits()
-        new = [None if merit == -math.inf else merit for merit in merits[len(merits) - len(archs) :].tolist()]
-        for found, merit in zip(scores, new, strict=True):
-            self._count(found, merit)
         first = int(merits.argmax())
         if merits[first] > -math.inf:
             self.best = self._candidate(self._archs[first], Score(float(merits[first])))
-        return new, merits
+        return [None if merit == -math.inf else merit for merit in merits[len(merits) - len(scores) :].tolist()], merits
 
     def _merits(self) -> Floats:
-        """Of all that were told, by ranks; -inf where a network has none."""
-        found = np.empty(0) if self._ranking is None else self._ranking.merits
-        return np.where(np.isnan(found), -np.inf, found)
+        """By ranks among all networks; -inf for one without a score."""
+        merits = np.empty(0) if self._ranking is None else self._ranking.merits
+        return np.where(np.isnan(merits), -np.inf, merits)
 
-    def _count(self, found: Mapping[str, Score], merit: float | None) -> None:
-        self.evaluated += 1
-        if merit is None:
-            why = self._why_not(found)
-            self.unscored[why] = self.unscored.get(why, 0) + 1
-            self._degenerate += all(score.status != "failed" for score in found.values())
-
-    def _why_not(self, found: Mapping[str, Score]) -> str:
-        return self.objective.why_not(found)
+    def _score(self, merit: float, scores: Mapping[str, Score]) -> Score:
+        return Score(merit) if self.objective.method else scores[self.objective.proxies[0].text]
 
     def _lead(self, merit: float, arch: Any, score: Score) -> None:
-        """Keep it if it is one of the best; the first of equals stays."""
+        """Keeps a network if it is one of the best; the first of equals stays."""
         if merit > self._merit:
             self.best, self._merit = self._candidate(arch, score), merit
-        place = (merit, -self.evaluated, arch, score)
+        place = (merit, 1 - self.evaluated, arch, score)
         if len(self._leaders) < LEADERS:
             heapq.heappush(self._leaders, place)
         elif merit > self._leaders[0][0]:
@@ -197,13 +267,9 @@ class Outcome:
         return Candidate(arch, self.task.space.text(arch), score)
 
 
-def nothing_found(outcome: Outcome) -> MachineError:
-    """What to raise where no network has a score."""
-    why = max(outcome.unscored, key=lambda reason: outcome.unscored[reason], default="no network was looked at")
-    if outcome.evaluated == 1:
-        return MachineError(f"The one network that was looked at has no {outcome.text} score: {why}")
-    return MachineError(f"None of the {outcome.evaluated} networks has a {outcome.text} score; most often: {why}")
-
-
-def _place(leader: tuple[float, int, Any, Score]) -> tuple[float, int]:
-    return leader[:2]
+def nothing_found(result: Result) -> MachineError:
+    """The error for a search in which no network has a score."""
+    why = max(result.unscored, key=lambda reason: result.unscored[reason], default="no network was evaluated")
+    if result.evaluated == 1:
+        return MachineError(f"The one network that was evaluated has no {result.text} score: {why}")
+    return MachineError(f"None of the {result.evaluated} networks has a {result.text} score; most often: {why}")

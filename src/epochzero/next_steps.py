@@ -1,0 +1,98 @@
+"""The result of a search together with what people do next: judge it, train it, export it, look at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epochzero.errors import UserError
+from epochzero.spaces.base import Space
+from epochzero.study import ask_tell, result
+from epochzero.types import Origin
+
+if TYPE_CHECKING:
+    from epochzero.export import Exported
+    from epochzero.train.images import Trained
+
+
+class Result(result.Result):
+    """What a search found, whatever its method: `best`, `top(n)`, `front`, `history`, `table()`, and the next steps."""
+
+    @property
+    def trust(self) -> str:
+        """What is known about this score on this space, in a sentence."""
+        from epochzero.evaluate.cards.figures import measured, proxy_of
+
+        space, name = self.task.space.name, self.text
+        rows = [row for row in measured() if row.space == space and proxy_of(row.proxy) == proxy_of(name)]
+        if not rows:
+            return f"How well {name} ranks the networks of {space} was not measured: train several of the best."
+        row = max(rows, key=lambda row: row.n)
+        return (
+            f"{name} ranks networks of {space} with a Spearman correlation of {row.spearman:.2f} "
+            f"[{row.low:.2f}, {row.high:.2f}] with {row.target}, measured on {row.n:,} networks."
+        )
+
+    def train(
+        self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any
+    ) -> Trained:
+        """Trains the winner on images by a recipe; `changes` are settings of the recipe, such as `epochs=10`.
+
+        With a folder every epoch is kept, and the same call resumes.
+        """
+        from epochzero.train.image_data import load_images
+        from epochzero.train.images import plan_for, train
+        from epochzero.train.recipes import recipe_of
+
+        task, how = self.task, recipe_of(recipe, changes)
+        space = _of_plans(task.space)
+        images = load_images(Path(data), seed=task.origin.seed)
+        facts = {"space": space.name, "arch": self.winner.text}
+        place = None if folder is None else Path(folder)
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+        plan = plan_for(space, self.winner.arch, images, how)
+        return train(plan, images, how, seed=task.origin.seed, device=task.device, folder=place, facts=facts)
+
+    def export(self, folder: str | Path, *, weights: str | Path | None = None, onnx: bool = True) -> Exported:
+        """Writes the winner as code, weights, ONNX and a model card; `weights` is the folder of a training."""
+        from epochzero.export import Subject, export
+        from epochzero.export.weights import read_weights
+
+        task, given = self.task, None if weights is None else read_weights(Path(weights))
+        known = {} if given is None else given.identity
+        subject = Subject.of(
+            task.space,
+            self.winner.arch,
+            num_classes=known.get("num_classes") or task.batch.num_classes,
+            input_shape=known.get("input_shape") or task.batch.input_shape,
+            weights=given,
+            origin=Origin(task.origin.scheme, task.origin.seed),
+        )
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return export(subject, Path(folder), onnx=onnx)
+
+    def report(self, path: str | Path = "report.html", *, table: str | Path | None = None) -> Path:
+        """Writes one HTML file about the run, which opens offline; the search needs a store on disk."""
+        from epochzero import report
+
+        if self.store is None:
+            raise UserError("A report is made from a store on disk: search with store='run.db'.")
+        subject = report.Subject(Path(self.store), None if table is None else Path(table), [], self.run)
+        report.write(subject, Path(path))
+        return Path(path)
+
+
+class Study(ask_tell.Study):
+    __doc__ = ask_tell.Study.__doc__
+    kind = Result
+
+    if TYPE_CHECKING:
+
+        def result(self) -> Result: ...
+
+
+def _of_plans(space: Any) -> Space:
+    if not isinstance(space, Space):
+        raise UserError(f"The space '{space.name}' gives modules and no plans: train them with your own loop.")
+    return space

@@ -1,0 +1,225 @@
+"""One search from its settings: Python, the command line and the scripts for GPU machines all come through here.
+
+    settings = SearchSettings(space="nb201", proxy="dextr", budget=300, max_params="1M")
+    with Store.open("run.db") as store:
+        result = prepare(settings).run(store)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from epochzero.errors import UnknownNameError, UserError
+from epochzero.executors.local import LOCAL
+from epochzero.hardware.latency import LatencyLimit, timed
+from epochzero.objectives.goals import Goals, parse_goals
+from epochzero.objectives.objective import Objective, looked_up, parse_objective
+from epochzero.quantities import count
+from epochzero.registry import near_miss, searches, spaces
+from epochzero.spaces.budget import Budget
+from epochzero.study.loop import budget_of, run_search
+from epochzero.study.networks import batch_for
+from epochzero.study.result import INTERRUPTED, Result
+from epochzero.study.sources import Feedback, Listed, Source, TableSource
+from epochzero.study.task import Task
+from epochzero.types import Origin, Shape
+
+if TYPE_CHECKING:
+    from epochzero.data import Batch
+    from epochzero.executors import Executor
+    from epochzero.spaces.base import AnySpace
+    from epochzero.store import Store
+
+R = TypeVar("R", bound=Result)
+BATCH_SIZE = 64
+PARTS, PARTS_INSIDE = 4, 100
+"""batches of data; a search inside one network uses them in turn"""
+UNLIMITED = 10**9
+"""the budget of a search that only time limits"""
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Everything that the outcome of a search depends on; each field is an option of `epochzero search`."""
+
+    space: str | AnySpace = "nb201"
+    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr"
+    """several names are combined by rank; a function is called with each architecture"""
+    method: str | None = None
+    """"evolution" by default, "pareto" for several objectives"""
+    budget: int | None = None
+    """networks, or steps of a search inside one network; by default the method's own, or 300, or no limit but time"""
+    objectives: str | None = None
+    time_limit: float | None = None
+    table: str | Path | None = None
+    """accuracies of known networks"""
+    pool: str | Path | None = None
+    """a table of scores; the search keeps to its networks and its scores"""
+    among: str | Path | None = None
+    """a table whose networks are the only candidates"""
+    max_params: str | float | None = None
+    max_flops: str | float | None = None
+    max_latency_ms: float | None = None
+    latency: str = "torch"
+    latency_batch: int = 1
+    threads: int | None = None
+    """of torch while latency is measured"""
+    data: Batch | str | Path = "pink"
+    data_seed: int = 0
+    input_shape: Shape | None = None
+    classes: int | None = None
+    batch_size: int | None = None
+    parts: int | None = None
+    seed: int = 0
+    init: str = "default"
+    device: str = "cpu"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PreparedSearch:
+    """A search whose settings were checked and whose data are loaded."""
+
+    settings: SearchSettings
+    task: Task
+    method: str
+    objective: Objective | Goals
+    budget: int | None
+    """None: the steps of the method itself"""
+    accuracies: TableSource | None
+    limit: LatencyLimit | None
+
+    def run(
+        self,
+        store: Store,
+        progress: Callable[[R], None] | None = None,
+        kind: type[R] = Result,  # type: ignore[assignment]
+        keep_interrupted: bool = False,
+    ) -> R:
+        """Searches, or resumes the search in the store.
+
+        With `keep_interrupted`, Ctrl-C returns the result so far, if there is any.
+        """
+        settings = self.settings
+        common: dict[str, Any] = {
+            "seed": settings.seed,
+            "options": settings.options,
+            "store": store,
+            "time_limit": settings.time_limit,
+            "kind": kind,
+        }
+        latest: list[R] = []
+
+        def watch(result: R) -> None:
+            latest[:] = [result]
+            if progress is not None:
+                progress(result)
+
+        if self.method not in searches:
+            from epochzero.study.inside import run_inside
+
+            result: R = run_inside(
+                self.task, self.method, self.budget, objective=self.objective, progress=watch, **common
+            )
+        else:
+            limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
+            by: dict[str, Any] = {"objective": self.objective, "budget": limits, "latency": self.limit}
+            try:
+                result = run_search(self.task, self.method, self.budget, progress=watch, **by, **common)
+            except KeyboardInterrupt:
+                if not keep_interrupted or not latest or latest[0].best is None:
+                    raise
+                result = latest[0]
+                result.stopped = INTERRUPTED
+        result.accuracies = self.accuracies
+        return result
+
+
+def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSearch:
+    """Checks the settings and loads the data; UserError for anything that cannot be searched."""
+    goals = None if settings.objectives is None else parse_goals(settings.objectives)
+    method = settings.method or ("evolution" if goals is None else "pareto")
+    inside = _is_inside(method)
+    if inside:
+        names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among")
+        given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
+        _check_inside(method, given | {"--executor": None if executor is LOCAL else executor.about()["name"]})
+    space: AnySpace = spaces[settings.space] if isinstance(settings.space, str) else settings.space
+    budget = _budget(settings, method, space, inside)
+    objective, feedback = _objective(settings.proxy, goals)
+    if feedback is not None and inside:
+        raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use hnas.")
+    if feedback is not None and goals is not None:
+        raise UserError("Networks are trained by one feedback: leave out --objectives.")
+    for option, limit in (("--max-params", settings.max_params), ("--max-flops", settings.max_flops)):
+        count(limit, option)
+    accuracies = None if settings.table is None else TableSource.read(settings.table, space)
+    sources: list[Source] = []
+    if settings.pool is not None:
+        sources.append(TableSource.read(settings.pool, space, pool=True))
+    if settings.among is not None:
+        sources.append(Listed(TableSource.read(settings.among, space)))
+    sources += [source for source in (accuracies, feedback) if source is not None]
+    batch = settings.data if not isinstance(settings.data, (str, Path)) else batch_for(
+        space,
+        settings.data,
+        input_shape=settings.input_shape,
+        num_classes=settings.classes,
+        size=settings.batch_size or BATCH_SIZE,
+        parts=settings.parts or (PARTS_INSIDE if inside else PARTS),
+        seed=settings.data_seed,
+    )
+    origin = Origin(settings.init, settings.seed)
+    task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
+    task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
+    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limit)
+
+
+def _is_inside(method: str) -> bool:
+    """Whether this is a search inside one network; UnknownNameError for no search at all."""
+    if method in searches:
+        return False
+    from epochzero.supernet import methods
+
+    if method not in methods:
+        known = sorted([*searches, *methods])
+        raise UnknownNameError(f"No search is called '{method}'.{near_miss(method, known)} Known: {', '.join(known)}.")
+    return True
+
+
+def _check_inside(method: str, given: Mapping[str, object]) -> None:
+    """UserError for options that mean nothing inside one network."""
+    for option, value in given.items():
+        if value is not None:
+            raise UserError(
+                f"{method} searches inside one network, so {option} means nothing to it: leave it out, or use "
+                "--method evolution."
+            )
+
+
+def _budget(settings: SearchSettings, method: str, space: AnySpace, inside: bool) -> int | None:
+    """How many networks to evaluate or steps to take; None: the steps of the method itself."""
+    if settings.time_limit is not None and not settings.time_limit > 0:
+        raise UserError(f"--time-limit takes more than 0 seconds, not {settings.time_limit:g}.")
+    if settings.budget is not None and settings.budget < 1:
+        unit = "step" if inside else "evaluation"
+        raise UserError(f"A search needs a budget of at least 1 {unit}, not {settings.budget}.")
+    if settings.budget is not None or inside:
+        return settings.budget
+    return UNLIMITED if settings.time_limit is not None else budget_of(method, space, settings.options)
+
+
+def _objective(proxy: Any, goals: Goals | None) -> tuple[Objective, Feedback | None]:
+    """What networks are scored by; and the user's function, if there is one."""
+    if isinstance(proxy, Feedback) or callable(proxy):
+        feedback = proxy if isinstance(proxy, Feedback) else Feedback(proxy)
+        return Objective((looked_up(feedback.name),)), feedback
+    if goals is not None:
+        return Objective(goals.proxies), None
+    if not isinstance(proxy, str):
+        names = list(proxy)
+        proxy = names[0] if len(names) == 1 else f"rank({','.join(names)})"
+    return parse_objective(proxy), None
