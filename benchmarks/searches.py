@@ -29,8 +29,9 @@ from epochzero.registry import searches, spaces
 from epochzero.spaces.nb201 import NB201
 from epochzero.store import Store
 from epochzero.store.database import MEMORY
-from epochzero.study.loop import Outcome, run_search
+from epochzero.study.loop import run_search
 from epochzero.study.methods.base import Pooling
+from epochzero.study.result import Result
 from epochzero.study.task import Task
 from epochzero.types import Score
 
@@ -83,7 +84,7 @@ def measure(method: str, candidates: int, place: str) -> None:
     marks: dict[int, tuple[float, float]] = {}
     """processor and wall-clock time by candidates; -1: when the pool was scored"""
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: Result) -> None:
         now = time.process_time(), time.perf_counter() - outcome.clock.spent["scoring"]
         marks[-1 if outcome.note else outcome.evaluated] = now
 

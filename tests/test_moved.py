@@ -60,3 +60,9 @@ def test_papers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "epochzero_papers.harness.base", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install \./papers"):
         import_module("epochzero.experiments.base")
+
+
+def test_an_old_command_runs_and_names_the_new_one(fresh: Fresh) -> None:
+    done = fresh("import runpy; runpy.run_module('epochzero.run.sweep', run_name='__main__')", "--help")
+    assert done.code == 0 and "--proxies" in done.out
+    assert done.err.strip().endswith("python -m epochzero.run.sweep is now python -m epochzero.bare sweep: use that.")

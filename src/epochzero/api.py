@@ -18,12 +18,12 @@ from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
+from epochzero.next_steps import Result
 from epochzero.objectives.objective import parse_objectives, single
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
 from epochzero.store import Store
-from epochzero.next_steps import Result, Study
 from epochzero.study.networks import batch_for
 from epochzero.study.search import SearchSettings, prepare
 from epochzero.study.sources import Feedback

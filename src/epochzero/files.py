@@ -60,3 +60,8 @@ def made_folder(folder: Path) -> Path:
     except OSError as error:
         raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
     return folder
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replaces the file by this content as JSON."""
+    write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")

@@ -11,7 +11,7 @@ import warnings
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 
 NEW_NAMES = {
     "epochzero.analysis.convergence": "epochzero_papers.thesis.convergence",
@@ -24,10 +24,28 @@ NEW_NAMES = {
     "epochzero.combine": "epochzero.objectives",
     "epochzero.experiments": "epochzero_papers",
     "epochzero.experiments.base": "epochzero_papers.harness.base",
+    "epochzero.run": "epochzero.bare",
     "epochzero.run.executors": "epochzero.executors",
+    "epochzero.run.hunt": "epochzero.bare.search",
+    "epochzero.run.inside": "epochzero.bare.search",
     "epochzero.searches": "epochzero.study.methods",
 }
 """old name to new name; what lies below an old name is found below the new one"""
+COMMANDS = {
+    "epochzero.run.hunt": ["search"],
+    "epochzero.run.inside": ["search", "--method", "nasi", "--data-seed", "0"],
+    "epochzero.run.speed": ["speed"],
+    "epochzero.run.sweep": ["sweep"],
+}
+"""old names for `python -m`, with the arguments of `python -m epochzero.bare`"""
+PROGRAM = """
+import sys
+from epochzero.bare import command
+from epochzero.bare.__main__ import main
+sys.argv[0] = "epochzero.bare"
+print("python -m {old} is now python -m epochzero.bare {new}: use that.", file=sys.stderr)
+command(lambda: main({given} + sys.argv[1:]))
+"""
 
 
 def new_name(old: str) -> str | None:
@@ -44,10 +62,15 @@ class Moved(Loader):
 
     @classmethod
     def find_spec(cls, name: str, *_: object) -> ModuleSpec | None:
-        return ModuleSpec(name, cls(), is_package=True) if new_name(name) else None
+        return ModuleSpec(name, cls(), is_package=name not in COMMANDS) if new_name(name) else None
 
     def create_module(self, spec: ModuleSpec) -> None:
         return None
+
+    def get_code(self, name: str) -> CodeType:
+        """Returns the program of `python -m` for an old name."""
+        given = COMMANDS[name]
+        return compile(PROGRAM.format(old=name, new=given[0], given=given), name, "exec")
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__

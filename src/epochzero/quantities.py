@@ -1,8 +1,10 @@
-"""Counts and shapes as people write them: `1.5M`, `3,224,224`."""
+"""Counts, shapes and settings as people write them: `1.5M`, `3,224,224`, `population=100`."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 
 from epochzero.errors import UserError
 from epochzero.types import Shape
@@ -32,3 +34,21 @@ def shape(text: str | None) -> Shape | None:
     if not all(size.isdecimal() and 1 <= int(size) <= 100_000 for size in sizes):
         raise UserError(f"--input-shape takes whole numbers such as 3,224,224, not {text!r}.")
     return tuple(map(int, sizes))
+
+
+def key_values(pairs: Iterable[str]) -> dict[str, int | float | str]:
+    """`["population=100"]` as a dictionary, numbers as numbers."""
+    read: dict[str, int | float | str] = {}
+    for pair in pairs:
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not equals or not key or not value:
+            raise UserError(f"--option takes key=value, not {pair!r}.")
+        read[key.replace("-", "_")] = _number(value)
+    return read
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text

@@ -68,7 +68,7 @@ def test_search_keeps_within_its_limits(searched: tuple[Path, dict[str, Any]]) -
     for step in steps:
         plan = SPACE.plan(SPACE.parse(step.arch))
         assert plan.params <= 700_000 and plan.flops <= 90_000_000
-    values = {step.arch: step.scores["l2_norm"][0].value for step in steps}
+    values = {step.arch: step.scores[parse("l2_norm").key][0].value for step in steps}
     assert found["best"]["arch"] == max(values, key=lambda arch: values[arch])
 
 
@@ -95,7 +95,7 @@ def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict
     assert found["earlier"] == {"evaluated": 0, "scoring_seconds": 0} and again["earlier"]["evaluated"] == 40
     assert 0 < again["earlier"]["scoring_seconds"] <= found["scoring_seconds"]
     words = epochzero("search", *arguments, *options, *FEW, "--store", folder / "run.db", "--winner-scores", "none")
-    assert "40 of them were looked at in an earlier sitting" in " ".join(words.err.split())
+    assert "40 of them were evaluated in an earlier run" in " ".join(words.err.split())
 
 
 def test_what_a_longer_search_takes_from_the_store_is_said(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_a_winner_that_the_accuracy_table_does_not_hold_is_said(tables: tuple[Pa
     assert (found["evaluated"], found["best"]["score"], found["known"]) == (60, 59.0, None)
     assert [one["score"] for one in found["top"]] == [59.0, 58.0, 57.0]
     assert found["data"].startswith("the scores in scores.csv ")
-    assert found["stopped"] == "the search has no more networks to look at"
+    assert found["stopped"] == "the search has no more networks to evaluate"
     words = epochzero(*search, "--table", table)
     assert "The accuracy table does not hold the winner" in words.err
     parts = r"  building [\d.]+ s, scoring [\d.]+ s, latency 0\.0 s, overhead [\d.]+ s"
@@ -218,7 +218,7 @@ def test_a_small_table_is_searched_by_a_pool(tables: tuple[Path, Path], tmp_path
     small.write_text("\n".join(table.read_text().splitlines()[:3]))
     search = ["search", "--proxy", "table:cifar10_test", "--table", small, "--method", "random", "--budget", 8]
     lost = epochzero(*search, "--winner-scores", "none")
-    assert lost.code == 1 and f"--pool {small} looks at its networks alone." in " ".join(lost.err.split())
+    assert lost.code == 1 and f"--pool {small} searches among its networks only." in " ".join(lost.err.split())
     found = epochzero(*search, "--pool", small, "--winner-scores", "none", "--json").json
     assert (found["evaluated"], found["best"]["score"]) == (2, 90.0)
 
@@ -299,7 +299,7 @@ def test_a_proxy_that_fails_on_every_network_stops_early(tmp_path: Path) -> None
 def test_a_proxy_in_the_place_of_an_accuracy_is_said() -> None:
     given = ["search", "--method", "top_k", "--option", "proxy=l2_norm", "--option", "networks=3", "--proxy", "params"]
     ran = epochzero(*given, *FEW, "--budget", 2, "--winner-scores", "none")
-    assert "top_k chooses networks to be trained: here params stands in" in " ".join(ran.err.split())
+    assert "top_k chooses networks to be trained: here params takes the place" in " ".join(ran.err.split())
     assert "stands in" not in epochzero("search", "--proxy", "params", *FEW, "--budget", 2).err
 
 
@@ -382,7 +382,7 @@ def test_store_shows_runs_and_exports_scores(searched: tuple[Path, dict[str, Any
         assert found["run"] in ran.out
     with (tmp_path / "scores.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    rows_of_search = [row for row in rows if row["proxy"] == "l2_norm"]
+    rows_of_search = [row for row in rows if row["proxy"] == parse("l2_norm").key]
     assert len(rows_of_search) == 40 and {row["arch"] for row in rows} == {row["arch"] for row in rows_of_search}
     assert {row["arch"]: float(row["value"]) for row in rows_of_search}[found["best"]["arch"]] == found["best"]["score"]
     with gzip.open(tmp_path / "scores.csv.gz", "rt", newline="") as file:

@@ -29,7 +29,7 @@ from epochzero.executors.worker import Failure, Recipe, Share, answer
 from epochzero.registry import spaces
 from epochzero.spaces.mlp import MLP
 from epochzero.store import Store
-from epochzero.study.loop import Outcome
+from epochzero.study.result import Result
 from epochzero.study.task import Task
 from epochzero.types import Score
 from tests.command import epochzero, process, refusal
@@ -71,7 +71,7 @@ def clean(folder: Path) -> None:
         file.unlink()
 
 
-def search(store: Path, executor: Any, proxy: str = "l2_norm", budget: int = 30, **given: Any) -> Outcome:
+def search(store: Path, executor: Any, proxy: str = "l2_norm", budget: int = 30, **given: Any) -> Result:
     options = {"batch": 6, "population": 10, "tournament": 3}
     given.setdefault("data", IMAGES)
     return ez.search(proxy=proxy, budget=budget, store=store, executor=executor, seed=3, options=options, **given)
@@ -92,7 +92,7 @@ def test_a_search_is_the_same_whoever_scores(tmp_path: Path, processes: Processe
 def test_a_search_begun_by_one_executor_is_ended_by_another(tmp_path: Path, processes: Processes) -> None:
     calm = search(tmp_path / "calm.db", Local(1))
 
-    def stop(outcome: Outcome) -> None:
+    def stop(outcome: Result) -> None:
         if outcome.evaluated >= 12:
             raise KeyboardInterrupt
 

@@ -10,8 +10,9 @@ import pytest
 from epochzero.errors import UserError
 from epochzero.objectives.goals import LATENCY, parse_goals
 from epochzero.registry import spaces
-from epochzero.study.front import Front, as_csv
+from epochzero.study.front import as_csv
 from epochzero.study.networks import batch_for
+from epochzero.study.result import Result
 from epochzero.study.task import Task
 from epochzero.types import Score
 
@@ -58,10 +59,10 @@ def test_latency_is_measured_and_not_computed() -> None:
         LATENCY.compute()
 
 
-def looked_at(values: list[tuple[float, float] | None]) -> Front:
+def looked_at(values: list[tuple[float, float] | None]) -> Result:
     space = spaces["nb201"]
     rng = Random(0)
-    front = Front(Task(space, [], batch_for(space, size=1)), parse_goals("params,-flops"))
+    front = Result(Task(space, [], batch_for(space, size=1)), parse_goals("params,-flops"))
     for pair in values:
         scores = {"params": Score(3.0), "flops": Score.degenerate("no way through")}
         if pair is not None:
@@ -79,7 +80,8 @@ def test_the_front_is_that_of_all_networks() -> None:
     assert front.values.shape == (7, 2)
     assert front.best is not None and front.best.score.value == 5
     assert (front.headline, front.text) == ("front of 4", "params,-flops")
-    lines = as_csv(front).splitlines()
+    assert front.front is not None
+    lines = as_csv(front.front).splitlines()
     assert lines[0] == "arch,params,flops" and lines[1].endswith(",5,9") and len(lines) == 5
     assert math.isclose(float(lines[4].split(",")[-1]), 1.0)
 

@@ -12,11 +12,11 @@ import pytest
 from epochzero import data
 from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
-from epochzero.run import inside
 from epochzero.supernet import make
 from epochzero.supernet import nasi as nasi_module
 from epochzero_papers.__main__ import main
 from epochzero_papers.nasi import grid as nasi_grid
+from epochzero_papers.nasi import saved
 from epochzero_papers.nasi.grid import Recording
 from tests.fresh import Fresh
 
@@ -82,11 +82,11 @@ def test_a_recording_holds_every_search(tmp_path: Path, space: str, more: dict[s
 def test_a_stopped_recording_goes_on_and_a_longer_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = record(tmp_path / "whole.json")
     for stop in (2, 7):
-        monkeypatch.setattr(inside, "EVERY", 0.0)
-        monkeypatch.setattr(inside, "print", _stopping(stop), raising=False)
+        monkeypatch.setattr(saved, "EVERY", 0.0)
+        monkeypatch.setattr(saved, "print", _stopping(stop), raising=False)
         with pytest.raises(KeyboardInterrupt):
             record(tmp_path / "a.json")
-        monkeypatch.delattr(inside, "print")
+        monkeypatch.delattr(saved, "print")
     half = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["state"]
     assert (len(half["mean"]), half["step"]) == (4, 3)
     assert record(tmp_path / "a.json")["state"] == whole["state"]

@@ -54,11 +54,11 @@ def test_it_learns_and_gives_the_same_again(images: Path) -> None:
     ("text", "says"),
     [
         ("hnass", "Did you mean 'hnas'"),
-        ("hnas(epochs)", "'epochs' is no change of a recipe"),
+        ("hnas(epochs)", "'epochs' does not change a recipe"),
         ("hnas(epochs=0)", "epochs is 1 to"),
         ("hnas(images=1000)", "takes 4 to 160 images of these data, not 1000"),
         ("hnas(images=2.5)", "takes 4 to 160 images of these data, not 2.5"),
-        ("hnas((", "is no short training"),
+        ("hnas((", "is not a short training"),
     ],
 )
 def test_mistakes_are_sentences(images: Path, text: str, says: str) -> None:
@@ -88,7 +88,7 @@ def test_hnas_on_darts_by_one_epoch_of_training(images: Path, tmp_path: Path, mo
     ("options", "says"),
     [
         ([], "--feedback needs images with labels to train on, and pink is noise"),
-        (["--method", "nasi"], "nasi looks at no single networks"),
+        (["--method", "nasi"], "nasi evaluates no single networks"),
         (["--objectives", "dextr,-flops"], "leave out --objectives with --feedback"),
         (["--executor", "processes"], "leave out --executor with --feedback"),
     ],

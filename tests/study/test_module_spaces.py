@@ -160,7 +160,7 @@ def test_the_store_knows_the_scores(tmp_path: Path) -> None:
     assert first.best == again.best and first.run == again.run
     task = Task(SPACE, [parse("snip")], BATCH)
     with Store.open(tmp_path / "run.db") as store:
-        kept = store.scores(task.setting, "snip", [str(arch) for arch in MLP()])
+        kept = store.scores(task.setting, parse("snip").key, [str(arch) for arch in MLP()])
     assert len(kept) == 6
     assert all(task.score([int(text)])[0][0]["snip"] == score for text, score in kept.items())
 

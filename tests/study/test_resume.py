@@ -12,7 +12,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.errors import StoreError
 from epochzero.store import Store
-from epochzero.study.loop import Outcome
+from epochzero.study.result import Result
 from epochzero.study.task import Task
 from tests.fresh import Fresh
 from tests.study.killed_search import BATCH, BUDGET, KILLS, SHARED
@@ -96,7 +96,7 @@ def test_searches_that_share_a_store_at_the_same_time_end_right(folder: Path) ->
 # In one process
 
 
-def search(store: Path, budget: int = 12, **given: Any) -> Outcome:
+def search(store: Path, budget: int = 12, **given: Any) -> Result:
     return ez.search(proxy="l2_norm", budget=budget, store=store, data=data.pink((3, 8, 8), size=2), **given)
 
 
@@ -131,7 +131,7 @@ def test_another_search_uses_the_scores_that_it_finds(tmp_path: Path, monkeypatc
 def test_a_search_that_fails_in_the_middle_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calm = search(tmp_path / "calm.db", 20)
 
-    def stop(outcome: Outcome) -> None:
+    def stop(outcome: Result) -> None:
         if outcome.evaluated >= 8:
             raise KeyboardInterrupt
 

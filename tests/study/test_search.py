@@ -20,9 +20,10 @@ from epochzero.registry import spaces
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.spaces.nb201 import NB201, Cell
 from epochzero.store import Store
-from epochzero.study.loop import Outcome, run_search
+from epochzero.study.loop import run_search
 from epochzero.study.methods.evolution import Evolution
 from epochzero.study.methods.random import RandomSearch
+from epochzero.study.result import Result
 from epochzero.study.task import Task
 
 SPACE = spaces["nb201"]
@@ -238,7 +239,7 @@ def sized(higher_is_better: bool = True, least: int = 0) -> Proxy:
 
 def found(
     proxy: Proxy, method: str = "random", evaluations: int = 40, space: Any = SPACE, **given: Any
-) -> tuple[Outcome, list[tuple[str, float]]]:
+) -> tuple[Result, list[tuple[str, float]]]:
     """The outcome of a search, and what its run looked at."""
     with Store.open(":memory:") as store:
         outcome = run_search(Task(space, [proxy], BATCH), method, evaluations, store=store, **given)
@@ -337,7 +338,7 @@ def test_the_first_of_equals_wins() -> None:
 def test_what_earlier_sittings_did_is_told_apart() -> None:
     task = Task(SPACE, [sized()], data.pink(size=1))
 
-    def stop_half_way(outcome: Outcome) -> None:
+    def stop_half_way(outcome: Result) -> None:
         if outcome.evaluated == 10:
             raise KeyboardInterrupt
 

@@ -20,9 +20,10 @@ from epochzero.objectives.objective import parse_objective, single
 from epochzero.registry import proxies, spaces
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.store import Store
-from epochzero.study.loop import Outcome, budget_of, run_search
+from epochzero.study.loop import budget_of, run_search
 from epochzero.study.methods.base import Wanted
 from epochzero.study.pool import scored_pool
+from epochzero.study.result import Result
 from epochzero.study.sources import Feedback, TableSource
 from epochzero.study.task import Task
 from tests.forgetting import plugins_forgotten
@@ -55,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def search(folder: Path, proxy: Any = "table:cifar10_val_12ep", budget: int = 40, **given: Any) -> Outcome:
+def search(folder: Path, proxy: Any = "table:cifar10_val_12ep", budget: int = 40, **given: Any) -> Result:
     return ez.search(proxy=proxy, budget=budget, data=BATCH, **({"table": folder / "accuracies.csv"} | given))
 
 
@@ -134,7 +135,7 @@ def test_a_function_of_the_user_s_is_asked_once_for_each_network(tmp_path: Path)
 def test_resumed_by_replay_every_search_ends_the_same(method: str, tmp_path: Path) -> None:
     """Stopped in the middle by an exception, then given again."""
 
-    def stop(outcome: Outcome) -> None:
+    def stop(outcome: Result) -> None:
         if outcome.evaluated >= 17:
             raise KeyboardInterrupt
 
@@ -156,7 +157,7 @@ def test_resumed_by_replay_every_search_ends_the_same(method: str, tmp_path: Pat
 def test_a_pool_gives_scores_and_candidates(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Task, "score", lambda *_: pytest.fail("a network was run"))
     found = search(folder, "naswot", 1000, pool=folder / "scores.csv", method="random")
-    assert found.evaluated == 300 and found.stopped == "the search has no more networks to look at"
+    assert found.evaluated == 300 and found.stopped == "the search has no more networks to evaluate"
     assert found.unscored == {"det K = 0": 1}
     assert found.winner.score.value == max(accuracy(cell) / 3 for cell in CELLS[1:])
     lower = search(folder, "ntk_cond", 300, pool=folder / "scores.csv", method="evolution")
@@ -176,7 +177,7 @@ def test_a_pool_may_have_a_row_for_each_score(folder: Path, tmp_path: Path) -> N
     assert by_snip.winner.arch == CELLS[0] and by_snip.unscored == {"no weights": 1}
     (tmp_path / "long.csv").write_text("\n".join([*lines, lines[1]]))
     with pytest.raises(
-        DataError, match=r"Row 41 of .*long.csv gives a second value of naswot for .*: keep one of them"
+        DataError, match=r"Row 41 of .*long.csv gives a second value of naswot for .*\. Keep one of them"
     ):
         search(folder, "naswot", pool=tmp_path / "long.csv")
 
@@ -217,7 +218,7 @@ def test_hnas_is_resumed_by_replay_and_the_same_again(folder: Path, tmp_path: Pa
     given: dict[str, Any] = {"table": None, "pool": folder / "scores.csv", "method": "hnas", "budget": 10}
     given |= {"options": {"metric": "snip", "networks": 300, "probes": 2}}
 
-    def stop(outcome: Outcome) -> None:
+    def stop(outcome: Result) -> None:
         if outcome.evaluated == 6:
             raise KeyboardInterrupt
 
@@ -274,7 +275,7 @@ def test_a_time_limit_ends_a_search_that_goes_on_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, math.nan, math.inf])
 def test_time_limits_that_cannot_be(tmp_path: Path, limit: float) -> None:
-    with pytest.raises(UserError, match="a time limit of more than 0 seconds"):
+    with pytest.raises(UserError, match="--time-limit takes more than 0 seconds"):
         search(tmp_path, accuracy, table=None, time_limit=limit)
 
 

@@ -1,4 +1,4 @@
-"""`epochzero search --feedback`: every network that is looked at is trained for a short while."""
+"""`epochzero search --feedback`: every network is trained for a short while."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from epochzero.data import NOISE
 from epochzero.errors import UserError
+from epochzero.registry import searches
 from epochzero.spaces.base import AnySpace
 from epochzero.study.sources import Feedback
 from epochzero.supernet import methods
@@ -14,19 +15,17 @@ from epochzero.train.feedback import ShortTraining
 
 
 def trained_by(
-    recipe: str | None,
-    method: str,
+    recipe: str,
+    method: str | None,
     space: AnySpace,
     data: str,
     seed: int,
     device: str,
     given: Mapping[str, object],
-) -> Feedback | None:
-    """Who trains the networks, if anyone; UserError for options that do not go with it."""
-    if recipe is None:
-        return None
-    if method in methods:
-        raise UserError(f"{method} looks at no single networks, so --feedback means nothing to it: use hnas.")
+) -> Feedback:
+    """The short training by this recipe; UserError for options that do not go with it."""
+    if method is not None and method not in searches and method in methods:
+        raise UserError(f"{method} evaluates no single networks, so --feedback means nothing to it: use hnas.")
     for option, value in given.items():
         if value not in (None, "local"):
             raise UserError(f"Networks are trained here, one after the other: leave out {option} with --feedback.")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from epochzero.cli.console import err
-from epochzero.cli.options import options
 from epochzero.errors import UserError
+from epochzero.quantities import key_values
 from epochzero.registry import spaces
 from epochzero.spaces.base import Space
 from epochzero.train.image_data import Images, load_images
@@ -30,7 +30,7 @@ Unreadable = Annotated[
 def changes(epochs: int | None, batch_size: int | None, option: list[str] | None) -> dict[str, int | float | str]:
     """What is to be changed in a recipe, by name; a later `--option` has the last word."""
     given = {"epochs": epochs, "batch_size": batch_size}
-    return {name: value for name, value in given.items() if value is not None} | options(option or [])
+    return {name: value for name, value in given.items() if value is not None} | key_values(option or [])
 
 
 def space_of_plans(name: str) -> Space:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from epochzero.cli.plugin import load_plugins
-from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 
 T = TypeVar("T")
@@ -119,26 +118,6 @@ def _in_panel(kind: Any, name: str | None) -> Any:
     return Annotated[kind.__origin__, option]
 
 
-def options(pairs: list[str]) -> dict[str, int | float | str]:
-    """`["population=100"]` as a dictionary, numbers as numbers."""
-    read: dict[str, int | float | str] = {}
-    for pair in pairs:
-        key, equals, value = (piece.strip() for piece in pair.partition("="))
-        if not equals or not key or not value:
-            raise UserError(f"--option takes key=value, not {pair!r}.")
-        read[key.replace("-", "_")] = _number(value)
-    return read
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def executor(
     name: str,
     workers: int | None,
@@ -148,9 +127,9 @@ def executor(
     device: str,
     plugins: list[str] | None,
 ) -> Executor:
-    """Who scores; its workers load the same plug-ins."""
-    found = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in plugins or ()]
-    prepare = partial(load_plugins, found) if found else None
+    """The executor of the options; its workers load the same plug-ins."""
+    paths = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in plugins or ()]
+    prepare = partial(load_plugins, paths) if paths else None
     return executor_of(
         name, workers=workers, threads=threads, address=address, gpus=gpus, device=device, prepare=prepare
     )

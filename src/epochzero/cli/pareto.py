@@ -1,8 +1,7 @@
-"""What `epochzero search` shows and writes where it looks for several things at once."""
+"""What `epochzero search --objectives` shows and writes: the front."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,12 @@ from epochzero.cli.console import as_json, counted, counts, err, number, out, pr
 from epochzero.cli.winner import earlier_json, known_of, say_time
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate import plots
-from epochzero.hardware.latency import KEYS, Latency, LatencyLimit, teller
+from epochzero.evaluate.front_plot import drawn
+from epochzero.hardware.latency import KEYS, Latency, teller
 from epochzero.hardware.meters import RUNS, Timing
 from epochzero.objectives.goals import LATENCY
-from epochzero.study.front import Front, Member, as_csv
-from epochzero.study.front_plot import drawn
+from epochzero.study.front import Member, as_csv
+from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
 
 FIELDS = ("median_ms", "low_ms", "high_ms")
@@ -23,66 +23,52 @@ SHOWN = 3
 """columns of accuracies that are printed; all are written"""
 
 
-def check_front(given: Mapping[str, object]) -> None:
-    """UserError for options that are about one winner."""
-    for option, value in given.items():
-        if value is not None:
-            raise UserError(f"{option} is about one winner, and --objectives gives a whole front: leave out {option}.")
-
-
-def end_front(
-    front: Front,
-    limit: LatencyLimit | None,
-    table: TableSource | None,
-    folder: Path | None,
-    store: Path | None,
-    json: bool,
-) -> None:
-    """Print the front and write it, with latencies and known accuracies where someone tells them."""
-    latency = teller(front.task, limit)
-    report = front_report(front, latency, table)
+def end_front(result: Result, folder: Path | None, store: Path | None, json: bool) -> None:
+    """Prints the front and writes it, with latencies and known accuracies if there are any."""
+    latency = teller(result.task, result.limit)
+    report = front_report(result, latency, result.accuracies)
     if latency is not None:
-        report["latency"] = latency.facts if limit is None else limit.about()
-    files = [] if folder is None else write_front(folder, front, report)
+        report["latency"] = latency.facts if result.limit is None else result.limit.about()
+    files = [] if folder is None else write_front(folder, result, report)
     if json:
         print_json(report)
     else:
-        show_front(front, report)
-        say_time(front)
+        show_front(result, report)
+        say_time(result)
         if store is not None:
             err.print(f"scores  {store}", soft_wrap=True)
         if folder is not None:
             err.print(f"front   {folder}/{', '.join(files)}", soft_wrap=True)
 
 
-def front_report(front: Front, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
+def front_report(result: Result, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
     """The front and how it was found, as the JSON fields of a search."""
-    goals = front.goals.goals
-    members = [_member_json(front, member, latency, table) for member in front.members]
+    goals = result.goals.goals
+    members = [_member_json(result, member, latency, table) for member in result.members]
     known = {} if table is None else {"table": table.name, "not_held": sum(one["known"] is None for one in members)}
     return {
         "front": members,
         "objectives": [{"name": goal.proxy.text, "better": "higher" if goal.higher else "lower"} for goal in goals],
-        "space": front.task.space.name,
-        "evaluated": front.evaluated,
-        "from_store": front.recalled,
-        "stopped": front.stopped,
-        "unscored": sum(front.unscored.values()),
-        "unscored_why": front.unscored,
-        "seconds": front.seconds,
-        "clock": front.clock.split(front.seconds),
-        "earlier": earlier_json(front),
-        "run": front.run,
+        "space": result.task.space.name,
+        "evaluated": result.evaluated,
+        "from_store": result.recalled,
+        "stopped": result.stopped,
+        "unscored": sum(result.unscored.values()),
+        "unscored_why": result.unscored,
+        "seconds": result.seconds,
+        "clock": result.clock.split(result.seconds),
+        "earlier": earlier_json(result),
+        "run": result.run,
         **known,
     }
 
 
-def _member_json(front: Front, member: Member, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
-    names = [goal.proxy.text for goal in front.goals.goals]
+def _member_json(result: Result, member: Member, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
+    names = [goal.proxy.text for goal in result.goals.goals]
     told: dict[str, Any] = {
         "arch": member.text,
         "scores": dict(zip(names, member.values, strict=True)),
-        **counts(front.task.size(member.arch)),
+        **counts(result.task.size(member.arch)),
     }
     if latency is not None:
         timing = latency.of(member.arch)
@@ -92,7 +78,7 @@ def _member_json(front: Front, member: Member, latency: Latency | None, table: T
     return told
 
 
-def show_front(front: Front, report: dict[str, Any]) -> None:
+def show_front(result: Result, report: dict[str, Any]) -> None:
     """The front in columns, the best by the first objective first; architectures are for copying, and not broken."""
     columns = _printed(report)
     texts = ["arch", *(one["arch"] for one in report["front"])]
@@ -106,8 +92,8 @@ def show_front(front: Front, report: dict[str, Any]) -> None:
         out.print(f"latency: {report['latency']['told_by']}{how}")
     if "table" in report:
         _say_known(report)
-    verb = "is" if len(front.members) == 1 else "are"
-    of_all = f"{len(front.members)} of {counted(front.evaluated, 'network')}"
+    verb = "is" if len(result.members) == 1 else "are"
+    of_all = f"{len(result.members)} of {counted(result.evaluated, 'network')}"
     err.print(f"\n{of_all} {verb} beaten by no other in every objective.")
 
 
@@ -155,13 +141,13 @@ def _more_columns(report: dict[str, Any]) -> dict[str, list[Any]]:
     return columns | _known(report)
 
 
-def write_front(folder: Path, front: Front, report: dict[str, Any]) -> list[str]:
+def write_front(folder: Path, result: Result, report: dict[str, Any]) -> list[str]:
     """The front as JSON, CSV and, with matplotlib, as a plot; the names of the files."""
-    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(front, _more_columns(report))}
+    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(result.front, _more_columns(report))}
     try:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")
-        drawing = plots.save(drawn(front), folder, "front")
+        drawing = plots.save(drawn(result.front), folder, "front")
     except UserError as error:  # no matplotlib
         err.print(str(error), style="yellow")
         drawing = []

@@ -32,8 +32,8 @@ from epochzero.plan.drawing import draw
 from epochzero.registry import proxies
 from epochzero.spaces.base import Space
 from epochzero.store import Store
-from epochzero.study.result import Outcome
-from epochzero.study.sources import TableSource
+from epochzero.study.result import INTERRUPTED, Result, nothing_found
+from epochzero.study.sources import UNHELD, TableSource
 from epochzero.study.task import Task
 from epochzero.tables.columns import described
 from epochzero.types import Score
@@ -43,27 +43,44 @@ LARGE = 2 * 10**10
 on one busy core they took 22 to 27 s at 1.2 to 1.8e10"""
 
 
-def winner_proxies(outcome: Outcome, which: str) -> list[Proxy]:
+def check_winner(objectives: str | None, scores: str, given: Mapping[str, object]) -> None:
+    """UserError for options about one winner that are wrong, or that mean nothing for a front."""
+    if scores not in ("auto", "all", "none"):
+        raise UserError(f"--winner-scores takes auto, all or none, not {scores!r}.")
+    for option, value in (given | {"--winner-scores": scores if scores == "all" else None}).items():
+        if objectives is not None and value is not None:
+            raise UserError(f"{option} is about one winner, and --objectives gives a whole front: leave out {option}.")
+
+
+def no_score(result: Result, table: Path | None) -> UserError | MachineError:
+    """The error for a search without a winner; where a table holds too few of the networks, with a remedy."""
+    error = nothing_found(result)
+    if table is None or UNHELD not in str(error):
+        return error
+    return MachineError(f"{error}. --pool {table} searches among its networks only.")
+
+
+def winner_proxies(result: Result, which: str) -> list[Proxy]:
     """Those of the search, then every quick one that is wanted."""
-    size = counts(outcome.task.size(outcome.winner.arch))["flops"]
-    large = size is None or size * outcome.task.batch.size > LARGE
-    free_alone = which == "auto" and (large or outcome.out_of_time)
+    size = counts(result.task.size(result.winner.arch))["flops"]
+    large = size is None or size * result.task.batch.size > LARGE
+    free_alone = which == "auto" and (large or result.out_of_time)
     quick = (found for found in map(parse, proxies) if found.quick and (found.free or not free_alone))
-    from_a_pool = any(source.candidates is not None for source in outcome.task.sources)
+    from_a_pool = any(source.candidates is not None for source in result.task.sources)
     more = () if which == "none" or from_a_pool else quick
-    return list({found.text: found for found in (*outcome.objective.proxies, *more)}.values())
+    return list({found.text: found for found in (*result.objective.proxies, *more)}.values())
 
 
-def scored_winner(outcome: Outcome, asked: list[Proxy], store: Store) -> tuple[dict[str, Score], float]:
-    """What these proxies say of the winner, kept in the store, and how many seconds that took."""
+def scored_winner(result: Result, asked: list[Proxy], store: Store) -> tuple[dict[str, Score], float]:
+    """The winner's scores by these proxies, kept in the store, and how many seconds they took."""
     start = time.perf_counter()
-    task = replace(outcome.task, proxies=asked)
-    of = {"search": outcome.run, "arch": outcome.winner.text}  # a search that goes on may end with another one
+    task = replace(result.task, proxies=asked)
+    of = {"search": result.run, "arch": result.winner.text}  # a resumed search may end with another one
     run = store.begin_run("winner", {**of, "proxies": [found.text for found in asked]}, {})
     with progress_bar("winner") as show:
         about = f"by {len(asked)} prox{'y' if len(asked) == 1 else 'ies'}"
         show(0, 1, about)
-        scores = task.evaluate([outcome.winner.arch], store, run, 0)[0][0]
+        scores = task.evaluate([result.winner.arch], store, run, 0)[0][0]
         show(1, 1, about)
     return scores, time.perf_counter() - start
 
@@ -93,71 +110,73 @@ def known_of(text: str, table: TableSource) -> dict[str, float] | None:
     return {name: score.value for name, score in found.items() if score.ok}
 
 
-def report_of(outcome: Outcome, everything: list[Proxy], scores: dict[str, Score], top: int) -> dict[str, Any]:
-    best = outcome.winner
+def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score], top: int) -> dict[str, Any]:
+    best = result.winner
     return {
         "best": {
             "arch": best.text,
             "score": best.score.value,
-            **counts(outcome.task.size(best.arch)),
+            **counts(result.task.size(best.arch)),
             "scores": {proxy.text: score_json(proxy, scores[proxy.text]) for proxy in everything},
         },
-        "top": [{"arch": one.text, "score": one.score.value} for one in outcome.top(top)],
-        "space": outcome.task.space.name,
-        "proxy": outcome.objective.text,
-        "evaluated": outcome.evaluated,
-        "from_store": outcome.recalled,
-        "stopped": outcome.stopped,
-        "unscored": sum(outcome.unscored.values()),
-        "unscored_why": outcome.unscored,
-        "seconds": outcome.seconds,
-        "scoring_seconds": outcome.scoring_seconds,
-        "clock": outcome.clock.split(outcome.seconds),
-        "earlier": earlier_json(outcome),
-        "run": outcome.run,
-        "data": _data(outcome),
+        "top": [{"arch": one.text, "score": one.score.value} for one in result.top(top)],
+        "space": result.task.space.name,
+        "proxy": result.objective.text,
+        "evaluated": result.evaluated,
+        "from_store": result.recalled,
+        "stopped": result.stopped,
+        "unscored": sum(result.unscored.values()),
+        "unscored_why": result.unscored,
+        "seconds": result.seconds,
+        "scoring_seconds": result.scoring_seconds,
+        "clock": result.clock.split(result.seconds),
+        "earlier": earlier_json(result),
+        "run": result.run,
+        "data": _data(result),
     }
 
 
-def earlier_json(outcome: Outcome) -> dict[str, float]:
-    """What earlier sittings of the same search did, which is not in its seconds."""
-    return dict(zip(("evaluated", "scoring_seconds"), outcome.earlier, strict=True))
+def earlier_json(result: Result) -> dict[str, float]:
+    """What earlier runs of the same search did, which is not in its seconds."""
+    return dict(zip(("evaluated", "scoring_seconds"), result.earlier, strict=True))
 
 
-def _data(outcome: Outcome) -> str:
-    pools = [source.name for source in outcome.task.sources if source.candidates is not None]
-    return f"the scores in {pools[0]}" if pools else outcome.task.batch.about
+def _data(result: Result) -> str:
+    pools = [source.name for source in result.task.sources if source.candidates is not None]
+    return f"the scores in {pools[0]}" if pools else result.task.batch.about
 
 
-def end_search(
-    outcome: Outcome,
-    scores: dict[str, Score],
-    more: Mapping[str, Any],
-    *,
-    top: int,
-    auxiliary: bool,
-    folder: Path | None,
-    store: Path | None,
-    json: bool,
-) -> None:
-    """Print the winner with its scores and write its files."""
-    named = {found.text: found for found in (*outcome.objective.proxies, *map(parse, proxies))}
-    everything = [named[text] for text in scores if scores[text].ok or named[text] in outcome.objective.proxies]
-    report = report_of(outcome, everything, scores, top) | dict(more)
-    files = files_of(outcome, report, auxiliary)
+def end_search(result: Result, store: Store, which: str, folder: Path | None, output: Any) -> None:
+    """Prints the winner with its scores, or the front, and writes the files; `output` has the options."""
+    if result.front is not None:
+        from epochzero.cli.pareto import end_front
+
+        end_front(result, folder, output.store, output.json)
+        return
+    asked = winner_proxies(result, "none" if result.stopped == INTERRUPTED else which)
+    scores, seconds = scored_winner(result, asked, store)
+    everything = [proxy for proxy in asked if scores[proxy.text].ok or proxy in result.objective.proxies]
+    report = report_of(result, everything, scores, output.top or 1) | {"winner_seconds": seconds}
+    if result.inside is not None:
+        report |= {"steps": result.steps, "weights": result.inside.weights}
+    if result.limit is not None:
+        report["latency"] = result.limit.about(result.winner.arch)
+    if result.accuracies is not None:
+        report |= {"known": known_of(result.winner.text, result.accuracies), "table": result.accuracies.name}
+    files = {} if folder is None and output.json else files_of(result, report, output.auxiliary)
     if folder is not None:
         write_winner(folder, files)
-    if json:
+    if output.json:
         print_json(report)
         return
-    show(outcome, report, score_table(everything, scores))
-    say_places(outcome.task.space.name, store, folder, list(files))
+    show(result, report, score_table(everything, scores))
+    say_places(result.task.space.name, output.store, folder, list(files))
 
 
-def show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
-    best, space = report["best"], outcome.task.space
+def show(result: Result, report: dict[str, Any], scores: Table) -> None:
+    best, space = report["best"], result.task.space
     out.print(f"{best['arch']}\n", style="bold")
-    out.print(draw.text(outcome.plan, space.cell_block) if isinstance(space, Space) else f"{outcome.module()}\n")
+    out.print(draw.text(result.plan, space.cell_block) if isinstance(space, Space) else f"{result.module()}\n")
     out.print(f"params  {millions(best['params'])}")
     out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
     if "latency" in report:
@@ -173,7 +192,7 @@ def show(outcome: Outcome, report: dict[str, Any], scores: Table) -> None:
             out.print(f"{place:3}  {number(one['score'])}  {one['arch']}")
     if "known" in report and report["known"] is None:
         err.print("The accuracy table does not hold the winner: nothing is known of its accuracy.", style="yellow")
-    say_time(outcome, report["winner_seconds"])
+    say_time(result, report["winner_seconds"])
 
 
 def show_known(known: Mapping[str, float], table: str) -> None:
@@ -184,26 +203,26 @@ def show_known(known: Mapping[str, float], table: str) -> None:
         out.print(f"{column:{width}}  {number(value)}")
 
 
-def say_time(outcome: Outcome, winner_seconds: float | None = None) -> None:
+def say_time(result: Result, winner_seconds: float | None = None) -> None:
     """How many networks or steps, where the time went, and which networks have no score."""
-    did = counted(outcome.steps, "step") if outcome.steps else counted(outcome.evaluated, "network")
-    said = [f"{did} in {outcome.seconds:.1f} s"]
-    if outcome.recalled:
-        said.append(f"{outcome.recalled:,} read from the store")
-    err.print(f"\n{', '.join(said)}, {sum(outcome.unscored.values())} without a score")
-    parts = outcome.clock.split(outcome.seconds).items()
+    did = counted(result.steps, "step") if result.steps else counted(result.evaluated, "network")
+    said = [f"{did} in {result.seconds:.1f} s"]
+    if result.recalled:
+        said.append(f"{result.recalled:,} read from the store")
+    err.print(f"\n{', '.join(said)}, {sum(result.unscored.values())} without a score")
+    parts = result.clock.split(result.seconds).items()
     err.print("  " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts))
     if winner_seconds is not None:
         err.print(f"  the winner's table took {winner_seconds:.1f} s more")
-    before, seconds = outcome.earlier
+    before, seconds = result.earlier
     if before:
-        old = min(before, outcome.evaluated)
-        err.print(f"{old} of them were looked at in an earlier sitting; its scores took {seconds:.1f} s.")
-    if outcome.stopped:
-        err.print(f"It ended early: {outcome.stopped}.", style="yellow")
-    for remark in outcome.remarks:
+        old = min(before, result.evaluated)
+        err.print(f"{old} of them were evaluated in an earlier run; their scores took {seconds:.1f} s.")
+    if result.stopped:
+        err.print(f"It ended early: {result.stopped}.", style="yellow")
+    for remark in result.remarks:
         err.print(remark, style="yellow")
-    for why, times in outcome.unscored.items():
+    for why, times in result.unscored.items():
         err.print(f"  {times} × {why}")
 
 
@@ -217,14 +236,14 @@ def say_places(space: str, store: Path | None, folder: Path | None, files: list[
             err.print(f"        {space} gives modules: no drawing, no printed code")
 
 
-def files_of(outcome: Outcome, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
+def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
     """What can be written of the winner: of a plan its drawings and code, of a module the list of its layers."""
     facts = {"winner.json": lambda: as_json(report, indent=2)}
-    space = outcome.task.space
+    space = result.task.space
     if not isinstance(space, Space):
-        return {"layers.txt": lambda: f"{outcome.module()}\n"} | facts
-    plan, cell = outcome.plan, space.cell_block
-    code = _with_tower(outcome.task, outcome.winner.arch).code if auxiliary else plan.code
+        return {"layers.txt": lambda: f"{result.module()}\n"} | facts
+    plan, cell = result.plan, space.cell_block
+    code = _with_tower(result.task, result.winner.arch).code if auxiliary else plan.code
     return {"cell.svg": lambda: draw.svg(plan, cell), "network.svg": plan.svg, "model.py": code} | facts
 
 

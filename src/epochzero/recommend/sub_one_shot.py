@@ -42,7 +42,7 @@ from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VA
 from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
-from epochzero.study.result import LEADERS, Candidate, Outcome, nothing_found
+from epochzero.study.result import LEADERS, Candidate, Result, nothing_found
 from epochzero.study.sources import Feedback, Source
 from epochzero.study.task import Task
 from epochzero.types import Origin
@@ -265,7 +265,7 @@ class SubOneShotSearch:
             settings: dict[str, JSON] = {"space": self.space, "supernet": supernet.id, "steps": self.schedule.steps}
             store.begin_run("warm-up", settings, manifest(settings)).finish({"seconds": seconds})
 
-    def searched(self, supernet: RecommenderSupernet, store: Store) -> Outcome:
+    def searched(self, supernet: RecommenderSupernet, store: Store) -> Result:
         """The search over the sub-networks of a supernet."""
         batch = self.batch
         if self.objective is None:
@@ -300,7 +300,7 @@ class SubOneShotSearch:
         fitness = OneShot(supernet, training, validation, replace(FINE, epoch=count))
         return Feedback(fitness, f"{ONE_SHOT}-{digest(supernet.id, self.table.fingerprint, size, count)[:16]}")
 
-    def _retrained(self, outcome: Outcome, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
+    def _retrained(self, outcome: Result, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
         found, top = [], self.distinct(outcome.top(LEADERS))
         for number, candidate in enumerate(top):
 

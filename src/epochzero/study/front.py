@@ -57,9 +57,7 @@ class Front:
         """The scores of all networks that have them, in the order of evaluation [networks, goals]."""
         return np.array(self._values, np.float64).reshape(-1, len(self.goals.goals))
 
-    def tell(
-        self, networks: Sequence[Member], scores: Sequence[Mapping[str, Score]]
-    ) -> list[tuple[float, ...] | None]:
+    def tell(self, networks: Sequence[Member], scores: Sequence[Mapping[str, Score]]) -> list[tuple[float, ...] | None]:
         """Adds networks; returns their merits, a tuple each, None for one that lacks a score."""
         values = [self.goals.values(by_proxy) for by_proxy in scores]
         merits = [None if row is None else self.goals.merits(row) for row in values]

@@ -77,7 +77,9 @@ def run_inside(
     result.seconds, result.note = result.clock.seconds, ""
     if not result.stopped:
         if found.steps < result.total:
-            result.remarks.append(f"{method} takes whole proposals: {found.steps} of the {result.total} steps were taken.")
+            result.remarks.append(
+                f"{method} takes whole proposals: {found.steps} of the {result.total} steps were taken."
+            )
         run.finish({"best": result.best.text, "steps": found.steps})
     return result
 

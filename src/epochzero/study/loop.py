@@ -146,12 +146,10 @@ def run_search(
         evaluations = budget_of(method, task.space, options)
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise UserError(f"A search needs a time limit of more than 0 seconds, not {time_limit:g}.")
     _check_goals(method, objective)
     task.by_source()
     result = kind(task, objective or Objective(tuple(task.proxies)))
-    result.method, result.total = method, evaluations
+    result.method, result.total, result.limits = method, evaluations, budget
     result.limit, result.store = latency, None if store.path == MEMORY else store.path
     if (told := teller(task, latency)) is not None:
         told.keep(store, result.clock)

@@ -15,6 +15,7 @@ from epochzero.errors import MachineError, UserError
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective
 from epochzero.objectives.ranks import Ranking
+from epochzero.spaces.budget import Budget
 from epochzero.study.clock import Clock
 from epochzero.study.front import Front, Member
 from epochzero.types import Score
@@ -96,6 +97,7 @@ class Result:
         """its present activity, if that is not evaluating networks"""
         self.inside: Found | None = None
         """details of a search inside one network: the weights of its choices, and its trajectory"""
+        self.limits = Budget()
         self.limit: LatencyLimit | None = None
         self.accuracies: TableSource | None = None
         """known accuracies to look the winner up in"""
@@ -109,8 +111,8 @@ class Result:
 
     def __repr__(self) -> str:
         did = f"{self.steps} steps" if self.steps else f"{self.evaluated} networks"
-        best = "none" if self.best is None else self.best.text
-        return f"<Result of {self.method} in {self.task.space.name} by {self.text}: {did}, {self.headline or 'best'} {best}>"
+        best = "no score" if self.best is None else f"{self.headline}, {self.best.text}"
+        return f"<Result of {self.method} in {self.task.space.name} by {self.text}: {did}, {best}>"
 
     @property
     def text(self) -> str:

@@ -1,19 +1,20 @@
 """One search from its settings: Python, the command line and the scripts for GPU machines all come through here.
 
-    settings = SearchSettings(space="nb201", proxy="dextr", budget=300, max_params="1M")
-    with Store.open("run.db") as store:
-        result = prepare(settings).run(store)
+settings = SearchSettings(space="nb201", proxy="dextr", budget=300, max_params="1M")
+with Store.open("run.db") as store:
+    result = prepare(settings).run(store)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.executors.local import LOCAL
+from epochzero.executors.local import LOCAL, Local
 from epochzero.hardware.latency import LatencyLimit, timed
 from epochzero.objectives.goals import Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
@@ -91,6 +92,8 @@ class PreparedSearch:
     """None: the steps of the method itself"""
     accuracies: TableSource | None
     limit: LatencyLimit | None
+    inside: bool
+    """whether it searches inside one network"""
 
     def run(
         self,
@@ -118,7 +121,7 @@ class PreparedSearch:
             if progress is not None:
                 progress(result)
 
-        if self.method not in searches:
+        if self.inside:
             from epochzero.study.inside import run_inside
 
             result: R = run_inside(
@@ -146,7 +149,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if inside:
         names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among")
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
-        _check_inside(method, given | {"--executor": None if executor is LOCAL else executor.about()["name"]})
+        _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
     space: AnySpace = spaces[settings.space] if isinstance(settings.space, str) else settings.space
     budget = _budget(settings, method, space, inside)
     objective, feedback = _objective(settings.proxy, goals)
@@ -163,19 +166,23 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if settings.among is not None:
         sources.append(Listed(TableSource.read(settings.among, space)))
     sources += [source for source in (accuracies, feedback) if source is not None]
-    batch = settings.data if not isinstance(settings.data, (str, Path)) else batch_for(
-        space,
-        settings.data,
-        input_shape=settings.input_shape,
-        num_classes=settings.classes,
-        size=settings.batch_size or BATCH_SIZE,
-        parts=settings.parts or (PARTS_INSIDE if inside else PARTS),
-        seed=settings.data_seed,
+    batch = (
+        settings.data
+        if not isinstance(settings.data, (str, Path))
+        else batch_for(
+            space,
+            settings.data,
+            input_shape=settings.input_shape,
+            num_classes=settings.classes,
+            size=settings.batch_size or BATCH_SIZE,
+            parts=settings.parts or (PARTS_INSIDE if inside else PARTS),
+            seed=settings.data_seed,
+        )
     )
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
-    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limit)
+    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limit, inside)
 
 
 def _is_inside(method: str) -> bool:
@@ -202,7 +209,7 @@ def _check_inside(method: str, given: Mapping[str, object]) -> None:
 
 def _budget(settings: SearchSettings, method: str, space: AnySpace, inside: bool) -> int | None:
     """How many networks to evaluate or steps to take; None: the steps of the method itself."""
-    if settings.time_limit is not None and not settings.time_limit > 0:
+    if settings.time_limit is not None and not 0 < settings.time_limit < math.inf:
         raise UserError(f"--time-limit takes more than 0 seconds, not {settings.time_limit:g}.")
     if settings.budget is not None and settings.budget < 1:
         unit = "step" if inside else "evaluation"

@@ -32,7 +32,7 @@ from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.executors.base import Scored
 from epochzero.executors.processes import Processes
-from epochzero.files import write
+from epochzero.files import write, write_json
 from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
 from epochzero.quantities import shape
@@ -266,7 +266,7 @@ def sweep(asked: SweepSettings, begun: float) -> None:
         facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
         table = Table(asked.out, work.columns)
         before = len(table.rows)
-        _write(asked.out, facts)
+        write_json(asked.out.with_suffix(".json"), facts)
         most = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
         if crew is None:
             work.fill(table, asked.population or most, task.score, 1)
@@ -283,7 +283,7 @@ def sweep(asked: SweepSettings, begun: float) -> None:
         facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
         facts["rows"] = len(table.rows)
         facts["scored"] = len({work.scored_as[arch] for arch in archs})
-        _write(asked.out, facts)
+        write_json(asked.out.with_suffix(".json"), facts)
         print(f"{len(table.rows)} rows in {asked.out}, {added} of them new, in {seconds:.1f} s", flush=True)
 
 
@@ -303,7 +303,3 @@ def _facts(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
                 f"{out} was begun with {name} {before.get(name)}, not {value}: choose another --out, or remove it."
             )
     return dict(facts)
-
-
-def _write(out: Path, facts: Mapping[str, Any]) -> None:
-    out.with_suffix(".json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from epochzero.store import JSON
 
 State = dict[str, JSON]
 """all that a search knows: `step`, how many it has taken, `settings`, and what else it needs to go on"""
-Progress = Callable[[State], None]
+AfterStep = Callable[[State], None]
 """called after each step and in a long preparation; the state may be written as JSON, and given to `run` to go on"""
 
 
@@ -42,7 +42,7 @@ class Inside(Protocol):
     steps: int
     """how many it takes unless told otherwise"""
 
-    def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
+    def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
 
     def standing(self, state: State) -> str:

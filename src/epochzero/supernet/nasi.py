@@ -59,7 +59,7 @@ from epochzero.plan import Node, execute, generator
 from epochzero.plan.init import draw
 from epochzero.plan.ops.mixture import Scaled
 from epochzero.spaces.darts import Darts
-from epochzero.supernet.base import Found, Progress, State, methods, resumed
+from epochzero.supernet.base import AfterStep, Found, State, methods, resumed
 from epochzero.supernet.gumbel import hardened, noise, straight_through
 from epochzero.supernet.relaxed import Picks, Relaxed, relax, usual
 from epochzero.types import Origin
@@ -305,7 +305,7 @@ class Nasi:
         }
 
     @asked_precision()
-    def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
+    def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many, those that the state counts included."""
         told = progress or (lambda state: None)
         now: Any = resumed(state, self.settings, steps, fresh(len(self.barred), None))

@@ -33,7 +33,7 @@ from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.errors import UserError
 from epochzero.plan import Plan, generator
 from epochzero.plan.init import check
-from epochzero.supernet.base import Found, Progress, State, methods, resumed, rolled
+from epochzero.supernet.base import AfterStep, Found, State, methods, resumed, rolled
 from epochzero.supernet.operations import supernet
 from epochzero.types import Origin, Score
 
@@ -94,7 +94,7 @@ class ZeroCostPT:
             "cells": cells,
         }
 
-    def run(self, steps: int, progress: Progress | None = None, state: State | None = None) -> Found:
+    def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
         """Take steps until there are so many; those that do not make up a whole proposal are not taken."""
         if steps < self.each:
             raise UserError(f"A proposal of Zero-Cost-PT takes {self.each} steps here, and the budget is {steps}.")

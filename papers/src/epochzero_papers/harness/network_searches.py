@@ -17,7 +17,7 @@ from epochzero.data.batch import digest
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
-from epochzero.study.result import Outcome
+from epochzero.study.result import Result
 from epochzero.train import recipes
 from epochzero.train.feedback import ShortTraining
 from epochzero.train.image_data import Images, load_images
@@ -147,7 +147,7 @@ class NetworkSearches(Recipe):
             raise missing(self.name, [CIFAR10], work.folder)
         return file
 
-    def _searched(self, work: Work, spec: NetworkSearch, source: str | Path, seed: int) -> Outcome:
+    def _searched(self, work: Work, spec: NetworkSearch, source: str | Path, seed: int) -> Result:
         settings: SearchSettings = work.settings
         return api.search(
             spec.space,
@@ -165,7 +165,7 @@ class NetworkSearches(Recipe):
         )
 
     def _measured(
-        self, work: Work, spec: NetworkSearch, outcome: Outcome, images: Images | None, seed: int
+        self, work: Work, spec: NetworkSearch, outcome: Result, images: Images | None, seed: int
     ) -> dict[str, float]:
         space, arch = spaces[self.built_in or spec.space], outcome.winner.arch
         plan = space.plan(arch) if self.built_in else outcome.plan

@@ -21,9 +21,10 @@ from epochzero.engine import parse
 from epochzero.objectives.objective import is_looked_up, parse_objective
 from epochzero.registry import searches, spaces
 from epochzero.store import Store
-from epochzero.study.loop import Outcome, Progress, defaults_of, run_search
+from epochzero.study.loop import Watch, defaults_of, run_search
 from epochzero.study.methods.base import Pooling
 from epochzero.study.networks import batch_for
+from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work
@@ -116,7 +117,7 @@ class SearchTables:
     def lacks(self, spec: TableSearch) -> list[str]:
         return [column for column in spec.needs if column not in self.pool.table.columns]
 
-    def search(self, spec: TableSearch, seed: int, progress: Progress | None = None) -> Outcome:
+    def search(self, spec: TableSearch, seed: int, progress: Watch | None = None) -> Result:
         objective = parse_objective(spec.proxy)
         task = Task(self.pool.space, objective.proxies, self.batch, sources=(self.pool, self.accuracies))
         with Store.open(":memory:") as store:
@@ -225,7 +226,7 @@ class TableSearches(Recipe):
         return rows
 
 
-def accuracies(tables: SearchTables, searched: Sequence[Outcome]) -> dict[str, list[float | None]]:
+def accuracies(tables: SearchTables, searched: Sequence[Result]) -> dict[str, list[float | None]]:
     """Those of the winners, by what is reported."""
     labels = tables.benchmark.accuracies
     return {label: [tables.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}

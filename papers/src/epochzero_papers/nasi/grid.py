@@ -28,15 +28,15 @@ import torch
 from epochzero.engine.device import usable
 from epochzero.engine.precision import set_precision
 from epochzero.errors import DataError, UserError
-from epochzero.quantities import shape
+from epochzero.quantities import key_values, shape
 from epochzero.registry import spaces
-from epochzero.run.inside import Progress, Saved, pair
 from epochzero.study.networks import batch_for
 from epochzero.supernet import State, make, relax
 from epochzero.supernet.base import resumed
 from epochzero.supernet.nasi import SAMPLED, Nasi, alpha, bar, fresh, most_probable, number, paper, stepped
 from epochzero.supernet.relaxed import Relaxed
 from epochzero_papers.harness.options import device_option, option
+from epochzero_papers.nasi.saved import Saved
 
 FREE = ("nu", "nu0", "mu")
 """what a recording does not depend on"""
@@ -100,13 +100,13 @@ def record(asked: RecordSettings) -> None:
         parts=asked.parts,
         seed=asked.data_seed,
     )
-    given = {"labels": asked.labels, "data": asked.data_kind, **dict(map(pair, asked.option))}
+    given = {"labels": asked.labels, "data": asked.data_kind, **key_values(asked.option)}
     if later := [name for name in FREE if name in given]:
         raise UserError(f"A recording does not depend on {', '.join(later)}: give that to the report.")
     nasi = make("nasi", space, batch, asked.seed, asked.device, given)
     assert isinstance(nasi, Nasi)
     start = time.perf_counter()
-    state = recorded(nasi, asked.steps, Progress(file, asked.steps), file.state)
+    state = recorded(nasi, asked.steps, file.saving(asked.steps), file.state)
     file.write({"seconds": file.seconds + time.perf_counter() - start, "state": state})
 
 

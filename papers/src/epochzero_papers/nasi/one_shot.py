@@ -25,7 +25,6 @@ from torch import Tensor, tensor
 from epochzero.data.batch import digest
 from epochzero.errors import DataError
 from epochzero.registry import spaces
-from epochzero.run.inside import EVERY, Saved
 from epochzero.spaces.nb101_cell import Cell
 from epochzero.study.networks import batch_for
 from epochzero.supernet import State, make
@@ -38,6 +37,7 @@ from epochzero_papers.harness.files import CIFAR10, NB101
 from epochzero_papers.harness.training import folder_at_store
 from epochzero_papers.nasi.grid import recorded
 from epochzero_papers.nasi.one_shot_spaces import DRAWS, ONE_SHOT, rows_by_key
+from epochzero_papers.nasi.saved import EVERY, Saved
 
 ERROR = "test error %"
 COLUMN = "test_acc_108ep"

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from epochzero.objectives.objective import parse_objective
-from epochzero.study.loop import Outcome, run_search
+from epochzero.study.loop import run_search
 from epochzero.study.methods.hnas import METRICS
 from epochzero.study.networks import batch_for
+from epochzero.study.result import Result
 from epochzero.study.sources import Listed, TableSource
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
@@ -98,7 +99,7 @@ class NB101Pool(TableSearches):
             missing.append(f"{EVERY}: left out of this small form.")
         return found_in(tables, rows, of_winners(tables, searched), missing)
 
-    def _all_searched(self, work: Work) -> tuple[SearchTables, dict[str, list[Outcome]], list[Row]]:
+    def _all_searched(self, work: Work) -> tuple[SearchTables, dict[str, list[Result]], list[Row]]:
         """Where searches were held, what came of them, and what that says."""
         tables, searched = self.run_all(work, self.searches, SearchTables.search)
         needs = {spec.label: spec.needs for spec in self.searches}
@@ -107,9 +108,7 @@ class NB101Pool(TableSearches):
             rows += self._selected(tables, label, outcomes, whole(tables.pool, needs[label]))
         return tables, searched, rows
 
-    def _selected(
-        self, tables: SearchTables, label: str, outcomes: Sequence[Outcome], pool: Sequence[str]
-    ) -> list[Row]:
+    def _selected(self, tables: SearchTables, label: str, outcomes: Sequence[Result], pool: Sequence[str]) -> list[Row]:
         """Accuracy, deviation and regret of the winners, and the seconds of a search."""
         rows = self._rows(label, accuracies(tables, outcomes))
         held = [accuracy for accuracy in accuracies(tables, outcomes)["C10"] if accuracy is not None]
@@ -125,7 +124,7 @@ class NB101Pool(TableSearches):
             if found
         ]
 
-    def _among_every_cell(self, tables: SearchTables, work: Work) -> list[Outcome]:
+    def _among_every_cell(self, tables: SearchTables, work: Work) -> list[Result]:
         """Runs searches that compute their scores, which the store keeps."""
         settings = work.settings
         images = work.data or CIFAR10.find(work.folder) or "pink"
@@ -136,7 +135,7 @@ class NB101Pool(TableSearches):
         found = []
         for place in range(SEARCHES):
 
-            def tell(outcome: Outcome, done: int = place * settings.evaluations) -> None:
+            def tell(outcome: Result, done: int = place * settings.evaluations) -> None:
                 work.progress(done + outcome.evaluated, SEARCHES * settings.evaluations)
 
             seed = work.seed + place
@@ -155,7 +154,7 @@ class NB101Pool(TableSearches):
         return found
 
 
-def of_winners(tables: SearchTables, searched: Mapping[str, Sequence[Outcome]]) -> dict[str, list[float | None]]:
+def of_winners(tables: SearchTables, searched: Mapping[str, Sequence[Result]]) -> dict[str, list[float | None]]:
     """The test accuracies of the winners of each spec."""
     return {label: accuracies(tables, outcomes)["C10"] for label, outcomes in searched.items()}
 

@@ -27,10 +27,10 @@ from epochzero.objectives.goals import Goal, parse_goals
 from epochzero.objectives.objective import is_looked_up
 from epochzero.registry import spaces
 from epochzero.store import Store
-from epochzero.study.front import Front
-from epochzero.study.loop import Outcome, run_search
+from epochzero.study.loop import run_search
 from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import first_front, hypervolume
+from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Status, Work, experiment
@@ -164,8 +164,8 @@ def _fronts(tables: SearchTables, latency: Latency, method: str, goal: str, seed
     task = Task(spaces["nb201"], goals.proxies, tables.batch, sources=(latency, tables.pool, tables.accuracies))
     found: list[list[str]] = []
 
-    def note(outcome: Outcome) -> None:
-        if isinstance(outcome, Front) and len(found) < len(STEPS) and outcome.evaluated >= STEPS[len(found)]:
+    def note(outcome: Result) -> None:
+        if outcome.front is not None and len(found) < len(STEPS) and outcome.evaluated >= STEPS[len(found)]:
             found.append([member.text for member in outcome.members])
 
     with Store.open(":memory:") as store:
@@ -173,7 +173,7 @@ def _fronts(tables: SearchTables, latency: Latency, method: str, goal: str, seed
         last = run_search(
             task, method, STEPS[-1], seed=seed, objective=goals, options=options, store=store, progress=note
         )
-    assert isinstance(last, Front)
+    assert last.front is not None
     return found + [[member.text for member in last.members]] * (len(STEPS) - len(found))
 
 

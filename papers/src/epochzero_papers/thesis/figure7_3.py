@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from epochzero.study.loop import Outcome
+from epochzero.study.result import Result
 from epochzero_papers.harness.base import Measurement, Row, Work, experiment
 from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.table_searches import (
@@ -74,7 +74,7 @@ def regrets(tables: SearchTables, spec: TableSearch, seed: int) -> list[float]:
     curve: list[float] = []
     best = max(filter(None, (tables.accuracy(arch, "C10") for arch in tables.accuracies.table.archs)))
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: Result) -> None:
         if outcome.best is not None and outcome.evaluated > len(curve):
             accuracy = tables.accuracy(outcome.best.text, "C10")
             curve.append(best - (accuracy if accuracy is not None else 0.0))

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from epochzero.cli.console import err
-from epochzero.cli.options import options
+from epochzero.quantities import key_values
 
 DATA, SIZES, RUNNING, OUTPUT = "Data", "Sizes and settings", "Running", "Output"
 """the groups of options in help"""
@@ -61,7 +61,7 @@ TrainingOption = Annotated[
 def training_options(epochs: int | None, batch_size: int | None, option: list[str] | None) -> dict[str, Any]:
     """The settings of a training that are given; a later --option wins."""
     given = {"epochs": epochs, "batch_size": batch_size}
-    return {name: value for name, value in given.items() if value is not None} | options(option or [])
+    return {name: value for name, value in given.items() if value is not None} | key_values(option or [])
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Plugins, Seed, options
+from epochzero.cli.options import AsJson, Plugins, Seed
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.options import DATA, OUTPUT, SIZES, BadLines, RecommenderSpace, Schema, remarks_shown
-from epochzero.quantities import count
+from epochzero.quantities import count, key_values
 
 SEARCH, LIMITS = "Search", "Limits"
 
@@ -82,7 +82,7 @@ def search(
     clicks` then keeps the best network.
     """
     load_plugins(plugin)
-    changes = options(option or []) | ({} if top is None else {"top": top})
+    changes = key_values(option or []) | ({} if top is None else {"top": top})
     limits = {"max_params": count(max_params, "--max-params"), "max_flops": count(max_flops, "--max-flops")}
     folder = out_dir or Path("runs") / space
     if out_dir is None:

@@ -1,4 +1,4 @@
-"""`python -m epochzero.run.inside`: a result in a file, going on where it stopped, sentences for mistakes."""
+"""`python -m epochzero.bare search --method nasi`: its result, resuming from a store, sentences for mistakes."""
 
 from __future__ import annotations
 
@@ -9,28 +9,46 @@ from typing import Any
 import pytest
 
 from epochzero import data
+from epochzero.bare.__main__ import parser_of
+from epochzero.bare.search import search
 from epochzero.errors import UserError
 from epochzero.registry import spaces
-from epochzero.run import inside
-from epochzero.supernet import make
+from epochzero.study import inside
+from epochzero.supernet import State, make
+from epochzero.supernet.nasi import Nasi
 from tests.fresh import Fresh
 
-SMALL = ["--batch-size", "4", "--input-shape", "3,8,8", "--device", "cpu"]
+SMALL = [
+    "--method",
+    "nasi",
+    "--data-seed",
+    "0",
+    "--proxy",
+    "l2_norm",
+    "--batch-size",
+    "4",
+    "--input-shape",
+    "3,8,8",
+    "--device",
+    "cpu",
+]
 TINY = ["--option", "channels=2", "--option", "cells=1"]
 
 
 def found(out: Path, *more: str) -> dict[str, Any]:
-    inside.search(inside.options().parse_args([*SMALL, *TINY, "--out", str(out), *more]))
+    search(parser_of("search").parse_args([*SMALL, *TINY, "--out", str(out), *more]))
     written: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return written
 
 
-def test_it_writes_what_the_search_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written = found(tmp_path / "a.json", "--steps", "3", "--seed", "2", "--data", "white", "--option", "nu=adaptive")
+def test_it_writes_what_the_search_finds(tmp_path: Path) -> None:
+    written = found(
+        tmp_path / "a.json", "--steps", "3", "--seed", "2", "--data", "white", "--parts", "3", "--option", "nu=adaptive"
+    )
     batch = data.white((3, 8, 8), size=4, parts=3)
     space = spaces["nb201"]
     expected = make("nasi", space, batch, 2, "cpu", {"nu": "adaptive", "channels": 2, "cells": 1}).run(3)
-    assert written["arch"] == space.text(expected.arch) == capsys.readouterr().out.strip()
+    assert written["arch"] == space.text(expected.arch)
     assert written["weights"] == expected.weights
     assert written["trajectory"] == expected.trajectory
     assert written["steps"] == 3
@@ -38,33 +56,29 @@ def test_it_writes_what_the_search_finds(tmp_path: Path, capsys: pytest.CaptureF
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_it_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_resumes_from_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["--option", "nu=50", "--parts", "2"]
     whole = found(tmp_path / "whole.json", *given, "--steps", "4")
+    kept = [*given, "--store", str(tmp_path / "run.db")]
     monkeypatch.setattr(inside, "EVERY", 0.0)
-    monkeypatch.setattr(inside, "print", _stopping(2), raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        found(tmp_path / "a.json", *given, "--steps", "4")
-    monkeypatch.undo()
-    half = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
-    assert half["state"]["step"] == 1
-    assert "arch" not in half
-    rest = found(tmp_path / "a.json", *given, "--steps", "4")
-    assert {**rest, "seconds": 0, "machine": 0} == {**whole, "seconds": 0, "machine": 0}
-    assert found(tmp_path / "a.json", *given, "--steps", "5")["steps"] == 5
-    with pytest.raises(UserError, match="other settings"):
-        found(tmp_path / "a.json", *given, "--steps", "6", "--seed", "1")
+    step, taken = Nasi.standing, []
 
-
-def _stopping(lines: int) -> Any:
-    said: list[Any] = []
-
-    def say(*text: Any, **_: Any) -> None:
-        said.append(text)
-        if len(said) == lines:
+    def stop_at_two(self: Nasi, state: State) -> str:
+        taken.append(state["step"])
+        if state["step"] == 2:
             raise KeyboardInterrupt
+        return step(self, state)
 
-    return say
+    monkeypatch.setattr(Nasi, "standing", stop_at_two)
+    with pytest.raises(KeyboardInterrupt):
+        found(tmp_path / "a.json", *kept, "--steps", "4")
+    half = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert half["steps"] == 2 and half["stopped"] == "it was interrupted"
+    monkeypatch.undo()
+    rest = found(tmp_path / "a.json", *kept, "--steps", "4")
+    same = ("arch", "steps", "weights", "trajectory")
+    assert {name: rest[name] for name in same} == {name: whole[name] for name in same}
+    assert found(tmp_path / "a.json", *kept, "--steps", "5")["steps"] == 5
 
 
 def test_zero_cost_pt_runs(tmp_path: Path) -> None:
@@ -76,7 +90,7 @@ def test_zero_cost_pt_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--method", "nasy"], "No search inside one network is called 'nasy'. Did you mean 'nasi'"),
+        (["--method", "nasy"], "No search is called 'nasy'. Did you mean 'nasi'"),
         (["--space", "resnet"], "The space 'resnet' has no relaxed network"),
         (["--option", "nu"], "--option takes key=value, not 'nu'"),
         (["--option", "mew=1"], "has no option 'mew'"),
@@ -91,15 +105,9 @@ def test_mistakes_are_sentences(tmp_path: Path, more: list[str], sentence: str) 
     assert not list(tmp_path.iterdir())
 
 
-def test_files_of_another_kind_are_left_alone(tmp_path: Path) -> None:
+def test_the_result_is_a_json_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"ends with \.json"):
         found(tmp_path / "a.csv")
-    other = tmp_path / "a.json"
-    for content in ("{}", "[]", "no json", '{"state": 3, "seconds": 1}'):
-        other.write_text(content, encoding="utf-8")
-        with pytest.raises(UserError, match="holds no search to go on with"):
-            found(other)
-        assert other.read_text(encoding="utf-8") == content
 
 
 def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
@@ -107,19 +115,19 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
     program = (
         "import runpy, sys\n"
         "given = sys.argv[1:]\n"
-        "sys.argv[1:] = ['--space', 'nb21', '--out', 'a.json']\n"
+        "sys.argv[1:] = ['search', '--space', 'nb21', '--out', 'a.json']\n"
         "try:\n"
-        "    runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
+        "    runpy.run_module('epochzero.bare', run_name='__main__')\n"
         "except SystemExit as stop:\n"
         "    assert stop.code == 2, stop.code\n"
         "else:\n"
         "    raise AssertionError('nb21 was searched')\n"
         "sys.argv[1:] = given\n"
-        "runpy.run_module('epochzero.run.inside', run_name='__main__')\n"
+        "runpy.run_module('epochzero.bare', run_name='__main__')\n"
     )
-    given = [*SMALL, *TINY, "--steps", "1", "--option", "nu=9", "--out", str(tmp_path / "a.json")]
+    given = ["search", *SMALL, *TINY, "--steps", "1", "--option", "nu=9", "--out", str(tmp_path / "a.json")]
     done = fresh.bare(program, *given)
     assert done.code == 0, done.err
-    assert spaces["nb201"].parse(done.out.strip())
+    assert spaces["nb201"].parse(done.out.strip().partition("  ")[0])
     assert done.err.startswith("error: No space is called 'nb21'.")
     assert "Traceback" not in done.err

@@ -1,4 +1,4 @@
-"""`python -m epochzero.run.hunt`: what it finds, that nothing is beyond its limits, and sentences for mistakes."""
+"""`python -m epochzero.bare search`: what it finds, that nothing is beyond its limits, and sentences for mistakes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 
 import epochzero as ez
 from epochzero import data
+from epochzero.bare.__main__ import parser_of
+from epochzero.bare.search import search
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
-from epochzero.run.hunt import hunt, options
 from tests.fresh import Fresh
 
 SPACE = spaces["nb201"]
@@ -22,7 +23,7 @@ SMALL = ["--proxy", "l2_norm", "--batch-size", "2", "--input-shape", "3,8,8", "-
 
 
 def found(out: Path, *more: str) -> dict[str, Any]:
-    told = hunt(options().parse_args([*SMALL, "--out", str(out), *more]))
+    told = search(parser_of("search").parse_args([*SMALL, "--out", str(out), *more]))
     written: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     assert written == json.loads(json.dumps(told))
     return written
@@ -67,7 +68,7 @@ def test_a_table_s_networks_are_the_only_candidates(tmp_path: Path) -> None:
         csv.writer(file).writerows([["arch_str", "accuracy"], *([cell, 90] for cell in cells)])
     written = found(tmp_path / "a.json", "--among", str(tmp_path / "cells.csv"), "--budget", "50")
     assert written["evaluated"] == 12 and {one["arch"] for one in written["top"]} == set(cells)
-    assert written["stopped"] == "the search has no more networks to look at"
+    assert written["stopped"] == "the search has no more networks to evaluate"
 
 
 def test_it_goes_on_from_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +105,8 @@ def test_a_proxy_without_any_score_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
-    program = "import runpy; runpy.run_module('epochzero.run.hunt', run_name='__main__')"
-    given = [*SMALL, "--budget", "3", "--method", "random", "--out", str(tmp_path / "a.json")]
+    program = "import runpy; runpy.run_module('epochzero.bare', run_name='__main__')"
+    given = ["search", *SMALL, "--budget", "3", "--method", "random", "--out", str(tmp_path / "a.json")]
     done = fresh.bare(program, *given)
     assert done.code == 0, done.err
     arch, _, facts = done.out.strip().partition("  ")
@@ -113,6 +114,6 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
 
 
 def test_a_store_does_not_take_scores_with_tf32(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not tell scores with TF32 from those in single precision"):
+    with pytest.raises(UserError, match="does not distinguish scores with TF32 from those in single precision"):
         found(tmp_path / "a.json", "--tf32", "--store", str(tmp_path / "run.db"))
     assert not (tmp_path / "run.db").exists()

@@ -1,1 +1,0 @@
-"""The loops that join spaces, engine and store."""
