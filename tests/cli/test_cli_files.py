@@ -180,7 +180,7 @@ def test_tables_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "Row 1 of ragged.csv has 1 cells where the header has 2" in bench("ragged.csv")
     assert "wrong.csv.gz is not a CSV table" in bench("wrong.csv.gz")
     assert "wrong.parquet is not a Parquet table" in bench("wrong.parquet")
-    assert "table.txt is not a table that can be read" in bench("table.txt")
+    assert "table.txt is not a readable table" in bench("table.txt")
     assert "There is no file missing.csv" in bench("missing.csv")
 
 

@@ -124,7 +124,7 @@ def test_other_spaces_are_refused(space: str) -> None:
 
 
 def test_darts_has_both_kinds_of_cells() -> None:
-    with pytest.raises(UserError, match="at least 3 cells, 2 would be reduction cells alone"):
+    with pytest.raises(UserError, match="at least 3 cells: 2 would all be reduction cells"):
         relax(spaces["darts"], 5, SHAPE, 4, 2)
     with pytest.raises(UserError, match="at least 4x4, such as 3x32x32, not 3x2x8"):
         relax(spaces["darts"], 5, (3, 2, 8), 4, 3)

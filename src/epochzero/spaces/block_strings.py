@@ -333,7 +333,7 @@ def moved(width: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def ways(n: int, most: int) -> int:
-    """How many ways there are to give n blocks 1 to 5 sub-layers each, at most so many in all."""
+    """Returns the number of ways to give n blocks 1 to 5 sub-layers each, at most `most` in all."""
     if most < n:
         return 0
     return sum(ways(n - 1, most - layers) for layers in range(1, SPLIT)) if n else 1

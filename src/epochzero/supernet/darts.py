@@ -1,11 +1,11 @@
-"""DARTS as one network, in two ways.
+"""DARTS as one network, in two forms.
 
-NASI: a node is one of seven operations on one of the nodes before it, drawn apart from each other. A reduction cell has
-stride 1 like the others, and max pooling stands before it. The two best operations and the two best inputs of a node
-are kept and paired by rank (which goes with which, the paper does not say).
+NASI: a node is one of seven operations on one of the nodes before it, drawn independently. A reduction cell has stride
+1 like the others, with max pooling before it. The two best operations and the two best inputs of a node are kept and
+paired by rank (the paper does not state the pairing).
 
 Zero-Cost-PT: the supernet of DARTS itself, all operations on all edges from each node to each later one, of which two
-stay at every node. The operation `none` is in neither.
+remain at every node. Neither has the operation `none`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ from epochzero.spaces.darts import (
 )
 from epochzero.spaces.genotypes import SEARCHED, Genotype, in_order
 from epochzero.spaces.genotypes import Cell as Edges
-from epochzero.supernet.operations import Supernet, Weights, supernet
-from epochzero.supernet.relaxed import MIXTURE, Choice, Picks, Relaxed, mix, relax
+from epochzero.supernet.relaxed import MIXTURE, Choice, Picks, Relaxed, Supernet, Weights, mix, relax, supernet
 from epochzero.types import Shape
 
 KINDS = ("normal", "reduce")
 CELLS = 8
 STEM = 3
-"""channels of the stem for each of a cell"""
+"""channels of the stem per channel of a cell"""
 HALVE = MaxPool(2, 2)
 SIZES = {f"{field}{node}": size for node in ALL_NODES for field, size in (("op", len(SEARCHED)), ("from", node))}
-"""what a cell chooses, and from how many"""
+"""number of options of each choice of a cell"""
 
 
 def check(space: Darts, num_classes: int, shape: Shape, cells: int) -> None:
     check_classes(space.name, num_classes)
     if cells in (1, 2):
-        raise UserError(f"A search in {space.name} takes at least 3 cells, {cells} would be reduction cells alone.")
+        raise UserError(f"A search in {space.name} takes at least 3 cells: {cells} would all be reduction cells.")
     if len(shape) != 3 or min(shape[1:]) < 4:
         given = "x".join(map(str, shape))
         raise UserError(f"A search in {space.name} takes images CxHxW of at least 4x4, such as 3x32x32, not {given}.")

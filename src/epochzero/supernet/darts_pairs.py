@@ -1,11 +1,11 @@
-r"""DARTS as weights that paths share: two distinct inputs for each node, and an operation for every edge.
+r"""DARTS with shared weights: two distinct inputs for each node, and an operation for every edge.
 
-A node decides which two of the nodes before it it reads, all pairs alike, and every edge decides on one of seven
-operations; what an edge that is not read decides does not matter. So a uniform draw of all decisions is a uniform draw
-of architectures. Node 2 has one pair to read and nothing to decide.
+A node chooses which two earlier nodes it reads, with equal probability for all pairs, and every edge chooses one of
+seven operations; the choice of an unread edge does not matter. So a uniform draw of all decisions is a uniform draw of
+architectures. Node 2 has only one pair to read, and no choice.
 
-With partial channels K, an operation sees the first 1/K of the channels; the rest go past it, through max pooling where
-it halves the image, and a shuffle mixes both for the next edge:
+With partial channels K, an operation sees the first 1/K of the channels; the rest skip it, through max pooling if it
+halves the image, and a shuffle mixes both for the next edge:
 
     y = shuffle_K( concat( op(x[:C/K]), x[C/K:] ) )
 
@@ -48,11 +48,11 @@ PAIRS = {node: tuple(combinations(range(node), 2)) for node in ALL_NODES}
 DECIDING = tuple(node for node in ALL_NODES if len(PAIRS[node]) > 1)
 EDGES = tuple((node, source) for node in ALL_NODES for source in range(node))
 SIZES = {f"op{node}_{source}": len(SEARCHED) for node, source in EDGES} | {f"from{node}": node for node in DECIDING}
-"""what the plan of a cell reads, and how long each vector is"""
+"""length of each input vector of a cell's plan"""
 
 
 def rejoined(x: Tensor, part: Tensor, groups: int, stride: int) -> Tensor:
-    """A part of the channels beside the rest of x, which is halved alike, the groups of channels shuffled."""
+    """Concatenates processed channels with the rest of x, halved the same way, and shuffles the groups."""
     rest = x[:, x.shape[1] // groups :]
     if stride > 1:
         rest = nn.functional.max_pool2d(rest, stride, ceil_mode=True)
@@ -62,7 +62,7 @@ def rejoined(x: Tensor, part: Tensor, groups: int, stride: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin(Op):
-    """What an operation made of the first 1/K of the channels (second input) beside the rest of the first input."""
+    """Joins the result of an operation on 1/K of the channels (second input) with the rest of the first input."""
 
     groups: int
     stride: int = 1
@@ -106,12 +106,12 @@ def _darts(
         return tuple(chosen[name] for name in names)
 
     def alone(arch: Genotype) -> Plan:
-        return sized.plan(arch, num_classes, input_shape) if partial == 1 else _own(found.path(encode(arch), "batch"))
+        return sized.plan(arch, num_classes, input_shape) if partial == 1 else _own(network.path(encode(arch), "batch"))
 
     facts = {"space": space.name, "classes": num_classes, "channels": channels, "cells": sized.cells}
     plan = _network(sized, num_classes, input_shape, partial)
-    found = SinglePath(plan, decisions, decode, encode, alone, facts | {"partial": partial})
-    return found
+    network = SinglePath(plan, decisions, decode, encode, alone, facts | {"partial": partial})
+    return network
 
 
 def _decision(kind: str, name: str, size: int) -> Decision:
@@ -130,20 +130,20 @@ def _cell_of(kind: str, chosen: dict[str, int]) -> Edges:
 
 
 def _picked(kind: str, cell: Edges) -> dict[str, int]:
-    """What a cell decides; UserError for one that is not in the searched space."""
-    edges, found = in_order(cell), dict[str, int]()
+    """Returns the decisions of a cell; UserError for one outside the searched space."""
+    edges, decisions = in_order(cell), dict[str, int]()
     for node, pair in zip(ALL_NODES, zip(edges[::2], edges[1::2], strict=True), strict=False):
         sources = tuple(source for _, source in pair)
         if sources not in PAIRS[node] or any(op not in SEARCHED for op, _ in pair):
             raise UserError(
-                f"Node {node} of this {kind} cell is not of the searched space: two of {', '.join(SEARCHED)}."
+                f"Node {node} of this {kind} cell is outside the searched space: two of {', '.join(SEARCHED)}."
             )
-        found |= {f"{kind}_op{node}_{source}": SEARCHED.index(op) for op, source in pair}
+        decisions |= {f"{kind}_op{node}_{source}": SEARCHED.index(op) for op, source in pair}
         if node in DECIDING:
-            found[f"{kind}_from{node}"] = PAIRS[node].index(sources)
+            decisions[f"{kind}_from{node}"] = PAIRS[node].index(sources)
     if len(edges) != 2 * len(ALL_NODES):
         raise UserError(f"A searched {kind} cell has {len(ALL_NODES)} nodes, not {len(edges) // 2}.")
-    return found
+    return decisions
 
 
 def _network(space: Darts, num_classes: int, input_shape: Shape, partial: int) -> Plan:
@@ -188,12 +188,12 @@ def _edge(net: Builder, x: int, weights: int, stride: int, search_edges: bool, p
     """All operations on one edge."""
     part = x if partial == 1 else net.add(Narrow(net.shape(x)[0] // partial), x, name=f"{name}.first")
     blocks = {op: edge_block(op, stride, search_edges, net.shape(part)) for op in SEARCHED}
-    found = mix(net, blocks, part, weights, name)
-    return found if partial == 1 else net.add(Rejoin(partial, stride), x, found, name=f"{name}.join")
+    mixed = mix(net, blocks, part, weights, name)
+    return mixed if partial == 1 else net.add(Rejoin(partial, stride), x, mixed, name=f"{name}.join")
 
 
 def _own(path: Plan) -> Plan:
-    """The same network, its weights named as if it had never been part of a larger one."""
+    """Returns the network with its weights named as in a stand-alone network."""
     nodes = tuple(
         node._replace(name=own_name(node.name), params=tuple(map(own_name, node.params))) for node in path.nodes
     )

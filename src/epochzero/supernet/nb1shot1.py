@@ -1,9 +1,9 @@
-"""NAS-Bench-1Shot1 as one network, after its authors' own: each vertex holds all three operations.
+"""NAS-Bench-1Shot1 as one network, as in its authors' code: each vertex has all three operations.
 
-A vertex applies its operation to the weighted sum of the vertices before it, of as many at a time as the space gives it
-sources; the input comes through a 1x1 convolution, batch norm and ReLU of its own. The output joins all vertices side
-by side, each times its weight, and adds the projected input times its. All vertices of a cell have the same width, at
-first 16 channels, twice as many after each halving by max pooling; three stages of three cells.
+A vertex applies its operation to the weighted sum of earlier vertices, as many as the space gives it sources; the input
+has its own 1x1 convolution, batch norm and ReLU. The output concatenates all vertices, multiplied by their weights, and
+adds the weighted, projected input. All vertices of a cell have the same width, 16 channels in the first stage and twice
+as many after each halving by max pooling; there are three stages of three cells.
 """
 
 from __future__ import annotations

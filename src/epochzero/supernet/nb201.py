@@ -8,8 +8,7 @@ from functools import lru_cache, partial
 from epochzero.plan import Builder, Plan
 from epochzero.spaces.nb201 import CELLS, EDGES, NB201, OPS, SUM, Cell, check_task, edge, head, reduction, stem
 from epochzero.spaces.nb201 import cell as cell_of
-from epochzero.supernet.operations import Supernet, Weights, supernet
-from epochzero.supernet.relaxed import Choice, Relaxed, Usual, mix, relax, usual
+from epochzero.supernet.relaxed import Choice, Relaxed, Supernet, Usual, Weights, mix, relax, supernet, usual
 from epochzero.types import Shape
 
 NAMES = tuple(f"edge{to}{source}" for to, source in EDGES)
@@ -17,7 +16,7 @@ STAGES = 3
 CELL = "cell"
 
 Block = Callable[[int, Shape], Plan]
-"""the cell of a width for an input of a shape"""
+"""Makes the cell of a width for an input of a shape."""
 
 
 @relax.register
@@ -30,7 +29,7 @@ def _relaxed(space: NB201, num_classes: int, input_shape: Shape, channels: int, 
 
 @usual.register
 def _usual(space: NB201) -> Usual:
-    """The best that were measured (docs/results.md, "Searches of NAS-Bench-201"); the paper tells none of them."""
+    """The best measured settings (docs/results.md, "Searches of NAS-Bench-201"); the paper states none."""
     return Usual(steps=200, nu="adaptive", without="none", cells=1)
 
 
@@ -53,7 +52,7 @@ def _supernet(space: NB201, num_classes: int, input_shape: Shape, channels: int,
 def _network(
     block: Block, choices: int, num_classes: int, input_shape: Shape, channels: int = 16, cells: int = 0
 ) -> Plan:
-    """The skeleton of the space with any cell, which may read vectors of weights beside its map."""
+    """The skeleton of the space with any cell, which may read vectors of weights in addition to its map."""
     net = Builder()
     image = net.input(input_shape)
     weights = [net.input((len(OPS),), name) for name in NAMES[:choices]]
@@ -72,7 +71,7 @@ def _network(
 
 @lru_cache(maxsize=256)
 def _mixed_cell(weights: tuple[tuple[float, ...], ...] | None, width: int, shape: Shape) -> Plan:
-    """The cell with these weights on each edge; without any, they are inputs."""
+    """The cell with these weights on each edge; None makes them inputs."""
     net = Builder()
     nodes = [net.input(shape)]
     given: Sequence[int | tuple[float, ...]] = weights or [net.input((len(OPS),), name) for name in NAMES]

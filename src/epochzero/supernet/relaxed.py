@@ -1,9 +1,10 @@
-"""A relaxed network: every option of every choice side by side, weighted by vectors that are inputs of the plan.
+"""Networks with all options of every choice, weighted by inputs of the plan (`Relaxed`) or numbers (`Supernet`).
 
     node = sum over options o of  w_o  *  what option o gives
 
-With one-hot weights it is the network of one architecture. `relax(space, ...)` makes it for a space; each file of this
-package that knows a space adds to it.
+With one-hot weights it is the network of one architecture. `relax(space, ...)` and `supernet(space, ...)` make one for
+a space; each file of this package named for a space registers its own. NASI searches in a relaxed network, Zero-Cost-PT
+in a supernet.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from epochzero.plan.ops.wiring import Add, Input, Zero
 from epochzero.types import Shape
 
 Picks = Mapping[str, tuple[int, ...]]
-"""for each choice the numbers of the options that were chosen, the best first"""
+"""For each choice the numbers of the chosen options, the best first."""
 MIXTURE, SUM = Mixture(), Add()
 
 
@@ -34,41 +35,41 @@ class Choice:
     name: str
     options: tuple[str, ...]
     draws: int = 1
-    """how many options a sampled network has at a time"""
+    """number of options in a sampled network"""
     picks: int = 1
-    """how many the architecture that comes out has"""
+    """number of options in the resulting architecture"""
 
 
 @dataclass(frozen=True)
 class Relaxed:
-    """A network of all architectures of a space."""
+    """A network of all architectures of a space, with weights as inputs."""
 
     plan: Plan
-    """its inputs: images, then one vector of weights for each choice, in their order"""
+    """plan with inputs: images, then one vector of weights per choice, in order"""
     choices: tuple[Choice, ...]
     decode: Callable[[Picks], Any]
-    """the architecture of the space that these picks stand for"""
+    """returns the architecture of these picks"""
 
     def sampled(self, weights: Sequence[Tensor]) -> list[str]:
-        """The trainable parameters of the network that is left where weights are zero.
+        """Returns the trainable parameters of the network that remains without options of weight zero.
 
-        The loss does not depend on any other: its gradient is zero, and so is any derivative of the square of that.
+        The loss does not depend on any other parameter: its gradient is zero, and so are derivatives of its square.
         """
         reached = self._reached(weights, through_cuts=False)
         names = dict.fromkeys(name for i in reached for name in self.plan.nodes[i].params)
         return [name for name in names if self.plan.weights[name].trainable]
 
     def connects(self, picks: Picks) -> bool:
-        """Whether a path leads from the images to the output of the network of these picks."""
+        """Returns True if a path leads from the images to the output in the network of these picks."""
         rows = (torch.zeros(len(choice.options)) for choice in self.choices)
         chosen = (torch.tensor(picks[choice.name]) for choice in self.choices)
         weights = [row.index_fill(0, own, 1) for row, own in zip(rows, chosen, strict=True)]
         return self.plan.inputs[0] in self._reached(weights, through_cuts=False)
 
     def network(self, weights: Sequence[Tensor], shifted: bool = False) -> Plan:
-        """The network that weights of zero and one sample, without what it does not use.
+        """Returns the network for weights of zero and one, without unused parts.
 
-        With `shifted`, a map is added to each node that reads weights: an input of the plan by the name of that node.
+        With `shifted`, a map is added to each node that reads weights: an input of the plan with that node's name.
         """
         on, place, nodes = self._on(weights), dict[int, int](), list[Node]()
         for i in self._reached(weights, through_cuts=True):
@@ -88,7 +89,7 @@ class Relaxed:
         return Plan.of(tuple(nodes), self.plan.flops, {name: self.plan.weights[name] for name in names})
 
     def selected(self, weights: Sequence[Tensor]) -> Plan:
-        """The whole network for weights of zero and one: every option is run, those of weight zero are not added."""
+        """Returns the network for weights of zero and one that runs all options and adds those of weight one."""
         on, nodes = self._on(weights), list(self.plan.nodes)
         for i, node in enumerate(nodes):
             if isinstance(node.op, Mixture):
@@ -97,11 +98,11 @@ class Relaxed:
         return Plan.of(tuple(nodes), self.plan.flops, self.plan.weights)
 
     def _on(self, weights: Sequence[Tensor]) -> dict[int, list[bool]]:
-        """For each input of weights, which are not zero."""
+        """Returns, for each input of weights, which weights are not zero."""
         return {self.plan.inputs[i]: vector.ne(0).tolist() for i, vector in enumerate(weights, start=1)}
 
     def _reached(self, weights: Sequence[Tensor], through_cuts: bool) -> list[int]:
-        """The nodes on the way back from the output that skips terms of weight zero, in order."""
+        """Returns the nodes, in order, that the output depends on without terms of weight zero."""
         nodes, on = self.plan.nodes, self._on(weights)
         reached, waiting = {len(nodes) - 1}, [len(nodes) - 1]
         while waiting:
@@ -126,7 +127,7 @@ def _used(mixture: Node, on: Mapping[int, list[bool]]) -> tuple[int, ...]:
 
 @singledispatch
 def relax(space: Any, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Relaxed:
-    """The relaxed network of a space for this task; `cells` 0 stands for as many as the space's paper searches with."""
+    """Returns the relaxed network of a space for this task; `cells` 0 means the number in the space's paper."""
     raise UserError(
         f"The space '{getattr(space, 'name', space)}' has no relaxed network: "
         "use nb201, darts, nb1shot1_s1, nb1shot1_s2 or nb1shot1_s3."
@@ -134,7 +135,7 @@ def relax(space: Any, num_classes: int, input_shape: Shape, channels: int, cells
 
 
 class Usual(NamedTuple):
-    """How NASI searches a space unless told otherwise."""
+    """Default settings of NASI in a space."""
 
     steps: int = 100
     nu: str = "mean"
@@ -144,14 +145,14 @@ class Usual(NamedTuple):
 
 @singledispatch
 def usual(space: Any) -> Usual:
-    """Those of the paper, but for spaces of which better ones were measured."""
+    """Returns the settings of the paper, or better ones that were measured in a space."""
     return Usual()
 
 
 def mix(net: Builder, blocks: Mapping[str, Plan], x: int, weights: int | Sequence[float], name: str) -> int:
-    """What the blocks make of node x, summed with the weights: a node of the plan that holds them, or numbers.
+    """Adds the weighted sum of the blocks applied to node x; the weights are a node of the plan or numbers.
 
-    A block whose number is 0 is left out, and so may not be all of them.
+    Blocks with the number 0 are left out; at least one must remain.
     """
     if isinstance(weights, int):
         terms = [net.inline(block, x, name=f"{name}.{option}") for option, block in blocks.items()]
@@ -159,3 +160,29 @@ def mix(net: Builder, blocks: Mapping[str, Plan], x: int, weights: int | Sequenc
     kept = {option: weight for option, weight in zip(blocks, weights, strict=True) if weight}
     terms = [net.inline(blocks[option], x, name=f"{name}.{option}") for option in kept]
     return net.add(WeightedSum(tuple(kept.values())), *terms, name=f"{name}.mixture")
+
+
+Weights = Mapping[str, tuple[float, ...]]
+"""For each edge the weight of each operation; weight 0 leaves the operation out, all 0 cut the edge."""
+
+
+@dataclass(frozen=True)
+class Supernet:
+    """A network with all operations on all edges, with weights as numbers."""
+
+    ops: tuple[str, ...]
+    cells: Mapping[str, tuple[str, ...]]
+    """edges of each kind of cell"""
+    crowded: Mapping[str, tuple[tuple[str, ...], ...]]
+    """for each kind of cell, the groups of edges into one node, of which two may remain"""
+    plan: Callable[[Weights], Plan]
+    decode: Callable[[Mapping[str, str]], Any]
+    """returns the architecture whose edges have these operations; other edges are cut"""
+    alone: Callable[[Any], Plan]
+    """the network of one architecture at the size of the supernet"""
+
+
+@singledispatch
+def supernet(space: Any, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Supernet:
+    """Returns the supernet of a space for this task; `cells` 0 means the number in the space's paper."""
+    raise UserError(f"The space '{getattr(space, 'name', space)}' has no supernet of operations: use nb201 or darts.")

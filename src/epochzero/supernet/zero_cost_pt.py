@@ -34,7 +34,7 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan, generator
 from epochzero.plan.init import check
 from epochzero.supernet.base import AfterStep, Found, State, methods, resumed, rolled
-from epochzero.supernet.operations import supernet
+from epochzero.supernet.relaxed import supernet
 from epochzero.types import Origin, Score
 
 SPREAD = 1e-3
