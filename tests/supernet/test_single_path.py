@@ -125,7 +125,7 @@ def test_refusals() -> None:
         ("Partial channels are for darts", lambda: shared(spaces["nb201"], 10, SHAPE, partial=2)),
         ("need a multiple of 8 channels, not 12", lambda: shared(spaces["darts"], 10, SHAPE, 12, 3, 4)),
         ("use darts in place of darts_imagenet", lambda: shared(spaces["darts_imagenet"], 10, SHAPE, 8, 3)),
-        ("not of the searched space", lambda: small("darts").encode(spaces["darts"].parse("NASNet"))),
+        ("outside the searched space", lambda: small("darts").encode(spaces["darts"].parse("NASNet"))),
     ):
         with pytest.raises(UserError, match=message):
             make()
