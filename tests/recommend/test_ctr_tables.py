@@ -17,8 +17,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from epochzero.errors import DataError, UserError
 from epochzero.recommend.data import lines as ctr_lines
+from epochzero.recommend.data.encoder import hashed_rows
 from epochzero.recommend.data.encoding import Encoding
-from epochzero.recommend.data.hashing import hashed_rows
 from epochzero.recommend.data.ingest import encode, encoder_of
 from epochzero.recommend.data.schema import BUILT_IN, Categorical, Schema, load_schema
 from epochzero.recommend.data.split import folds, parts
@@ -96,7 +96,7 @@ def test_rare_and_unseen_values_share_a_bucket_of_their_own(tmp_path: Path) -> N
     table.encoding.write(tmp_path / "encoding.json")
     assert Encoding.read(tmp_path / "encoding.json") == table.encoding
     (tmp_path / "encoding.json").write_text("{}")
-    with pytest.raises(DataError, match="does not say how a table was encoded"):
+    with pytest.raises(DataError, match="is not the encoding of a table"):
         Encoding.read(tmp_path / "encoding.json")
 
 

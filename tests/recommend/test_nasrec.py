@@ -8,13 +8,15 @@ from math import comb
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from epochzero.data import from_tensors
 from epochzero.errors import UserError
-from epochzero.recommend.data.schema import CRITEO_ROWS
+from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.schema import BUILT_IN, CRITEO_ROWS
 from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.weights import full_path
@@ -256,9 +258,9 @@ def test_a_table_needs_both_kinds_of_features(table: tuple[int, tuple[int, ...]]
 
 
 def test_ids_are_folded_into_tables_and_missing_ones_stay() -> None:
-    space = SMALL.on(1, (4, 1, 2))
-    ids = torch.tensor([[0, 0, 0], [3, 5, 9], [4, 1, 1], [7, 0, 2], [8, 2, 0]])
-    assert space.folded(ids).tolist() == [[0, 0, 0], [3, 0, 1], [1, 0, 1], [1, 0, 1], [2, 0, 0]]
+    encoding = Encoding(BUILT_IN["criteo"], (10, 10, 10)).capped((4, 1, 2))
+    ids = np.array([[0, 0, 0], [3, 5, 9], [4, 1, 1], [7, 0, 2], [8, 2, 0]], np.int32)
+    assert encoding.folded(ids).tolist() == [[0, 0, 0], [3, 0, 1], [1, 0, 1], [1, 0, 1], [2, 0, 0]]
 
 
 def test_a_budget_leaves_embeddings_out() -> None:

@@ -15,11 +15,11 @@ from torch import Tensor
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.plan import execute
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.supernet.paths import sampled_path
-from epochzero.recommend.supernet.warm_up import ClickBatch, Schedule, WarmUp
+from epochzero.recommend.supernet.warm_up import ClickBatch, Schedule, WarmUp, sampled_path
 from epochzero.recommend.supernet.weights import RecommenderSupernet, full_path
 from epochzero.registry import spaces
 from tests.damage import flip
+from tests.recommend.sub_networks import inside
 from tests.recommend.test_nasrec import clicks
 
 SMALL: Nasrec = spaces["nasrec_small"].on(5, (7, 30, 4, 50, 11)).reduced(64, 32)
@@ -62,7 +62,7 @@ def test_a_hundredth_of_an_epoch_scaled_and_not() -> None:
 
 @pytest.mark.parametrize(("epoch", "level"), [(0, 0.5), (10, -0.1), (10, 1.1)])
 def test_what_is_no_share_of_an_epoch_is_refused(epoch: int, level: float) -> None:
-    with pytest.raises(UserError, match="a share from 0 to 1 of an epoch of at least 1 step"):
+    with pytest.raises(UserError, match="a share from 0 to 1 of an epoch, not .* has at least 1 step"):
         Schedule(epoch, level)
 
 
@@ -113,7 +113,7 @@ def test_steps_are_those_of_torchs_adagrad_on_whole_weights(space: Nasrec) -> No
     for step, (dense, ids, labels) in enumerate(click_batches(space, 12)):
         path = sampled_path(space, Random(f"3/{step}"), warm.schedule.full(step))
         optimiser.zero_grad()
-        logits = execute(warm.supernet.inside(path), whole, (dense, ids))[:, 0]
+        logits = execute(inside(warm.supernet, path), whole, (dense, ids))[:, 0]
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(list(whole.values()), 5.0)
@@ -174,8 +174,8 @@ def bad(batch: ClickBatch, **changes: Tensor) -> ClickBatch:
     [
         ({"dense": torch.zeros(32, 4)}, r"dense features \[B, 5\]"),
         ({"labels": torch.zeros(31)}, r"labels \[B\]"),
-        ({"ids": torch.full((32, 5), 50)}, "An id is outside its table"),
-        ({"ids": torch.full((32, 5), -1)}, "An id is outside its table"),
+        ({"ids": torch.full((32, 5), 50)}, "An id is outside its embedding table"),
+        ({"ids": torch.full((32, 5), -1)}, "An id is outside its embedding table"),
         ({"labels": torch.full((32,), 2.0)}, "A label is neither 0 nor 1"),
         ({"labels": torch.full((32,), math.nan)}, "A label is neither 0 nor 1"),
         ({"dense": torch.full((32, 5), math.nan)}, "The loss is nan at step 0"),
@@ -215,14 +215,14 @@ def test_a_resumed_warm_up_ends_as_one_that_never_stopped(tmp_path: Path) -> Non
 
 def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "warm.pt"
-    with pytest.raises(UserError, match="There is no checkpoint"):
+    with pytest.raises(UserError, match="does not exist"):
         WarmUp.load(file, SMALL)
     for content in (b"", b"nonsense", b"\x80\x04cos\nsystem\n(S'true'\ntR."):
         file.write_bytes(content)
         with pytest.raises(UserError, match=r"warm.pt' is .* Remove it: the same command"):
             WarmUp.load(file, SMALL)
     torch.save({"weights": {}}, file)
-    with pytest.raises(UserError, match="is no checkpoint of a warm-up"):
+    with pytest.raises(UserError, match="is not a checkpoint of a warm-up"):
         WarmUp.load(file, SMALL)
     torch.save(RecommenderSupernet(SMALL), file)
     with pytest.raises(UserError, match=r"warm.pt' is .* Remove it: the same command"):

@@ -14,10 +14,11 @@ from epochzero.errors import UserError
 from epochzero.plan import execute
 from epochzero.plan.ops.sliced import regions
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.supernet.paths import STRATEGIES, sampled_path
+from epochzero.recommend.supernet.warm_up import STRATEGIES, sampled_path
 from epochzero.recommend.supernet.weights import OF_GRADIENTS, RecommenderSupernet, full_path
 from epochzero.registry import spaces
 from epochzero.types import Origin
+from tests.recommend.sub_networks import inside, scores_inside
 from tests.recommend.test_nasrec import clicks
 
 SPACES = [spaces[name].on(5, (7, 30, 4, 50, 11)).reduced(64, 32) for name in ("nasrec_small", "nasrec_full")]
@@ -53,11 +54,11 @@ def test_inside_and_alone_are_one_function(space: Nasrec) -> None:
         made = space.network(arch)
         alone = made.plan.module()
         alone.load_state_dict(supernet.inherited(made.places), strict=True)
-        inside = supernet.inside(arch)
+        shared = inside(supernet, arch)
         with torch.no_grad():
-            found = execute(inside, supernet.weights, (dense, ids))
+            found = execute(shared, supernet.weights, (dense, ids))
             assert torch.allclose(found, alone(dense, ids), rtol=1e-5, atol=1e-6)
-        assert inside.flops == made.plan.flops and set(inside.weights) == set(made.plan.weights)
+        assert shared.flops == made.plan.flops and set(shared.weights) == set(made.plan.weights)
 
 
 @each
@@ -68,7 +69,7 @@ def test_any_path_runs_inside_and_alone(space: Nasrec) -> None:
         path = sampled_path(space, Random(seed), 0.3, strategy)
         made = space.network(path)
         alone = execute(made.plan, supernet.inherited(made.places), (dense, ids))
-        assert torch.equal(execute(supernet.inside(path), supernet.weights, (dense, ids)), alone)
+        assert torch.equal(execute(inside(supernet, path), supernet.weights, (dense, ids)), alone)
         assert alone.std() > 0
 
 
@@ -89,13 +90,13 @@ def test_changing_what_a_sub_network_does_not_use_changes_nothing(space: Nasrec)
     dense, ids = clicks(space, 9)
     arch = space.sample(Random(7))
     made = space.network(arch)
-    before = execute(supernet.inside(arch), supernet.weights, (dense, ids))
+    before = execute(inside(supernet, arch), supernet.weights, (dense, ids))
     for name, weight in supernet.weights.items():
         kept = weight.clone()
         weight.add_(1.0)
         for whole, _ in regions(made.places[name]) if name in made.places else ():
             weight[whole] = kept[whole]
-    assert torch.equal(execute(supernet.inside(arch), supernet.weights, (dense, ids)), before)
+    assert torch.equal(execute(inside(supernet, arch), supernet.weights, (dense, ids)), before)
 
 
 @each
@@ -103,7 +104,7 @@ def test_scores_inside_and_alone_are_the_same(space: Nasrec) -> None:
     supernet, batch = scrambled(space), four_parts(space)
     archs = [space.sample(Random(seed)) for seed in range(2)]
     proxies = parse_list(ALIKE)
-    copies, within = (supernet.scores(archs, proxies, batch, inside=inside) for inside in (False, True))
+    copies, within = supernet.scores(archs, proxies, batch), scores_inside(supernet, archs, proxies, batch)
     for one, other in zip(copies, within, strict=True):
         for proxy, score in one.items():
             assert score.ok, (proxy, score.why)
@@ -122,7 +123,7 @@ def test_rows_that_no_sample_names_add_nothing_to_proxies_of_gradients(space: Na
     arch, alike = space.sample(Random(4)), ",".join(sorted(OF_GRADIENTS))
     (whole,) = supernet.scores([arch], parse_list(f"{alike},params"), batch)
     (named,) = supernet.scores([arch], parse_list(alike), batch)
-    (within,) = supernet.scores([arch], parse_list(alike), batch, inside=True)
+    (within,) = scores_inside(supernet, [arch], parse_list(alike), batch)
     (again,) = few.scores([arch], parse_list(alike), renumbered)
     assert whole["params"].value == space.plan(arch).params and again == named
     for proxy, score in named.items():

@@ -16,11 +16,12 @@ from epochzero.plan.ops.embedding import Embedding, Ids
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import LayerNorm
 from epochzero.plan.ops.recommender import AsRows, FactorMachine, FaintNorm, Padded, PairProducts, Turned
-from epochzero.plan.ops.sliced import Places, Sliced, first, length, regions, taken
+from epochzero.plan.ops.sliced import Places, first, length, regions, taken
 from epochzero.plan.ops.wiring import Narrow
 from epochzero.types import Shape
 from tests.plan.test_codegen import assert_formatted, assert_same
 from tests.plan.test_ops_each import Given, plan_of
+from tests.recommend.sub_networks import Sliced
 
 ROWS = (5, 12)
 CASES: list[tuple[Op, tuple[Shape, ...], Shape]] = [

@@ -52,11 +52,14 @@ def first_fields(*values: bytes) -> Callable[[bytes], bytes]:
     [
         (changed(320, lambda line: line.rpartition(b"\t")[0]), "Line 320 of.*has 8 columns where 9 should be"),
         (changed(320, lambda line: line + b"\t1"), "Line 320 of.*has 10 columns where 9 should be"),
-        (changed(101, first_fields(b"1", b"nan")), "Line 101 of.*'nan' in the column 'I1', which is no finite number"),
+        (
+            changed(101, first_fields(b"1", b"nan")),
+            "Line 101 of.*'nan' in the column 'I1', which is not a finite number",
+        ),
         (changed(101, first_fields(b"1", b"-inf")), "Line 101 of.*'-inf' in the column 'I1'"),
         (changed(640, first_fields(b"2")), "Line 640 of.*has the label '2', where 0 or 1 should be"),
         (changed(1, lambda line: line.rpartition(b"\t")[0] + b"\txyz"), "Line 1 of.*'xyz'"),
-        (changed(200, lambda line: b"\x00\xff\xfe garbage"), "Line 200 of.*is no UTF-8 text"),
+        (changed(200, lambda line: b"\x00\xff\xfe garbage"), "Line 200 of.*is not UTF-8 text"),
         (
             lambda lines: [line.rpartition(b"\t")[0] for line in lines],
             "it has 9 columns, and the lines of the file have 8",

@@ -22,13 +22,13 @@ from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.training.metrics import measure
-from epochzero.recommend.training.together import Rows, Together, stacked
 from epochzero.recommend.training.trainer import Settings, Trainer
 from epochzero.registry import spaces
 from epochzero.types import Origin
 from epochzero_papers.sigeo.clicks import LEVELS, Sizes
 from epochzero_papers.sigeo.recommender_report import report
 from epochzero_papers.sigeo.recommender_sweep import COLUMNS, Study, label_of, searches
+from epochzero_papers.sigeo.repeated_training import Rows, Together, stacked
 from tests.fresh import Fresh
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))

@@ -37,13 +37,13 @@ from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, SubOneShotSearch
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.recommend.training.baselines import baseline
-from epochzero.recommend.training.together import Rows, Run, Together, stacked
 from epochzero.recommend.training.trainer import Settings
 from epochzero.store import Store
 from epochzero.study.result import LEADERS
 from epochzero.types import Origin
 from epochzero_papers.harness.options import option
 from epochzero_papers.sigeo.clicks import PARTS, Place, Sizes, warmed
+from epochzero_papers.sigeo.repeated_training import Rows, Run, Together, stacked
 
 NETWORKS, SEEDS = 80, 3
 """random networks; supernets, and trainings of each network"""

@@ -1,9 +1,16 @@
-"""Lines of text to numbers: polars reads a block as it should be; a block that is not is gone through line by line.
+r"""Lines of text to numbers: polars parses a block, or, if a line of it is bad, a slower parser goes line by line.
 
     block of lines -> dense float32 [N, D], ids int32 [N, F], label uint8 [N], part uint8 [N]
 
-A line is bad if it has the wrong number of columns, is no UTF-8, or holds a value that is no finite number, no
-hexadecimal number or no label where one should be. A bad line is an error that names it, or is put aside.
+A line is bad if it has the wrong number of columns, is not UTF-8, or holds an invalid number, hexadecimal number or
+label. It is an error, or put aside.
+
+A hashed column gets rows that are the same in every process, on every machine and with every version of polars. The
+UTF-8 bytes of a text are read eight at a time as big-endian integers w_1, w_2, ... (the last may have fewer bytes):
+
+    h_0 = number of bytes,   m = (h_(k-1) xor w_k) p mod 2^64,   h_k = m xor floor(m / 2^32),   row = 1 + h mod (n - 1)
+
+with p = 2^64 / golden ratio, an odd number. Row 0 is for missing values.
 """
 
 from __future__ import annotations
@@ -19,10 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DataError, UserError
-from epochzero.recommend.data.bad_lines import LARGEST, BadLine, line_by_line
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
-from epochzero.recommend.data.hashing import hashed_rows
-from epochzero.recommend.data.lines import Block, Layout, blocks
+from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, line_by_line
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import OTHER, SPELLINGS
 
@@ -30,8 +35,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 MOST_VALUES = 5_000_000
+FACTOR = 0x9E3779B97F4A7C15
 WORKERS, AHEAD = 2, 4
-"""blocks that are parsed at the same time, and that may be under way"""
+"""threads that parse, and blocks that may be waiting or parsed ahead"""
 
 
 class Words(NamedTuple):
@@ -39,10 +45,10 @@ class Words(NamedTuple):
 
     distinct: list[str]
     place: NDArray[np.int64]
-    """[N]: 0 for a missing value, else one more than the place in `distinct`"""
+    """[N]: 0 for a missing value, else 1 + the index in `distinct`"""
 
     def replaced(self, by: Callable[[str], int], missing: int = 0) -> NDArray[np.int32]:
-        """[N]: a number for each value."""
+        """[N]: each value replaced by a number."""
         return np.array([missing, *map(by, self.distinct)], np.int32)[self.place]
 
 
@@ -56,27 +62,27 @@ class Encoded(NamedTuple):
     label: NDArray[np.uint8]
     """[N]; zeros where the file has no labels"""
     part: NDArray[np.uint8]
-    """[N]: numbers in `ctr_split.PARTS`; zeros where the schema names no split"""
+    """[N]: indices of `split.PARTS`; zeros where the schema names no split"""
     line: NDArray[np.int64]
-    """[N]: the number of the row's line in the file"""
+    """[N]: line numbers in the file"""
     bad: list[BadLine]
 
 
 @dataclass
 class Encoder:
-    """Goes through a file and turns it into numbers, block by block."""
+    """Turns a file into numbers, block by block."""
 
     schema: Schema
     layout: Layout
     codes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """the vocabularies: a value's row by column and value"""
+    """the vocabularies: by column and value, the row"""
     growing: bool = False
-    """whether a new value takes the next row; else it is unseen"""
+    """true if a new value takes the next row; otherwise it counts as unseen"""
     skip: bool = False
-    """whether bad lines are put aside"""
+    """true if bad lines are put aside"""
 
     def __iter__(self) -> Iterator[Encoded]:
-        """All blocks in order. Parsing runs ahead on two threads; vocabularies grow in the file's order."""
+        """All blocks in order. Two threads parse ahead; vocabularies grow in the order of the file."""
         need_polars()
         source = self._lines()
         under_way: deque[Future[tuple[Encoded, dict[int, Words]]]] = deque()
@@ -94,8 +100,8 @@ class Encoder:
 
     def _lines(self) -> Iterator[Block]:
         for block in blocks(self.layout.path):
-            named = block.first == 1 and self.layout.header
-            yield Block(2, block.data.split(b"\n", 1)[1]) if named else block
+            header = block.first == 1 and self.layout.header
+            yield Block(2, block.data.split(b"\n", 1)[1]) if header else block
 
     def _refused(self, bad: BadLine) -> DataError:
         return DataError(
@@ -104,7 +110,7 @@ class Encoder:
         )
 
     def _encode(self, block: Block) -> tuple[Encoded, dict[int, Words]]:
-        """The block in numbers but for its vocabularies, which are told by the place of their column."""
+        """The block in numbers; columns with a vocabulary stay words, by the index of their column."""
         import polars as pl
 
         frame, bad = self._quick(block), list[BadLine]()
@@ -138,7 +144,7 @@ class Encoder:
         return Encoded(dense, ids, label, part, line, bad), words
 
     def _quick(self, block: Block) -> pl.DataFrame | None:
-        """The typed columns of the block if every line of it is as it should be, else None."""
+        """The typed columns of the block, None if a line of it is bad or quoted."""
         import polars as pl
 
         if b'"' in block.data or not _even(block.data, len(self.layout.columns), self.layout.separator):
@@ -177,25 +183,41 @@ class Encoder:
         return pl.String
 
     def _rows(self, name: str, words: Words) -> NDArray[np.int32]:
-        """The rows [N] of a vocabulary's table."""
+        """The rows [N] in the embedding table of a vocabulary."""
         codes = self.codes[name]
         if self.growing:
             for value in words.distinct:
                 codes.setdefault(value, len(codes) + FIRST_VALUE)
             if len(codes) > MOST_VALUES:
                 raise DataError(
-                    f"The column '{name}' of {self.layout.path} has more than {MOST_VALUES:,} different values, "
-                    "too many for a vocabulary: give it the encoding hash."
+                    f"The column '{name}' of {self.layout.path} has more than {MOST_VALUES:,} values, too many for a "
+                    "vocabulary: give it the encoding hash."
                 )
         return words.replaced(lambda value: codes.get(value, UNSEEN))
 
 
 def need_polars() -> None:
-    """One sentence where polars is not installed."""
+    """UserError if polars is not installed."""
     try:
         import polars  # noqa: F401
     except ImportError as error:
         raise UserError("Reading tables needs polars: pip install 'epochzero[ctr]'.") from error
+
+
+def hashed_rows(texts: pl.Series, rows: int) -> NDArray[np.int32]:
+    """The rows [N] of a column of texts, by their hash, in an embedding table of `rows` rows."""
+    import polars as pl
+
+    lengths = texts.str.len_bytes()
+    frame = pl.DataFrame({"length": lengths.cast(pl.UInt64), "digits": texts.str.encode("hex")})
+    mixed = pl.col("length")
+    longest = lengths.max()
+    for first in range(0, longest if isinstance(longest, int) else 0, 8):
+        word = pl.col("digits").str.slice(2 * first, 16).str.to_integer(base=16, dtype=pl.UInt64, strict=False)
+        product = (mixed ^ word) * pl.lit(FACTOR, dtype=pl.UInt64)
+        mixed = pl.when(word.is_null()).then(mixed).otherwise(product ^ (product // 2**32))
+    row = (mixed % (rows - 1) + 1).fill_null(0).cast(pl.Int32)
+    return frame.select(row.alias("row"))["row"].to_numpy()
 
 
 def _part_number(text: str) -> int:
@@ -211,7 +233,7 @@ def _words(column: pl.Series) -> Words:
 
 
 def _even(data: bytes, columns: int, separator: str) -> bool:
-    """Whether the lines have so many columns on average. Polars refuses a longer one, so there is no shorter one."""
+    """True if the lines have this many columns on average; polars refuses longer ones, so none is shorter either."""
     text = np.frombuffer(data, np.uint8)
     marks = np.count_nonzero(text == ord(separator))
     return bool(marks == np.count_nonzero(text == ord("\n")) * (columns - 1))

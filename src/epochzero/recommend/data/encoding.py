@@ -1,6 +1,6 @@
-"""How a table was turned into numbers: its schema, the rows of its embedding tables and its vocabularies.
+"""The encoding of a table: its schema, the rows of its embedding tables and its vocabularies.
 
-This is what a trained model has to be kept with, to read other tables as it read its own: one small JSON file.
+Kept as a small JSON file with a trained model, so that other tables are read in the same way.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ UNSEEN, FIRST_VALUE = 1, 2
 
 @dataclass(frozen=True)
 class Encoding:
-    """From texts to numbers."""
+    """The way from texts to numbers."""
 
     schema: Schema
     full: tuple[int, ...]
-    """how many ids each categorical column has"""
+    """number of ids of each categorical column"""
     vocabulary: Mapping[str, list[str]] = field(default_factory=dict)
-    """of the columns that have one, the values in the order of their rows"""
+    """by column, the values in the order of their rows"""
     folded_to: tuple[int, ...] = ()
-    """the rows of smaller tables that the ids are brought into, where memory is short"""
+    """rows of smaller embedding tables, if memory is short"""
 
     @property
     def num_dense(self) -> int:
-        """One column of zeros stands in where the schema has no dense column, as in NASRec."""
+        """The number of dense columns; a column of zeros replaces missing ones, as in NASRec."""
         return max(1, len(self.schema.dense))
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Of each categorical column's embedding table."""
+        """The rows of each embedding table."""
         return self.folded_to or self.full
 
     def capped(self, rows: Sequence[int]) -> Encoding:
-        """The same for embedding tables of at most so many rows, column by column."""
+        """The same encoding for embedding tables of at most these rows, column by column."""
         if len(rows) != len(self.full) or min(rows, default=1) < 1:
             raise UserError(
                 f"There are {len(self.full)} categorical columns: give each table at least 1 row, not {rows}."
@@ -53,7 +53,7 @@ class Encoding:
         return replace(self, folded_to=tuple(map(min, rows, self.full)))
 
     def folded(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Ids [N, F] within the tables: 0 stays 0, id i > 0 of a table of n rows becomes 1 + (i - 1) mod (n - 1)."""
+        """Ids [N, F] within the tables: 0 stays 0, and i > 0 becomes 1 + (i - 1) mod (n - 1) in a table of n rows."""
         if self.rows == self.full:
             return ids
         rows = np.array(self.rows, np.int32)
@@ -61,7 +61,7 @@ class Encoding:
 
     @cached_property
     def codes(self) -> dict[str, dict[str, int]]:
-        """A value's row by column and value."""
+        """By column and value, the row."""
         return {
             name: dict(zip(known, range(FIRST_VALUE, FIRST_VALUE + len(known)), strict=True))
             for name, known in self.vocabulary.items()
@@ -84,9 +84,9 @@ class Encoding:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             known = content["format"] == FORMAT
             schema, full, folded_to = (content[key] for key in ("schema", "full", "folded_to"))
-            found = cls(Schema.of(schema, "table"), tuple(full), dict(content["vocabulary"]), tuple(folded_to))
+            encoding = cls(Schema.of(schema, "table"), tuple(full), dict(content["vocabulary"]), tuple(folded_to))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} does not say how a table was encoded ({error}): write it again.") from error
-        if not known or not len(found.rows) == len(found.full) == len(found.schema.categorical):
+            raise DataError(f"{path} is not the encoding of a table ({error}): write it again.") from error
+        if not known or not len(encoding.rows) == len(encoding.full) == len(encoding.schema.categorical):
             raise DataError(f"{path} is of another version or damaged: write it again.")
-        return found
+        return encoding

@@ -1,11 +1,11 @@
-"""Click-through tables: text of any size is read once, block by block, into numbers on disk.
+"""Tables of clicks: text of any size is read once, block by block, into numbers on disk.
 
-    table = encode("train.txt", "criteo", "runs/criteo")          # again: opened, not read again
+    table = encode("train.txt", "criteo", "runs/criteo")          # a second time: opened, not read
     for dense, ids, label in table.batches("train", size=512):    # [B, D] float, [B, F] int64, [B] float
         ...
 
-Neither reading nor batching holds more than a few blocks in memory, beside two bytes a row for the split and the
-vocabularies' values. Only reading needs polars.
+Reading and batching hold a few blocks in memory; reading also needs two bytes a row for the split, and the values
+of vocabularies. Only reading needs polars.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ from epochzero.data.batch import digest
 from epochzero.errors import DataError, UserError
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
-from epochzero.recommend.data.lines import Layout, layout
+from epochzero.recommend.data.lines import layout
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.split import PARTS, SEED, parts
 from epochzero.recommend.data.table import STRETCH, CtrTable, Writer, find_table
 
 SMALLEST = 10
-"""rows that a split in ten needs"""
-
-Tell = Callable[[int], None]
-"""Called with the number of rows read so far."""
+"""the fewest rows that can be split in ten"""
 
 
 def encode(
@@ -40,26 +37,25 @@ def encode(
     *,
     bad_lines: str = "strict",
     seed: int = SEED,
-    tell: Tell | None = None,
+    tell: Callable[[int], None] = lambda rows: None,
 ) -> CtrTable:
-    """The table of a text file in numbers, written to `folder`; if it is there already, it is only opened.
+    """Writes the table of a text file in numbers to `folder`, or opens it if it is there already.
 
     A bad line is an error (`strict`), or goes to `skipped.tsv` with its number and the reason (`skip`).
     """
     skip = _skips(bad_lines)
     schema, path, folder = load_schema(schema), Path(source), Path(folder)
-    found = layout(path, schema)
+    file = layout(path, schema)
     fingerprint = _fingerprint(path, schema, bad_lines, seed)
     if (table := find_table(folder, fingerprint)) is not None:
         return table
     codes: dict[str, dict[str, int]] = {c.name: {} for c in schema.categorical if c.encoding == "vocabulary"}
     with Writer(folder) as writer:
-        for block in Encoder(schema, found, codes, growing=True, skip=skip):
+        for block in Encoder(schema, file, codes, growing=True, skip=skip):
             writer.add(block)
-            if tell is not None:
-                tell(writer.count)
+            tell(writer.count)
         writer.close_columns()
-        part = _split(writer, schema, found, seed)
+        part = _split(writer, schema, path, seed)
         vocabulary = _settle(writer.mapped("ids", schema), part, schema, codes)
         sizes = (FIRST_VALUE + len(vocabulary[c.name]) if c.name in codes else c.rows for c in schema.categorical)
         encoding = Encoding(schema, tuple(sizes), vocabulary)
@@ -77,35 +73,35 @@ def _fingerprint(path: Path, schema: Schema, bad_lines: str, seed: int) -> str:
     return digest(path.name, stat.st_size, stat.st_mtime_ns, sorted(schema.json().items()), bad_lines, seed)
 
 
-def _split(writer: Writer, schema: Schema, found: Layout, seed: int) -> NDArray[np.uint8]:
-    """The part of every row [N], dealt out where no column says it."""
+def _split(writer: Writer, schema: Schema, path: Path, seed: int) -> NDArray[np.uint8]:
+    """The part of every row [N], drawn unless a column says it."""
     if writer.count == 0:
         bad = writer.first_bad
         raise DataError(
-            f"The table {found.path} has no rows: give a table with rows."
+            f"The table {path} has no rows: give a table with rows."
             if bad is None
-            else f"No line of {found.path} is good; line {bad.number:,}, the first of {writer.bad:,} bad ones, "
+            else f"No line of {path} is good; line {bad.number:,}, the first of {writer.bad:,} bad ones, "
             f"{bad.why}: mend the table, or its schema."
         )
     part = writer.mapped("part", schema)
     if not schema.split:
         if writer.count < SMALLEST:
             raise DataError(
-                f"The table {found.path} has {writer.count} rows: a split 8/1/1 needs at least {SMALLEST}; "
+                f"The table {path} has {writer.count} rows: a split 8/1/1 needs at least {SMALLEST}; "
                 "give more, or name a split column in the schema."
             )
         part[:] = parts(writer.mapped("label", schema), seed)
     elif not (part == PARTS.index("train")).any():
-        raise DataError(f"No row of {found.path} says train in the column '{schema.split}': there is nothing to learn.")
+        raise DataError(f"No row of {path} says train in the column '{schema.split}': there is nothing to learn.")
     return part
 
 
 def _settle(
     ids: NDArray[np.int32], part: NDArray[np.uint8], schema: Schema, codes: dict[str, dict[str, int]]
 ) -> dict[str, list[str]]:
-    """Order the vocabularies by frequency in the training rows, drop what is rare, and renumber `ids` [N, F] in place.
+    """Orders the vocabularies by frequency in the training rows, drops rare values, renumbers `ids` [N, F] in place.
 
-    While the file was read, every value took the next number; gives the values that stay, in the order of their rows.
+    While the file was read, every value took the next number. Returns the values that stay, in the order of their rows.
     """
     if not codes:
         return {}
@@ -131,10 +127,10 @@ def _settle(
 
 
 def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: str = "strict") -> Encoder:
-    """Reads another file as a table was read: the same rows for the same values, unseen ones in their own row.
+    """An encoder that reads another file as the table was read; new values count as unseen.
 
-    Its labels and its split, if it has any, are left alone.
+    Labels and split of the file are ignored.
     """
     path, schema = Path(source), replace(encoding.schema, split="")
-    found = replace(layout(path, schema, need_label=False), labelled=False)
-    return Encoder(schema, found, encoding.codes, skip=_skips(bad_lines))
+    unlabelled = replace(layout(path, schema, need_label=False), labelled=False)
+    return Encoder(schema, unlabelled, encoding.codes, skip=_skips(bad_lines))

@@ -1,27 +1,27 @@
-"""What the columns of a click-through table mean: a built-in name, or a short JSON or TOML file.
+"""The schema of a table of clicks: a built-in name, or a short JSON or TOML file.
 
     label = "click"
     dense = ["age", {name = "income", transform = "none"}]
     categorical = ["city", {name = "user", encoding = "hash", rows = 50000}]
 
-| field | what it says |
+| field | meaning |
 |---|---|
 | label | the column of clicks, 0 or 1 |
-| click_counts | true where the label counts clicks: any number above 0 is then a click |
+| click_counts | true if the label counts clicks; any number above 0 is then a click |
 | dense, categorical | the columns that a network reads, each a name or a table of settings |
-| columns | the names of all columns in order, for a file that has no line of names |
-| separator | one character; left out, the tab where the first line has one, else the comma or semicolon |
-| missing | texts that stand for no value, beside the empty one |
-| split | a column that says train, val (valid, validation, dev) or test; left out, rows are split 8/1/1 |
-| transform, fill, encoding, rows, min_count | for every column that does not say otherwise |
+| columns | the names of all columns in order, for a file without a header |
+| separator | one character; by default a tab if the first line has one, else comma or semicolon |
+| missing | texts for a missing value, besides the empty one |
+| split | a column of train, val (valid, validation, dev) or test; by default rows are split 8/1/1 |
+| transform, fill, encoding, rows, min_count | defaults for all columns |
 
-A dense value x becomes log(1 + max(x, 0)) (transform "log") or stays (`none`); a missing one is `fill` before that.
-Table row 0 of a categorical column stands for a missing value. For the encodings `hex` (the text is a hexadecimal
-number) and `hash` (any text, by its hash), a value v takes row 1 + v mod (rows - 1), as in NASRec (arXiv:2207.07187).
-With `vocabulary`, row 1 stands for values that are unseen or rarer than `min_count` in the training rows, and the
-others follow by frequency, `rows` in all at most.
+A dense value x becomes log(1 + max(x, 0)) (transform `log`) or stays (`none`); `fill` replaces a missing one first.
+Row 0 of the embedding table of a categorical column is for missing values. For the encodings `hex` (hexadecimal
+numbers) and `hash` (any text, by its hash), a value v has row 1 + v mod (rows - 1), as in NASRec (arXiv:2207.07187).
+With `vocabulary`, row 1 is for values that are unseen or rarer than `min_count` in the training rows, and the others
+follow by frequency, up to `rows` rows.
 
-The numbers of rows of the built-in schemas are NASRec's, capped to 500,000 as in its search.
+The built-in schemas have NASRec's numbers of rows, at most 500,000 as in its search.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Categorical:
-    """A column of values that each have, or share, a row of an embedding table."""
+    """A column of values, which have rows of an embedding table."""
 
     name: str
     encoding: str = "hash"
@@ -83,7 +83,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns of a table mean."""
+    """The columns of a table."""
 
     name: str
     label: str
@@ -119,13 +119,13 @@ class Schema:
         return [column.name for column in self.dense] + [column.name for column in self.categorical]
 
     def json(self) -> dict[str, Any]:
-        """The schema as plain values; `Schema.of` inverts it."""
+        """The schema as plain values, the inverse of `Schema.of`."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def of(cls, found: Mapping[str, Any], name: str) -> Schema:
+    def of(cls, content: Mapping[str, Any], name: str) -> Schema:
         """From the contents of a schema file."""
-        given = {"name": name, **found}
+        given = {"name": name, **content}
         dense_defaults: dict[str, Any] = {key: given.pop(key) for key in ("transform", "fill") if key in given}
         categorical_defaults: dict[str, Any] = {
             key: given.pop(key) for key in ("encoding", "rows", "min_count") if key in given
@@ -152,7 +152,7 @@ def _column(kind: type, item: Any, defaults: dict[str, Any], schema: str) -> Any
 
 
 def _built(kind: type, given: Mapping[str, Any], schema: str) -> Any:
-    """A value of the dataclass, its fields checked by name and kind."""
+    """An instance of the dataclass, its fields checked by name and type."""
     hints = get_type_hints(kind)
     for key, value in given.items():
         if key not in hints:
@@ -182,12 +182,12 @@ def load_schema(source: str | Path | Schema) -> Schema:
     with reading(path, "a schema", "check that it exists and may be read"):
         text = path.read_text(encoding="utf-8")
     try:
-        found = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except ValueError as error:
-        raise DataError(f"The schema {path} cannot be read ({error}): mend it.") from error
-    if not isinstance(found, dict):
-        raise DataError(f"The schema {path} is no table of fields: begin with a label, dense and categorical columns.")
-    return Schema.of(found, found.pop("name", path.stem))
+        raise DataError(f"The schema {path} cannot be read ({error}): correct it.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"The schema {path} has no fields: begin with a label, dense and categorical columns.")
+    return Schema.of(content, content.pop("name", path.stem))
 
 
 def _categorical(names: Sequence[str], rows: Sequence[int], encoding: str) -> tuple[Categorical, ...]:
@@ -200,7 +200,7 @@ CRITEO_ROWS = (
     1461, 584, 10131227, 2202609, 306, 25, 12518, 634, 4, 93146, 5684, 8351593, 3195,
     28, 14993, 5461307, 11, 5653, 2174, 5, 7046548, 19, 16, 286182, 106, 142573,
 )  # fmt: skip
-"""how many values each categorical column of Criteo has (nasrec/utils/config.py of the published code)"""
+"""the number of values of each categorical column of Criteo (nasrec/utils/config.py of the published code)"""
 _AVAZU = [
     "id", "hour", "C1", "banner_pos", "site_id", "site_domain", "site_category", "app_id", "app_domain",
     "app_category", "device_id", "device_ip", "device_model", "device_type", "device_conn_type",
@@ -245,4 +245,4 @@ BUILT_IN = {
         _kdd12("kdd12_clicks", (), ()),
     )
 }
-"""`kdd12` is the table of clicks joined with the users' profiles; `kdd12_clicks` is that table as it is handed out"""
+"""`kdd12` is the table of clicks joined with the profiles of users, `kdd12_clicks` the table as published"""

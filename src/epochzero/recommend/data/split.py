@@ -1,4 +1,4 @@
-"""Which rows train, which validate and which test: AutoCTR's and NASRec's split, eight parts, one and one.
+"""The split into training, validation and test rows, 8/1/1, of AutoCTR and NASRec.
 
 The rows of each label are dealt to ten folds in random order (a stratified tenfold split, seed 2018): folds 0 to 7
 train, 8 validates, 9 tests. Within a part the rows keep the order of the file. The folds are those of scikit-learn's
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PARTS = ("train", "val", "test", "other")
-"""by the number that stands for a part; `other` are rows that a split column puts in none of the three"""
+"""in the order of their numbers; `other` are rows that a split column puts in none of the three"""
 SPELLINGS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2}
 OTHER = PARTS.index("other")
 FOLDS, SEED = 10, 2018
@@ -23,8 +23,8 @@ FOLDS, SEED = 10, 2018
 def folds(labels: NDArray[np.uint8], seed: int = SEED) -> NDArray[np.uint8]:
     """The fold, 0 to 9, of every row [N].
 
-    With the rows sorted by label, the first row's label first, row p of that order gives fold p mod 10 one place for
-    a row of its label.
+    In the order of rows sorted by label, beginning with the label of the first row, row p adds a place in fold p mod 10
+    for a row of its label.
     """
     rng = np.random.RandomState(seed)
     dealt = np.empty(len(labels), np.uint8)

@@ -1,13 +1,13 @@
-r"""Click-through data with a known structure: single effects, and interactions that no sum of them can stand for.
+r"""Synthetic clicks with a known structure: effects of single columns, and interactions that no sum of them replaces.
 
-Row by row, column f takes the value c_f = floor(n_f u^3), u uniform, so that a few values are frequent, and dense
-column d is a count k_d = floor(exp(1 + z)), z normal, with x_d = log(1 + k_d) - 1. A click has the probability
+Column f has the value c_f = floor(n_f u^3), u uniform, so that a few values are frequent, and dense column d is a count
+k_d = floor(exp(1 + z)), z normal, with x_d = log(1 + k_d) - 1. The probability of a click is
 
     sigmoid( b + sum_f w_f[c_f] + sum_d a_d x_d + sum_(i,j) <p_ij[c_i], q_ij[c_j]> + sum_(d,f) x_d s_df[c_f] )
 
 with planted pairs (i, j) of categorical columns and (d, f) of a dense and a categorical one. All effects are normal.
-One value in twenty is missing, and has no effect. A network that only adds up columns cannot go below the log loss of
-the single effects; the log loss of the true probabilities is the floor for all.
+One value in twenty is missing and has no effect. A network that only adds up columns cannot fall below the log loss of
+the single effects, and no network below that of the true probabilities.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from epochzero.recommend.data.split import SEED, parts
 from epochzero.recommend.data.table import CtrTable, Writer, find_table
 
 RECIPE = 1
-"""goes up whenever the same request would give other numbers"""
+"""raised when the same request would give other numbers"""
 CHUNK = 1 << 16
-"""rows drawn together, from a generator of their own"""
+"""rows that are drawn from one generator"""
 MISSING = 0.05
 RANK = 4
-"""of an interaction of two columns"""
+"""of the interaction of two columns"""
 
 Floats = NDArray[np.float64]
 
 
 class Drawn(NamedTuple):
-    """Some rows as they were drawn."""
+    """Rows before they are encoded."""
 
     counts: NDArray[np.int64]
     """[N, D]; -1 where missing"""
@@ -55,10 +55,10 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Planted:
-    """A law that click-through data follow."""
+    """A distribution of clicks."""
 
     sizes: tuple[int, ...] = (1000, 1000, 300, 300, 100, 100, 30, 30, 10, 10)
-    """how many different values each categorical column has"""
+    """number of values of each categorical column"""
     num_dense: int = 4
     pairs: tuple[tuple[int, int], ...] = ((0, 3), (1, 2), (4, 5), (6, 7))
     """categorical columns that interact"""
@@ -76,11 +76,11 @@ class Planted:
         if any(not 0 <= column < len(self.sizes) for pair in pairs for column in pair) or any(
             not 0 <= dense < self.num_dense for dense, _ in self.gates
         ):
-            raise UserError("A planted interaction names a column that is not there: count columns from 0.")
+            raise UserError("A planted interaction names a column that does not exist: count columns from 0.")
 
     @property
     def schema(self) -> Schema:
-        """Values are written as hexadecimal numbers, of which each has a row of its own."""
+        """Values are hexadecimal numbers, each with its own row."""
         dense = tuple(Dense(f"I{d + 1}") for d in range(self.num_dense))
         categorical = tuple(Categorical(f"C{f + 1}", "hex", size + 1) for f, size in enumerate(self.sizes))
         names = ("label", *(column.name for column in dense), *(column.name for column in categorical))
@@ -90,17 +90,17 @@ class Planted:
     def effects(self) -> dict[str, Floats]:
         """w0 .. [n_f], a [D], p0, q0 .. [n, RANK] by pair, s0 .. [n_f] by gate."""
         rng = np.random.default_rng([RECIPE, self.seed])
-        found = {f"w{f}": self.single * rng.standard_normal(size) for f, size in enumerate(self.sizes)}
-        found["a"] = self.single * rng.standard_normal(self.num_dense)
+        effects = {f"w{f}": self.single * rng.standard_normal(size) for f, size in enumerate(self.sizes)}
+        effects["a"] = self.single * rng.standard_normal(self.num_dense)
         for number, (left, right) in enumerate(self.pairs):
-            found[f"p{number}"] = rng.standard_normal((self.sizes[left], RANK)) / RANK**0.25
-            found[f"q{number}"] = self.interaction * rng.standard_normal((self.sizes[right], RANK)) / RANK**0.25
+            effects[f"p{number}"] = rng.standard_normal((self.sizes[left], RANK)) / RANK**0.25
+            effects[f"q{number}"] = self.interaction * rng.standard_normal((self.sizes[right], RANK)) / RANK**0.25
         for number, (_, column) in enumerate(self.gates):
-            found[f"s{number}"] = self.interaction * rng.standard_normal(self.sizes[column])
-        return found
+            effects[f"s{number}"] = self.interaction * rng.standard_normal(self.sizes[column])
+        return effects
 
     def chunk(self, number: int, count: int = CHUNK) -> Drawn:
-        """The first `count` rows of chunk `number`, from a generator of its own."""
+        """The first `count` rows of chunk `number`."""
         rng = np.random.default_rng([RECIPE, self.seed, number])
         values = (np.array(self.sizes) * rng.random((CHUNK, len(self.sizes))) ** 3).astype(np.int64)  # [N, F]
         counts = np.exp(1 + rng.standard_normal((CHUNK, self.num_dense))).astype(np.int64)  # [N, D]
@@ -111,7 +111,7 @@ class Planted:
         return Drawn(counts[:count], values[:count], logit[:count], label[:count].astype(np.uint8))
 
     def logit(self, counts: NDArray[np.int64], values: NDArray[np.int64]) -> Floats:
-        """[N], from counts [N, D] and values [N, F]."""
+        """The true logits [N] of counts [N, D] and values [N, F]."""
         effects = {key: np.concatenate([table, 0 * table[:1]]) for key, table in self.effects.items()}  # -1: missing
         x = np.where(counts < 0, 0, np.log1p(np.maximum(counts, 0)) - 1)  # [N, D]
         total: Floats = self.bias + x @ self.effects["a"]
@@ -135,11 +135,11 @@ CRITEO_LIKE = Planted(
     ),
     num_dense=13,
 )
-"""as many columns as Criteo's table, and values of the same kind"""
+"""columns and values like those of Criteo"""
 
 
 def synthetic(folder: str | Path, count: int = 500_000, planted: Planted = Planted(), *, seed: int = SEED) -> CtrTable:
-    """A table of `count` rows in numbers, split with `seed`; if it is there already, it is only opened.
+    """Writes a table of `count` rows in numbers, split with `seed`, or opens it if it is there already.
 
     `about["floor"]` is the log loss of the true probabilities on its test rows.
     """
@@ -151,8 +151,8 @@ def synthetic(folder: str | Path, count: int = 500_000, planted: Planted = Plant
         raise UserError(f"A synthetic table of {count} rows cannot be split: ask for at least 10.")
     with Writer(folder) as writer:
         for rows in planted.chunks(count):
-            known = rows.counts if planted.num_dense else np.zeros((len(rows.label), 1))
-            dense = np.log1p(np.maximum(known, 0)).astype(np.float32)
+            counts = rows.counts if planted.num_dense else np.zeros((len(rows.label), 1))
+            dense = np.log1p(np.maximum(counts, 0)).astype(np.float32)
             ids = (rows.values + 1).astype(np.int32)
             lines = np.arange(len(dense))
             writer.add(Encoded(dense, ids, rows.label, np.zeros(len(dense), np.uint8), lines, []))
@@ -175,7 +175,7 @@ def _floor(planted: Planted, count: int, chosen: NDArray[np.bool_]) -> float:
 
 
 def write_text(path: str | Path, count: int, planted: Planted = CRITEO_LIKE) -> None:
-    """The same rows as text in Criteo's format: label, counts, eight hexadecimal digits, separated by tabs."""
+    """Writes the same rows as text in Criteo's format: label, counts, eight hexadecimal digits, separated by tabs."""
     need_polars()
     import polars as pl
 

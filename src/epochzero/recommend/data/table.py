@@ -1,7 +1,7 @@
-"""A click-through table as numbers in a folder, batched from a memory map.
+"""A table of clicks as numbers in a folder, batched from a memory map.
 
 `meta.json`, `encoding.json`, the columns `dense`, `ids`, `label` and `part` as plain little-endian numbers, and
-`skipped.tsv` with the lines that were put aside. Needs torch and numpy alone.
+`skipped.tsv` with the lines that were put aside. Needs only torch and numpy.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from epochzero.errors import DataError, MachineError, UserError
-from epochzero.recommend.data.bad_lines import BadLine
 from epochzero.recommend.data.encoder import Encoded
 from epochzero.recommend.data.encoding import Encoding
+from epochzero.recommend.data.lines import BadLine
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import PARTS
 
 STRETCH = 1 << 16
-"""rows that are looked at together"""
+"""rows that are read at a time"""
 FILES = {"dense": "<f4", "ids": "<i4", "label": "<u1", "part": "<u1"}
 
 Part = Literal["train", "val", "test", "other"]
 
 
 class CtrBatch(NamedTuple):
-    """Some rows of a table."""
+    """A batch of rows."""
 
     dense: Tensor
     """[B, D] float32"""
@@ -54,15 +54,15 @@ class CtrTable:
     count: int
     """rows in all parts"""
     skipped: int
-    """lines that were put aside; they are in `skipped.tsv`"""
+    """number of lines in `skipped.tsv`"""
     fingerprint: str
-    """covers the source, the schema and the split"""
+    """a hash of the source, the schema and the split"""
     about: dict[str, Any] = field(default_factory=dict)
-    """whatever else the maker of the table wrote down"""
+    """further facts, such as the source"""
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Of each categorical column's embedding table."""
+        """The rows of each embedding table."""
         return self.encoding.rows
 
     @property
@@ -70,26 +70,26 @@ class CtrTable:
         return self.encoding.num_dense
 
     def capped(self, rows: Sequence[int]) -> CtrTable:
-        """The same table for embedding tables of at most so many rows: batches bring the ids into them."""
+        """The same table, whose batches fold ids into embedding tables of at most these rows."""
         return replace(self, encoding=self.encoding.capped(rows))
 
     def column(self, name: str) -> NDArray[Any]:
-        """`dense` [N, D], `ids` [N, F] as they were read, `label` [N] or `part` [N], mapped from the disk."""
+        """A memory map of `dense` [N, D], `ids` [N, F] (not folded), `label` [N] or `part` [N]."""
         return _mapped(self.folder, name, self.count, self.num_dense, len(self.rows), "r")
 
     def size(self, *wanted: Part) -> int:
-        """How many rows the parts have together."""
+        """The number of rows in these parts."""
         return int(self._counts(wanted).sum())
 
     def clicks(self, *wanted: Part) -> int:
-        """How many rows of the parts have the label 1."""
+        """The number of rows with the label 1 in these parts."""
         mask, label = self._mask(wanted), self.column("label")
         return sum(int(label[rows][mask[self.column("part")[rows]]].sum()) for rows in self._stretches())
 
     def batches(self, *wanted: Part, size: int, start: int = 0, stop: int | None = None) -> Iterator[CtrBatch]:
-        """The rows of the parts in the file's order, from batch `start` on; the last batch may be smaller.
+        """The rows of the parts in the order of the file, from batch `start` on; the last batch may be smaller.
 
-        `stop` is the number of the row, counted within the parts, before which the batches end.
+        Batches end before row `stop`, counted within the parts.
         """
         if size < 1:
             raise UserError(f"The batch size is {size}; it has to be at least 1.")
@@ -111,7 +111,7 @@ class CtrTable:
             rest = [array[ready:] for array in held]
 
     def _chosen(self, wanted: Sequence[Part], skip: int) -> Iterator[NDArray[np.int64]]:
-        """The numbers of the rows of the parts, but for the first `skip`, a stretch at a time."""
+        """The numbers of the rows of the parts without the first `skip`, one stretch after the other."""
         mask, part = self._mask(wanted), self.column("part")
         for rows, count in zip(self._stretches(), self._counts(wanted), strict=True):
             if skip >= count:
@@ -124,7 +124,7 @@ class CtrTable:
         return [slice(first, min(first + STRETCH, self.count)) for first in range(0, self.count, STRETCH)]
 
     def _counts(self, wanted: Sequence[Part]) -> NDArray[np.int64]:
-        """Rows of the parts in every stretch."""
+        """The number of rows of the parts in every stretch."""
         mask, part = self._mask(wanted), self.column("part")
         return np.array([np.count_nonzero(mask[part[rows]]) for rows in self._stretches()], np.int64)
 
@@ -143,7 +143,7 @@ def _mapped(folder: Path, name: str, count: int, dense: int, sparse: int, mode: 
 
 
 class Writer:
-    """Writes a table beside its place and moves it there when it is whole: a half-written one is never found."""
+    """Writes a table to a temporary folder, and moves it to its place when it is complete."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -185,7 +185,7 @@ class Writer:
         self._stack.close()
 
     def mapped(self, name: str, schema: Schema) -> NDArray[Any]:
-        """A column that can be changed, once all rows are written."""
+        """A column to change, once all rows are written."""
         return _mapped(self.new, name, self.count, max(1, len(schema.dense)), len(schema.categorical), "r+")
 
     def finish(self, encoding: Encoding, fingerprint: str, **about: Any) -> CtrTable:
@@ -197,12 +197,12 @@ class Writer:
         try:
             self.new.replace(self.folder)
         except OSError as error:
-            raise UserError(f"{self.folder} holds something else than a table: choose another folder.") from error
+            raise UserError(f"{self.folder} holds something other than a table: choose another folder.") from error
         return open_table(self.folder)
 
 
 def open_table(folder: str | Path) -> CtrTable:
-    """A table that was written before."""
+    """Opens a table; DataError if it is damaged."""
     folder = Path(folder)
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
@@ -218,7 +218,7 @@ def open_table(folder: str | Path) -> CtrTable:
 
 
 def find_table(folder: Path, fingerprint: str) -> CtrTable | None:
-    """The table in the folder if it is whole and the one that is looked for."""
+    """The table in the folder if it is complete and has this fingerprint."""
     try:
         table = open_table(folder)
     except DataError:

@@ -1,20 +1,19 @@
-r"""NASRec: networks for click-through rates, seven blocks that each make a vector and rows of embeddings.
+r"""NASRec: networks for click-through rates, of seven blocks that each have a dense and a sparse output.
 
     dot-product:512@0,1/linear-3d:48@0/1,0/merge,fm|...
 
-is a block: its dense op, its width and the outputs it reads; its sparse op, how many rows and the outputs it reads; the
-left and right output that sigmoid-gating and sum read; and whether its dense output is merged into its rows, and
-whether FM of its rows is added to its dense output (`plain` for neither). Output 0 are the features themselves. `parse`
-also takes the JSON of the published choices, {"micro": [...], "macro": [...]}, and `choice` writes it. What the ops are
-is told in nasrec_network.py.
+is a block: its dense op, width and inputs; its sparse op, number of rows and inputs; the left and right input of
+sigmoid-gating and sum; `merge` if its dense output is merged into its rows, and `fm` if FM of its rows is added to its
+dense output (`plain` for neither). Inputs are earlier outputs; output 0 are the features. `parse` also takes the JSON
+of the published choices, {"micro": [...], "macro": [...]}, and `choice` writes it. nasrec_network.py describes the ops.
 
     space           dense ops                                      sparse ops                architectures
     nasrec_small    linear-2d, dot-product                         linear-3d                 4.9e39
     nasrec_full     linear-2d, dot-product, sigmoid-gating, sum    transformer, linear-3d    8.1e43
 
-A width is 16, 32, 64, 128, 256, 512, 768 or 1,024, rows are 16, 32, 48 or 64, and of the earlier outputs a block reads
-one to four. The registered spaces are for Criteo's 13 dense and 26 categorical features with tables of at most 10,000
-rows; `on` makes one for another table. A plan takes dense features and ids, or both as one table [13 + 26 columns].
+A width is 16, 32, 64, 128, 256, 512, 768 or 1,024, rows are 16, 32, 48 or 64, and a block has one to four inputs. The
+registered spaces are for Criteo's 13 dense and 26 categorical features with embeddings of at most 10,000 rows;
+`on` makes one for another table. A plan takes dense features and ids, or both as one table [13 + 26 columns].
 
 Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
 arXiv:2207.07187
@@ -32,13 +31,10 @@ from functools import cached_property
 from random import Random
 from typing import Any, Literal, NoReturn
 
-import torch
-from torch import Tensor
-
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.recommend.data.schema import CRITEO_ROWS
-from epochzero.recommend.spaces.nasrec_network import EMBEDDING, ROWS, WIDTHS, Block, Network, Room, network
+from epochzero.recommend.spaces.nasrec_network import EMBEDDING, ROWS, WIDTHS, Block, Largest, Network, network
 from epochzero.registry import spaces
 from epochzero.spaces.base import check_classes, quoted
 from epochzero.spaces.budget import Budget
@@ -46,7 +42,7 @@ from epochzero.types import Shape
 
 BLOCKS = 7
 MOST = 4
-"""earlier outputs that a block reads at most"""
+"""the most inputs of a block"""
 FLOAT_BYTES = 4
 
 BLOCK = re.compile(
@@ -54,26 +50,26 @@ BLOCK = re.compile(
     r"/([0-9]),([0-9])/(plain|merge|fm|merge,fm)"
 )
 Choices = tuple[Block, ...]
-"""An architecture: its blocks from first to last."""
+"""an architecture: its blocks from first to last"""
 Distribution = Literal["uniform", "nasrec"]
 MACRO = {"dense": "dense_idx", "sparse": "sparse_idx", "left": "dense_left_idx", "right": "dense_right_idx"}
-"""the fields of a block that say what it reads, and their names in the published format"""
+"""the inputs of a block, and their names in the published format"""
 MICRO = ("ops", "width", "rows", "merge", "fm")
 
 
 @dataclass(eq=False)
 class Nasrec:
-    """Seven blocks of these ops, for a table of features."""
+    """A space of seven blocks of these ops, for one table of features."""
 
     name: str
     config: str
-    """its name in the published choices"""
+    """name in the published choices"""
     dense_ops: tuple[str, ...]
     sparse_ops: tuple[str, ...]
     dense: int = 13
     """dense features"""
     tables: tuple[int, ...] = tuple(min(rows, 10_000) for rows in CRITEO_ROWS)
-    """the rows of the table of each categorical feature"""
+    """rows of each embedding table"""
     widths: tuple[int, ...] = WIDTHS
     """of dense outputs"""
     rows: tuple[int, ...] = ROWS
@@ -83,7 +79,7 @@ class Nasrec:
 
     @property
     def about(self) -> str:
-        """One line for lists."""
+        """A line for lists."""
         ops = ", ".join((*self.dense_ops, *self.sparse_ops))
         return f"NASRec: recommenders of seven blocks on a table of features ({ops})"
 
@@ -92,10 +88,10 @@ class Nasrec:
     def on(
         self, dense: int, tables: Sequence[int], max_rows: int | None = None, max_bytes: int | None = None
     ) -> Nasrec:
-        """The same space for another table: so many dense features, and for each categorical one so many values.
+        """The same space for `dense` features, and categorical ones with embedding `tables` of these rows.
 
         `max_rows` and `max_bytes` (in single precision) limit all embeddings together: the largest tables are cut to
-        one size that fits, and `folded` brings ids into what is left.
+        one size that fits, and `CtrTable.capped` folds ids into them.
         """
         if dense < 1 or not tables or min(tables) < 1:
             raise UserError(
@@ -112,14 +108,8 @@ class Nasrec:
             )
         return replace(self, dense=dense, tables=_capped(tables, most))
 
-    def folded(self, ids: Tensor) -> Tensor:
-        """Ids [B, F] of any size within the tables' rows; 0, which stands for a missing value, stays 0."""
-        rest = (torch.tensor(self.tables, device=ids.device) - 1).clamp(min=1)  # [F]
-        within = torch.where(ids > 0, (ids - 1).remainder(rest) + 1, 0)
-        return torch.minimum(within, torch.tensor(self.tables, device=ids.device) - 1)
-
     def reduced(self, widest: int, most_rows: int = max(ROWS)) -> Nasrec:
-        """The part of the space whose outputs are at most so wide and have at most so many rows, for small machines."""
+        """The part of the space with widths up to `widest` and at most `most_rows` rows, for small machines."""
         widths, rows = (
             tuple(size for size in sizes if size <= most)
             for sizes, most in ((self.widths, widest), (self.rows, most_rows))
@@ -134,7 +124,7 @@ class Nasrec:
 
     @property
     def embedding_params(self) -> int:
-        """The same for every architecture; part of `plan.params`."""
+        """Parameters of the embeddings, the same for every architecture; part of `plan.params`."""
         return self.embedding_rows * EMBEDDING
 
     @property
@@ -142,13 +132,13 @@ class Nasrec:
         return self.embedding_params * FLOAT_BYTES
 
     def budget(self, max_params: int | None = None, max_flops: int | None = None) -> Budget:
-        """A budget whose parameters are those beside the embeddings, as NASRec counts them."""
+        """A budget of parameters outside the embeddings, as NASRec counts them."""
         return Budget(None if max_params is None else max_params + self.embedding_params, max_flops)
 
     # Text
 
     def parse(self, text: str) -> Choices:
-        """The architecture that a text stands for, or a choice of the published code as JSON."""
+        """The architecture of a text, or of the JSON of the published code."""
         text = text.strip()
         if text.startswith("{"):
             return self._from_choice(text)
@@ -164,7 +154,7 @@ class Nasrec:
         return self._checked(blocks)
 
     def text(self, arch: Choices) -> str:
-        """The architecture in one line; `parse` inverts it."""
+        """The architecture in one line, the inverse of `parse`."""
         return "|".join(map(_written, arch))
 
     def choice(self, arch: Choices) -> str:
@@ -188,9 +178,9 @@ class Nasrec:
         try:
             given = json.loads(text)
         except (ValueError, RecursionError):
-            self._refuse(text, "reads choices as JSON, and this is none")
+            self._refuse(text, "reads choices as JSON, and this is not JSON")
         if given.get("config", self.config) != self.config or not given.get("use_layernorm", 1):
-            self._refuse(text, f"reads choices of the config {self.config!r} with layer norms, and this is another")
+            self._refuse(text, f"reads choices of the config {self.config!r} with layer norms, and this has another")
         ops, blocks = (*self.dense_ops, *self.sparse_ops), []
         try:
             for micro, macro in zip(given["micro"], given["macro"], strict=True):
@@ -200,14 +190,14 @@ class Nasrec:
                 sizes = (micro[key] for key in ("dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm"))
                 blocks.append((named, *sizes, *(macro[key] for key in MACRO.values())))
         except (KeyError, TypeError, ValueError) as error:
-            self._refuse(text, f"wants micro and macro, seven blocks each with the published keys ({error!r})")
+            self._refuse(text, f"needs micro and macro, seven blocks each with the published keys ({error!r})")
         return self._checked(blocks)
 
     def _checked(self, blocks: Sequence[tuple[Any, ...]]) -> Choices:
-        """The values as members of the space, which each of them has to be."""
+        """The architecture of these values; UserError for one outside the space."""
         if len(blocks) != BLOCKS:
             raise UserError(f"{self.name} has {BLOCKS} blocks, not {len(blocks)}.")
-        found = []
+        arch = []
         for number, (given_ops, width, rows, merge, fm, *inputs) in enumerate(blocks, start=1):
             ops = self._member(given_ops, list(itertools.product(self.dense_ops, self.sparse_ops)), "ops", number)
             dense, sparse, left, right = (
@@ -223,8 +213,8 @@ class Nasrec:
                 self._member(fm, (False, True), "FM", number),
                 *(dense, sparse, left, right),
             )
-            found.append(block)
-        return tuple(found)
+            arch.append(block)
+        return tuple(arch)
 
     def _member(self, value: Any, choices: Sequence[Any], words: str, number: int) -> Any:
         for choice in choices:
@@ -249,7 +239,7 @@ class Nasrec:
 
     @cached_property
     def options(self) -> tuple[dict[str, list[Any]], ...]:
-        """What each choice of each block can be."""
+        """By block, the options of each choice."""
         return tuple(self._options(number) for number in range(1, BLOCKS + 1))
 
     def _options(self, number: int) -> dict[str, list[Any]]:
@@ -262,7 +252,7 @@ class Nasrec:
         return math.prod(len(values) for block in self.options for values in block.values())
 
     def sample(self, rng: Random, distribution: Distribution = "uniform") -> Choices:
-        """Uniform over all architectures, or as NASRec draws: one to four inputs with equal odds, then which."""
+        """Uniform over all architectures, or NASRec's distribution: first the number of inputs, then which."""
         if distribution not in ("uniform", "nasrec"):
             raise UserError(f"{self.name} samples by uniform or nasrec, not by {quoted(distribution)}.")
         return tuple(self._block(number, rng, distribution) for number in range(1, BLOCKS + 1))
@@ -276,9 +266,9 @@ class Nasrec:
         return Block(dense_ops, sparse_ops, **drawn)
 
     def mutate(self, arch: Choices, rng: Random) -> Choices:
-        """As NASRec mutates, given that something changes: a block, then what it is or what it reads with equal odds.
+        """NASRec's mutation: a choice of a block, among its ops and sizes or its inputs with equal odds, is drawn anew.
 
-        Of the five or four choices of that kind, one is drawn anew.
+        The draw is repeated until something changes.
         """
         while True:
             number, keys = rng.randrange(BLOCKS), list(MACRO) if rng.random() < 0.5 else list(MICRO)
@@ -289,7 +279,7 @@ class Nasrec:
                 return (*arch[:number], child, *arch[number + 1 :])
 
     def neighbours(self, arch: Choices) -> list[Choices]:
-        """Every architecture in which one choice of one block is another."""
+        """All architectures that differ in one choice of one block."""
         return [
             (*arch[:i], other, *arch[i + 1 :]) for i, block in enumerate(arch) for other in self._others(block, i + 1)
         ]
@@ -302,42 +292,42 @@ class Nasrec:
                     yield other
 
     def smallest(self) -> Choices:
-        """The architecture with the fewest parameters and multiply-accumulates: sums, which need no weights."""
+        """The architecture with the fewest parameters and multiply-accumulates."""
         op = "sum" if "sum" in self.dense_ops else "linear-2d"
-        found = []
+        arch = []
         for number in range(1, BLOCKS + 1):
             narrow = int(number > 1 and (op == "sum" or self.dense > min(self.widths)))
             few = int(number > 1 and len(self.tables) > min(self.rows))
             ops = (op,), ("linear-3d",)
-            found.append(
+            arch.append(
                 Block(*ops, min(self.widths), min(self.rows), False, False, (narrow,), (few,), (narrow,), (narrow,))
             )
-        return tuple(found)
+        return tuple(arch)
 
     # Networks
 
     def plan(self, arch: Choices, num_classes: int = 1, input_shape: Shape | None = None) -> Plan:
-        """The whole network; one logit for labels 0 and 1.
+        """The network, with one logit for labels 0 and 1.
 
-        Its inputs are dense features [B, D] and ids [B, F], or, for an input of shape (D + F,), one table of both.
+        Its inputs are dense features [B, D] and ids [B, F], or one table of both for an input of shape (D + F,).
         """
         return self.network(arch, num_classes, input_shape).plan
 
     def network(
         self, arch: Choices, num_classes: int = 1, input_shape: Shape | None = None, bare: bool = True
     ) -> Network:
-        """The same with the places of its weights in the supernet; where not `bare`, with all projections."""
+        """The plan and the places of its weights in the supernet; with all projections if not `bare`."""
         check_classes(self.name, num_classes)
         columns = self.dense + len(self.tables)
         if input_shape is not None and input_shape != (columns,):
             given = "x".join(map(str, input_shape))
             raise UserError(
                 f"{self.name} reads a table of {columns} columns here ({self.dense} dense features and "
-                f"{len(self.tables)} ids), not inputs of {given}: give such data, or another table to `on`."
+                f"{len(self.tables)} ids), not inputs of {given}: give such data, or fit the space to yours with `on`."
             )
         outputs = num_classes if num_classes > 2 else 1
-        room = Room(max(self.widths), max(self.rows))
-        return network(arch, self.dense, self.tables, room, outputs, packed=input_shape is not None, bare=bare)
+        largest = Largest(max(self.widths), max(self.rows))
+        return network(arch, self.dense, self.tables, largest, outputs, packed=input_shape is not None, bare=bare)
 
 
 def nasrec(name: str) -> Nasrec:
@@ -349,7 +339,7 @@ def nasrec(name: str) -> Nasrec:
 
 
 def _capped(rows: Sequence[int], most: int) -> tuple[int, ...]:
-    """The rows, each at most the largest number with which all together are at most `most`."""
+    """The rows, cut to the largest size with which they sum up to at most `most`."""
     low, high = 1, max(rows)
     while low < high:
         middle = (low + high + 1) // 2
@@ -358,13 +348,13 @@ def _capped(rows: Sequence[int], most: int) -> tuple[int, ...]:
 
 
 def _subsets(number: int) -> list[tuple[int, ...]]:
-    """One to four of so many outputs."""
+    """All sets of one to four of `number` outputs."""
     sizes = range(1, min(MOST, number) + 1)
     return [some for size in sizes for some in itertools.combinations(range(number), size)]
 
 
 def _inputs(number: int, rng: Random) -> tuple[int, ...]:
-    """As NASRec draws them."""
+    """Inputs from NASRec's distribution."""
     return tuple(sorted(rng.sample(range(number), rng.randint(1, min(MOST, number)))))
 
 

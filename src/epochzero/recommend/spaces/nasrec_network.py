@@ -1,8 +1,8 @@
-r"""A network of NASRec from its blocks, and where its weights lie in those of the supernet.
+r"""NASRec networks made of blocks, and the places of their weights in those of the supernet.
 
 Block i has a dense output (a vector) and a sparse one (rows of 16 features). Input 0 are the dense features and the
-embeddings of the categorical ones. With x the dense inputs that a block reads, side by side, S the rows that it reads,
-and l, r one earlier dense output each, padded with zeros to the same width:
+embeddings of the categorical ones. With x the concatenated dense inputs of a block, S its rows of input, and l, r one
+earlier dense output each, padded with zeros to the same width:
 
     linear-2d         relu(norm(W x))
     dot-product       norm(W pairs(norm(A x), norm(B S)))         B makes round(sqrt(2 width)) rows
@@ -13,14 +13,14 @@ and l, r one earlier dense output each, padded with zeros to the same width:
     FM                norm(W ((sum of rows)^2 - sum of rows^2)) of the block's own rows, added to its dense output
     merge             norm(W dense output before FM) as 8 rows, after the block's own
 
-All norms are layer norms. Where the width is right already, W is left out, and A, B and merge's with their norms; but
-not W of linear-2d, linear-3d and transformer. (The published code makes the norm of an FM of width 16 and does not use
-it; here it is used.) The last block's outputs go side by side into one linear layer.
+All norms are layer norms. W is left out if the width is right already, and so are A, B and merge's with their norms,
+except in linear-2d, linear-3d and transformer. (The published code makes the norm of an FM of width 16, but does not
+use it; here it is used.) One linear layer reads the concatenated outputs of the last block.
 
-In the supernet each output has room for its greatest width (1,024 features; 64 rows and 8 merged ones), and a smaller
-network takes the first features, rows and pairs: the places here. Gating and sum, which pad, take the places of the
-wider of their two inputs. NASRec itself runs the full width, layer norms included, and sets what is too much to zero
-afterwards, so that its sub-networks are other functions than the networks that it trains in the end; these are not.
+In the supernet each output has its largest width (1,024 features; 64 rows and 8 merged ones), and a smaller network
+takes the first features, rows and pairs: the places here. Gating and sum, which pad, take the places of the wider of
+their two inputs. NASRec itself runs the full width, layer norms included, and sets the rest to zero afterwards, so that
+its sub-networks are other functions than the networks that it trains in the end; these are the same.
 
 Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
 arXiv:2207.07187
@@ -49,13 +49,11 @@ ROWS = (16, 32, 48, 64)
 MERGED = 8
 HEADS = 8
 FAINT = 0.17
-"""the scale at which the norms of a transformer start"""
-PAIRED = ("sigmoid-gating", "sum")
-"""ops that read the left and the right input"""
+"""initial scale of the norms of a transformer"""
 
 
 class Block(NamedTuple):
-    """The choices of one block. In an architecture there is one op of each kind, one left and one right input."""
+    """The choices of one block. An architecture has one op of each kind, one left and one right input."""
 
     dense_ops: tuple[str, ...]
     sparse_ops: tuple[str, ...]
@@ -66,28 +64,28 @@ class Block(NamedTuple):
     merge: bool
     fm: bool
     dense: tuple[int, ...]
-    """the outputs that it reads: 0 for the features themselves, i for those of block i, counted from 1"""
+    """its inputs: 0 for the features, i for the outputs of block i, counted from 1"""
     sparse: tuple[int, ...]
     left: tuple[int, ...]
     right: tuple[int, ...]
 
 
 class Value(NamedTuple):
-    """A node of the plan, and the places in the supernet of its features or rows."""
+    """A node of the plan, and the places of its features or rows in the supernet."""
 
     node: int
     places: Ranges
 
 
-class Room(NamedTuple):
-    """The greatest dense and sparse output of a block of the supernet."""
+class Largest(NamedTuple):
+    """The largest dense and sparse output of a block of the supernet."""
 
     width: int
     rows: int
 
 
 class Network(NamedTuple):
-    """A plan, and of each of its parameters the places in that of the supernet."""
+    """A plan, and the places of its parameters in those of the supernet."""
 
     plan: Plan
     places: dict[str, Places]
@@ -97,23 +95,23 @@ def network(
     blocks: Sequence[Block],
     dense: int,
     tables: tuple[int, ...],
-    room: Room = Room(max(WIDTHS), max(ROWS)),
+    largest: Largest = Largest(max(WIDTHS), max(ROWS)),
     outputs: int = 1,
     packed: bool = False,
     bare: bool = True,
 ) -> Network:
-    """The network of these blocks for so many dense features, and tables of so many rows.
+    """The network of these blocks for `dense` features and embedding tables of these rows.
 
-    Its inputs are the features and the ids, or one table of both where `packed`. Where not `bare`, no projection is
-    left out: the plan then has every weight of its blocks.
+    Its inputs are the features and the ids, or one table of both (`packed`). If it is not `bare`, no projection is left
+    out: the plan then has every weight of its blocks.
     """
-    return _Making(blocks, dense, tables, room, bare).made(outputs, packed)
+    return _Making(blocks, dense, tables, largest, bare).made(outputs, packed)
 
 
 def pruned(plan: Plan) -> Plan:
-    """The same function without what leads nowhere: the last block need not read, through others, every block.
+    """The same function without dead ends, which are blocks that the last one does not depend on.
 
-    NASRec counts such dead ends as parameters, but not as multiply-accumulates.
+    NASRec counts their parameters, but not their multiply-accumulates.
     """
     nodes, needed = plan.nodes, {len(plan.nodes) - 1}
     for i in reversed(range(len(nodes))):
@@ -126,13 +124,15 @@ def pruned(plan: Plan) -> Plan:
 
 
 def pairs_rows(width: int) -> int:
-    """How many rows the dot products of a block of this width are made of."""
+    """The number of rows in the dot products of a block of this width."""
     return round(math.sqrt(2 * width))
 
 
 class _Making:
-    def __init__(self, blocks: Sequence[Block], dense: int, tables: tuple[int, ...], room: Room, bare: bool) -> None:
-        self.blocks, self.features, self.tables, self.room, self.bare = blocks, dense, tables, room, bare
+    def __init__(
+        self, blocks: Sequence[Block], dense: int, tables: tuple[int, ...], largest: Largest, bare: bool
+    ) -> None:
+        self.blocks, self.features, self.tables, self.largest, self.bare = blocks, dense, tables, largest, bare
         self.net = Builder()
         self.places: dict[str, Places] = {}
         self.dense: list[Value] = []
@@ -155,7 +155,7 @@ class _Making:
         return Network(plan, {name: self.places.get(name, first(param.shape)) for name, param in plan.weights.items()})
 
     def add(self, block: Block, number: int) -> None:
-        """One block more."""
+        """Adds a block."""
         name = f"block{number}"
         ways = [self.dense_op(op, block, f"{name}.{op.partition('-')[0]}") for op in block.dense_ops]
         dense = ways[0] if len(ways) == 1 else self.net.add(Add(), *ways, name=f"{name}.dense")
@@ -168,15 +168,15 @@ class _Making:
             dense = self.net.add(Add(), dense, self.fm(sparse, block.width, f"{name}.fm"), name=f"{name}.with_fm")
         if merged is not None:
             sparse = self.net.add(Concat(), sparse, merged, name=f"{name}.merged")
-            places = (*places, (start + self.room.rows, start + self.room.rows + MERGED))
+            places = (*places, (start + self.largest.rows, start + self.largest.rows + MERGED))
         self.dense.append(Value(dense, ((at, at + block.width),)))
         self.sparse.append(Value(sparse, places))
 
     def starts(self, number: int) -> tuple[int, int]:
-        """Where the features and the rows of a block's outputs begin, among those of all before it."""
+        """The first feature and the first row of a block's outputs, counted over all blocks."""
         return (
-            self.features + self.room.width * (number - 1),
-            len(self.tables) + (self.room.rows + MERGED) * (number - 1),
+            self.features + self.largest.width * (number - 1),
+            len(self.tables) + (self.largest.rows + MERGED) * (number - 1),
         )
 
     def head(self, outputs: int) -> None:
@@ -184,7 +184,7 @@ class _Making:
         rows = net.add(Flatten(), sparse.node, name="head.flat")
         both = net.add(Concat(), dense.node, rows, name="head.features")
         at, start = self.starts(len(self.blocks))
-        after = [(self.room.width + EMBEDDING * (a - start), EMBEDDING * (b - a)) for a, b in sparse.places]
+        after = [(self.largest.width + EMBEDDING * (a - start), EMBEDDING * (b - a)) for a, b in sparse.places]
         places = (*((a - at, b - at) for a, b in dense.places), *((a, a + size) for a, size in after))
         self.linear(Value(both, places), outputs, "head.linear", bias=True)
 
@@ -200,7 +200,7 @@ class _Making:
                 joined = self.joined(self.dense, block.dense, f"{name}.joined")
                 vector, rows = self.sized(joined, EMBEDDING, f"{name}.vector"), self.pair_rows(block, name)
                 pairs = net.add(PairProducts(), vector, rows, name=f"{name}.pairs")
-                found = self.fitted(Value(pairs, ((0, net.shape(pairs)[0]),)), width, f"{name}.weigh")
+                fitted = self.fitted(Value(pairs, ((0, net.shape(pairs)[0]),)), width, f"{name}.weigh")
             case "sigmoid-gating":
                 left, right, places = self.pair(block, name)
                 gate = net.add(Linear(length(places)), left, name=f"{name}.gate")
@@ -208,12 +208,12 @@ class _Making:
                 self.places[f"{name}.gate.bias"] = (places,)
                 gate = net.add(Sigmoid(), gate, name=f"{name}.sigmoid")
                 gated = net.add(Multiply(), gate, right, name=f"{name}.gated")
-                found = self.fitted(Value(gated, places), width, f"{name}.weigh", bias=True)
+                fitted = self.fitted(Value(gated, places), width, f"{name}.weigh", bias=True)
             case _:
                 left, right, places = self.pair(block, name)
                 both = net.add(Add(), left, right, name=f"{name}.both")
-                found = self.fitted(Value(both, places), width, f"{name}.weigh")
-        return self.norm(found, name)
+                fitted = self.fitted(Value(both, places), width, f"{name}.weigh")
+        return self.norm(fitted, name)
 
     def sparse_op(self, op: str, block: Block, name: str) -> int:
         net = self.net
@@ -234,7 +234,7 @@ class _Making:
         return net.add(FaintNorm(FAINT), net.add(Add(), x, hidden, name=f"{name}.added"), name=f"{name}.added_norm")
 
     def pair_rows(self, block: Block, name: str) -> int:
-        """The rows of which dot products are taken."""
+        """The rows for dot products."""
         net, count = self.net, pairs_rows(block.width)
         rows = self.joined(self.sparse, block.sparse, f"{name}.rows_joined")
         if self.bare and net.shape(rows.node)[0] == count:
@@ -271,7 +271,7 @@ class _Making:
     # Layers
 
     def joined(self, values: Sequence[Value], which: Sequence[int], name: str) -> Value:
-        """Some earlier outputs side by side."""
+        """Concatenated earlier outputs."""
         some = [values[i] for i in which]
         if len(some) == 1:
             return some[0]
@@ -286,11 +286,11 @@ class _Making:
         return self.net.add(LayerNorm(), x, name=f"{name}.norm")
 
     def fitted(self, x: Value, width: int, name: str, bias: bool = False) -> int:
-        """Brought to a width by a linear layer, unless it has that already."""
+        """A value of this width, by a linear layer unless it has the width already."""
         fits = self.bare and self.net.shape(x.node) == (width,)
         return x.node if fits else self.linear(x, width, name, bias)
 
     def sized(self, x: Value, width: int, name: str) -> int:
         """The same with a norm after the linear layer."""
-        found = self.fitted(x, width, f"{name}.weigh")
-        return found if found == x.node else self.norm(found, name)
+        node = self.fitted(x, width, f"{name}.weigh")
+        return node if node == x.node else self.norm(node, name)

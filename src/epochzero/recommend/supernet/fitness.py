@@ -1,11 +1,11 @@
-"""Sub-networks of a recommender's supernet in a search: by proxies on inherited weights, or by NASRec's own fitness.
+"""The fitness of sub-networks in a search: proxies on inherited weights, or NASRec's one-shot fitness.
 
-    batch = in_parts(batches)                            # four batches of clicks, as one that proxies read
+    batch = in_parts(batches)                            # four batches of clicks as one batch
     task = Task(space, parse_list("sigeo(weights=warm_recommender)"), batch, sources=(Inherited(supernet, batch),))
     run_search(task, "evolution_nasrec", 2048, budget=space.budget(max_params=2_000_000), store=store)
 
-One-shot search asks for the log loss on validation data of a sub-network whose last layer alone was trained a little:
-500 steps of Adagrad, its rate rising to 0.04 in a tenth of them and falling as a cosine. `OneShot` is a function of an
+One-shot fitness is the log loss on validation data of a sub-network whose last layer was fine-tuned by 500 steps of
+Adagrad, with a learning rate that rises to 0.04 in a tenth of them and falls as a cosine. `OneShot` is a function of an
 architecture; `Feedback(OneShot(...))` is a source for the same search.
 
 Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
@@ -35,15 +35,15 @@ FINE = Schedule(epoch=500, level=1.0, highest=0.04)
 
 
 def in_parts(batches: Sequence[ClickBatch]) -> Batch:
-    """Batches of clicks, all of one size, as the parts of one batch for proxies."""
+    """Batches of clicks of one size, as the parts of one batch for proxies."""
     if len({len(labels) for _, _, labels in batches}) != 1:
-        raise DataError("Batches to score on should be of one size, and at least one.")
+        raise DataError("Batches to score on should be of one size, and there should be at least one.")
     dense, ids, labels = (torch.cat(columns) for columns in zip(*batches, strict=True))
     return from_tensors((dense, ids), labels.long(), parts=len(batches), num_classes=2)
 
 
 class Asked(Protocol):
-    """What a search asks for: the part of a task that is read here."""
+    """The part of a task that a source reads."""
 
     @property
     def proxies(self) -> Sequence[Proxy]: ...
@@ -53,28 +53,28 @@ class Asked(Protocol):
 
 
 class Inherited:
-    """Scores sub-networks with the weights that they inherit, as they are when this is made."""
+    """Scores sub-networks with their inherited weights, as they are when this is made."""
 
     candidates: Sequence[Any] | None = None
 
     def __init__(self, supernet: RecommenderSupernet, batch: Batch) -> None:
         self.supernet, self.batch = supernet, batch
         self.name = f"{supernet.id} {batch.id}"
-        """in a store, what stands in the place of the batch"""
+        """replaces the batch in a store"""
 
     def covers(self, proxy: Proxy) -> bool:
         return not proxy.name.startswith((TABLE, FEEDBACK))
 
     def score(self, task: Asked, archs: Sequence[Choices]) -> list[tuple[dict[str, Score], float]]:
-        """The scores of each architecture, and the seconds that they took."""
+        """The scores of each architecture, and their seconds."""
         start = time.perf_counter()
-        found = self.supernet.scores(archs, task.proxies, self.batch, task.origin.seed)
+        scores = self.supernet.scores(archs, task.proxies, self.batch, task.origin.seed)
         seconds = (time.perf_counter() - start) / max(1, len(archs))
-        return [(scores, seconds) for scores in found]
+        return [(one, seconds) for one in scores]
 
 
 class OneShot:
-    """Minus the validation log loss of a sub-network after its last layer was fine-tuned; higher is better."""
+    """Minus the validation log loss of a sub-network with a fine-tuned last layer; higher is better."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class OneShot:
         validation: Sequence[ClickBatch],
         schedule: Schedule = FINE,
     ) -> None:
-        """Training goes through its batches as often as the schedule's steps need."""
+        """Training repeats its batches until the schedule ends."""
         if not training or not validation:
             raise DataError("One-shot fitness needs batches to fine-tune on and batches to validate on.")
         self.supernet, self.training, self.validation, self.schedule = supernet, training, validation, schedule

@@ -1,17 +1,28 @@
-r"""Training the shared weights of NASRec's supernet for a while: the warm-up of sub-one-shot search.
+r"""The warm-up of sub-one-shot search: the shared weights of NASRec's supernet, trained for part of an epoch.
 
-Each step draws a path (paths.py), takes the parts of the weights that it uses, and makes one step of Adagrad on them:
+Each step draws a path and takes one step of Adagrad on the parts of the weights that it uses:
 
     g    = gradient of the mean binary cross-entropy, its norm clipped at 5
     s   += g^2
     w   -= rate(t) g / (sqrt(s) + 0.01)
     rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
 
-Adagrad does not move a weight of gradient zero, so that stepping the parts alone is exact; of embeddings, parts are the
-rows that the batch names. A warm-up of level x > 0 ends after x of the steps of one epoch, at least one. Its schedule,
-learning rate and paths alike, is squeezed into these steps (`scaled`), or runs as for a whole epoch and is cut off:
-SiGeo does not say which. The path of step t depends on the seed and t alone, so that a warm-up goes on from a
-checkpoint as if it had never stopped.
+Adagrad does not move a weight of gradient zero, so a step on the parts is exact; the parts of embeddings are the rows
+that the batch names. A warm-up of level x > 0 ends after the share x of the steps of one epoch, at least one. Its
+schedule of learning rates and paths is compressed into these steps (`scaled`), or that of a whole epoch is cut off:
+SiGeo does not say which. The path of step t depends only on the seed and t, so a warm-up resumes from a checkpoint as
+if it had never stopped.
+
+With a probability that falls from 1 to 0 over the first steps, all blocks of a path read everything before them; and
+with the same probability, each block has all its ops at full size. Otherwise, by the strategy:
+
+    strategy       inputs of a block                                   ops of a block
+    default        1 + Bin(min(n, 4) - 1, 1/2) of n earlier outputs    one of each kind
+    any-path       the same                                            1 + Bin(k - 1, 1/2) of the k ops of each kind
+    single-path    one                                                 one of each kind
+    full-path      all                                                 all
+
+Sizes, merging and FM are drawn uniformly; left and right are one output each.
 
     warm = WarmUp(supernet, Schedule(epoch=71_625, level=0.01))
     warm.run(batches)                                    batches: (dense [B, D], ids [B, F], labels [B])
@@ -26,12 +37,12 @@ Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,20 +52,22 @@ from epochzero.engine import foreach, label_loss
 from epochzero.errors import DataError, UserError
 from epochzero.plan import execute
 from epochzero.plan.ops.sliced import Places, regions
-from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.spaces.nasrec_network import Network
-from epochzero.recommend.supernet.paths import check_strategy, sampled_path
-from epochzero.recommend.supernet.weights import RecommenderSupernet, named_rows
+from epochzero.recommend.spaces.nasrec import MOST, Choices, Nasrec
+from epochzero.recommend.spaces.nasrec_network import Block, Network
+from epochzero.recommend.supernet.weights import RecommenderSupernet, full_path, named_rows
 
 ClickBatch = tuple[Tensor, Tensor, Tensor]
 """dense features [B, D], ids [B, F] and labels [B], 0 or 1"""
 CLIP = 5.0
 EPS = 1e-2
 KIND, VERSION = "epochzero warm-up", 1
+STRATEGIES = ("default", "any-path", "single-path", "full-path")
+
+T = TypeVar("T")
 
 
 def rising_and_falling(step: int, steps: int, highest: float, lowest: float, rise: float) -> float:
-    """NASRec's learning rate at a step, counted from 0: up in a line for a share of all steps, down as a cosine."""
+    """NASRec's learning rate at a step, counted from 0: a linear rise, then a cosine."""
     rising = int(rise * steps)
     if step < rising:
         return lowest + (highest - lowest) * step / rising
@@ -64,20 +77,20 @@ def rising_and_falling(step: int, steps: int, highest: float, lowest: float, ris
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a warm-up is, and what its rate and its paths are at each step."""
+    """The length of a warm-up, and its learning rates and paths."""
 
     epoch: int
     """steps in one epoch"""
     level: float = 0.01
-    """the share of an epoch after which it ends"""
+    """share of an epoch after which it ends"""
     scaled: bool = True
-    """whether everything is squeezed into that share"""
+    """true if the schedule is compressed into that share"""
     highest: float = 0.12
     lowest: float = 1e-8
     rise: float = 0.1
-    """the share of steps in which the rate rises"""
+    """share of steps in which the rate rises"""
     whole: float = 15_000 / 71_625
-    """the share of steps over which the whole supernet gives way to paths: NASRec's on Criteo"""
+    """share of steps over which paths replace the whole supernet: NASRec's on Criteo"""
 
     def __post_init__(self) -> None:
         if self.epoch < 1 or not 0 <= self.level <= 1:
@@ -94,7 +107,7 @@ class Schedule:
         return self.steps if self.scaled else self.epoch
 
     def rate(self, step: int) -> float:
-        """The learning rate; steps are counted from 0."""
+        """The learning rate at a step, counted from 0."""
         return rising_and_falling(step, self._span, self.highest, self.lowest, self.rise)
 
     def full(self, step: int) -> float:
@@ -102,8 +115,57 @@ class Schedule:
         return max(0.0, 1 - step / (self.whole * self._span)) if self.whole else 0.0
 
 
+def check_strategy(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise UserError(f"NASRec samples paths by {', '.join(STRATEGIES)}, not by {strategy!r}.")
+
+
+def sampled_path(space: Nasrec, rng: Random, full: float, strategy: str = "default") -> Choices:
+    """A random path; `full` is the probability of the whole supernet."""
+    check_strategy(strategy)
+    full = 1.0 if strategy == "full-path" else full
+    reads_all = rng.random() < full
+    blocks = []
+    for number, every in enumerate(full_path(space), start=1):
+        block = every if rng.random() < full else _part(space, rng, every, strategy)
+        blocks.append(block if reads_all else _reading(rng, block, range(number), strategy))
+    return tuple(blocks)
+
+
+def _part(space: Nasrec, rng: Random, block: Block, strategy: str) -> Block:
+    """The block with one op of each kind, or some of them, at a random size."""
+    draw = _some if strategy == "any-path" else _one
+    return block._replace(
+        dense_ops=draw(rng, space.dense_ops),
+        sparse_ops=draw(rng, space.sparse_ops),
+        width=rng.choice(space.widths),
+        rows=rng.choice(space.rows),
+        merge=rng.random() < 0.5,
+        fm=rng.random() < 0.5,
+    )
+
+
+def _reading(rng: Random, block: Block, earlier: Sequence[int], strategy: str) -> Block:
+    """The block with some of the earlier outputs as inputs."""
+    draw = _one if strategy == "single-path" else _some
+    return block._replace(
+        dense=draw(rng, earlier), sparse=draw(rng, earlier), left=_one(rng, earlier), right=_one(rng, earlier)
+    )
+
+
+def _one(rng: Random, items: Sequence[T]) -> tuple[T, ...]:
+    return (rng.choice(items),)
+
+
+def _some(rng: Random, items: Sequence[T]) -> tuple[T, ...]:
+    """One or more items, in their order."""
+    count = 1 + sum(rng.random() < 0.5 for _ in range(min(len(items), MOST) - 1))
+    chosen = sorted(rng.sample(range(len(items)), count))
+    return tuple(items[i] for i in chosen)
+
+
 class WarmUp:
-    """A supernet in training."""
+    """The training of a supernet."""
 
     def __init__(
         self, supernet: RecommenderSupernet, schedule: Schedule, seed: int = 0, strategy: str = "default"
@@ -119,10 +181,10 @@ class WarmUp:
         steps: int | None = None,
         progress: Callable[[int, float], None] | None = None,
     ) -> list[float]:
-        """Train to the end of the schedule, or for so many steps; gives the loss of each.
+        """Trains to the end of the schedule, or for a number of steps; returns the loss of each.
 
-        `batches` begin with the first of the data; those that were trained on already are passed over. `progress` is
-        called with the number of steps taken and the loss.
+        `batches` begin with the first of the data; those of earlier steps are skipped. `progress` is called with the
+        number of steps taken and the loss.
         """
         last = self.schedule.steps if steps is None else min(self.step + steps, self.schedule.steps)
         losses = []
@@ -135,7 +197,7 @@ class WarmUp:
         return losses
 
     def train_on(self, dense: Tensor, ids: Tensor, labels: Tensor) -> float:
-        """One step; gives the loss before it."""
+        """Takes one step; returns the loss before it."""
         space, device = self.supernet.space, next(iter(self.supernet.weights.values())).device
         _check(space, dense, ids, labels)
         path = sampled_path(space, Random(f"{self.seed}/{self.step}"), self.schedule.full(self.step), self.strategy)
@@ -146,8 +208,8 @@ class WarmUp:
         loss = label_loss(execute(made.plan, leaves, (dense, ids)), labels, "mean")
         if not math.isfinite(value := loss.item()):
             raise UserError(f"The loss is {value} at step {self.step} of the warm-up: lower the learning rate.")
-        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)  # some blocks lead nowhere
-        gradients = {name: gradient for name, gradient in zip(leaves, found, strict=True) if gradient is not None}
+        raw = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)  # some blocks are dead ends
+        gradients = {name: gradient for name, gradient in zip(leaves, raw, strict=True) if gradient is not None}
         norm = torch.stack(foreach.norm(list(gradients.values()))).norm()
         factor, rate = min(1.0, CLIP / (norm.item() + 1e-6)), self.schedule.rate(self.step)
         for name, gradient in gradients.items():
@@ -164,7 +226,7 @@ class WarmUp:
     def _descend(
         self, name: str, gradient: Tensor, rate: float, places: Mapping[str, Places], named: Mapping[str, Tensor]
     ) -> None:
-        """A step of Adagrad on a part of one weight."""
+        """One step of Adagrad on a part of a weight."""
         weight, total = self.supernet.weights[name], self.sums[name]
         if name in named:
             rows = named[name]
@@ -179,7 +241,7 @@ class WarmUp:
     # Checkpoints
 
     def save(self, file: str | Path) -> None:
-        """Write everything that is needed to go on; an older file stays whole until the new one is."""
+        """Writes a checkpoint in place of an older one."""
         run = {"schedule": asdict(self.schedule), "seed": self.seed, "strategy": self.strategy}
         settings = _described(self.supernet.space) | run
         state = {"kind": KIND, "version": VERSION, "settings": settings, "step": self.step}
@@ -187,12 +249,12 @@ class WarmUp:
 
     @classmethod
     def load(cls, file: str | Path, space: Nasrec, device: str | torch.device = "cpu") -> WarmUp:
-        """The warm-up that was saved there; nothing but numbers and texts is read from the file."""
+        """Reads a checkpoint."""
         if not Path(file).exists():
-            raise UserError(f"There is no checkpoint {file}.")
+            raise UserError(f"The checkpoint {file} does not exist.")
         state = read_own(Path(file))
         if state.get("kind") != KIND or state.get("version") != VERSION:
-            raise UserError(f"{file} is no checkpoint of a warm-up, or one of another version.")
+            raise UserError(f"{file} is not a checkpoint of a warm-up, or of another version.")
         settings = state["settings"]
         for key, value in _described(space).items():
             if settings[key] != value:
@@ -206,7 +268,7 @@ class WarmUp:
 
 
 def _described(space: Nasrec) -> dict[str, Any]:
-    """All that the shapes of the shared weights depend on."""
+    """The facts that define the shapes of the shared weights."""
     table = {"space": space.name, "dense": space.dense, "tables": list(space.tables)}
     return table | {"widths": list(space.widths), "rows": list(space.rows)}
 
@@ -215,10 +277,10 @@ def _check(space: Nasrec, dense: Tensor, ids: Tensor, labels: Tensor) -> None:
     count = len(labels)
     if dense.shape != (count, space.dense) or ids.shape != (count, len(space.tables)) or labels.dim() != 1 or not count:
         raise DataError(
-            f"A batch should be dense features [B, {space.dense}], ids [B, {len(space.tables)}] and labels [B], and is "
+            f"A batch should be dense features [B, {space.dense}], ids [B, {len(space.tables)}] and labels [B], not "
             f"{list(dense.shape)}, {list(ids.shape)} and {list(labels.shape)}."
         )
     if int(ids.min()) < 0 or bool((ids.cpu() >= torch.tensor(space.tables)).any()):
-        raise DataError("An id is outside its table: bring ids into the space's tables with `folded`.")
+        raise DataError("An id is outside its embedding table: fold the ids with `CtrTable.capped(space.tables)`.")
     if not bool(torch.isin(labels.cpu(), torch.tensor([0, 1])).all()):
         raise DataError("A label is neither 0 nor 1.")

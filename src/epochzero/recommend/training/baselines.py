@@ -1,8 +1,8 @@
-r"""Click-through models made by hand, to compare found networks with: DLRM, DeepFM, xDeepFM and AutoInt+.
+r"""Click models designed by hand, as baselines of a search: DLRM, DeepFM, xDeepFM and AutoInt+.
 
-All take dense [B, D] and ids [B, F], have an embedding of 16 numbers for every value, and give one logit [B].
-DLRM turns the dense features into one vector by a network; in the others, dense feature d is a field of its own with
-the vector x_d v_d, so that there are M = D + F fields e_1 .. e_M.
+All map dense [B, D] and ids [B, F] to a logit [B], with embeddings of 16 features. In DLRM a network turns the dense
+features into one vector. In the others, dense feature d is a field with the vector x_d v_d, so that there are M = D + F
+fields e_1 .. e_M.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from epochzero.plan.ops.embedding import Tables
 from epochzero.registry import near_miss
 
 WIDTH = 16
-"""of an embedding"""
+"""features of an embedding"""
 DEEP = (400, 400)
-"""hidden layers of the deep part"""
+"""widths of the hidden layers of the deep part"""
 FIELD_SCALE = 0.01
-"""of fresh fields: with those of DLRM, the products of some forty fields would drown everything else"""
+"""standard deviation of initial fields; with that of DLRM, the products of forty fields would dominate the logit"""
 
 
 def perceptron(sizes: Sequence[int], last: bool = False) -> nn.Sequential:
-    """Linear layers with ReLUs between them, and after the last where it is no `last` one."""
+    """Linear layers, each with a ReLU, but not after the output layer of the network (`last`)."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in pairwise(sizes):
         layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
@@ -34,7 +34,7 @@ def perceptron(sizes: Sequence[int], last: bool = False) -> nn.Sequential:
 
 
 class DLRM(nn.Module):
-    r"""A vector z_0 of the dense features beside the embeddings z_1 .. z_F, and all their products:
+    r"""A vector z_0 of the dense features, the embeddings z_1 .. z_F, and all their products:
 
         logit = top( z_0, [z_i . z_j for j < i] )
 
@@ -68,7 +68,7 @@ class DLRM(nn.Module):
 
 
 def products(vectors: Tensor, pairs: Tensor) -> Tensor:
-    """The products [B, pairs] of vectors [B, N, width] two by two, at the places `pairs` of the flat N x N table."""
+    """The products [B, pairs] of pairs of vectors [B, N, width], at the indices `pairs` of the flat N x N matrix."""
     return (vectors @ vectors.mT).flatten(1)[:, pairs]
 
 
@@ -159,7 +159,7 @@ def compressed(maps: Tensor, e: Tensor, weights: Tensor) -> Tensor:
 
 
 class Interacting(nn.Module):
-    r"""AutoInt's layer: every field looks at all others, in several heads h, and keeps itself by a projection:
+    r"""AutoInt's layer: every field attends to all fields, in several heads h, and is added by a projection:
 
     a^h_mk = softmax_k( (Q_h e_m) . (K_h e_k) ),    e'_m = ReLU( concat_h( sum_k a^h_mk V_h e_k ) + R e_m )
     """
@@ -223,7 +223,7 @@ def baseline_class(name: str) -> Baseline:
 
 
 def baseline(name: str, dense: int, rows: Sequence[int]) -> nn.Module:
-    """A baseline by its name, with weights drawn by torch's generator."""
+    """The baseline of this name, with weights drawn by torch's generator."""
     if not rows:
-        raise UserError(f"The baseline '{name}' is made for categorical columns, and the table has none.")
+        raise UserError(f"The baseline '{name}' needs categorical columns, and the table has none.")
     return baseline_class(name)(dense, rows)

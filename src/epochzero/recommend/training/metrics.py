@@ -1,9 +1,9 @@
-r"""How good predicted clicks are: log loss, and the area under the ROC curve, exact with ties.
+r"""Metrics of predicted clicks: log loss, and the area under the ROC curve, exact with ties.
 
-    log loss = mean over rows of log(1 + exp(-s z)),  s = 1 for a click and -1 for none, z the logit
+    log loss = mean over rows of log(1 + exp(-s z)),  s = 1 for a click, else -1, z the logit
     AUC      = P(z_click > z_none) + P(z_click = z_none) / 2  =  (sum of the clicks' ranks - P (P + 1) / 2) / (P N)
 
-with P clicks and N rows without; rows of equal z share the mean of their ranks (Mann and Whitney, 1947).
+with P clicks and N other rows; rows of equal z share the mean of their ranks (Mann and Whitney, 1947).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from epochzero.errors import DataError
 
 @dataclass(frozen=True)
 class Metrics:
-    """What a model is worth on some rows."""
+    """Metrics of a model on some rows."""
 
     log_loss: float
     auc: float
-    """nan where all rows have the same label"""
+    """nan if all rows have the same label"""
     rows: int
     why: str = ""
-    """why there is no AUC"""
+    """the reason for a missing AUC"""
 
 
 def log_loss(logits: ArrayLike, labels: ArrayLike) -> float:
@@ -36,20 +36,20 @@ def log_loss(logits: ArrayLike, labels: ArrayLike) -> float:
 
 
 def auc(scores: ArrayLike, labels: ArrayLike) -> float:
-    """The area under the ROC curve of scores [N] and labels [N]; nan where all labels are the same."""
+    """The area under the ROC curve of scores [N] and labels [N]; nan if all labels are the same."""
     scores, clicks = np.asarray(scores), np.asarray(labels) > 0
     positive = int(clicks.sum())
     negative = len(clicks) - positive
     if not positive or not negative:
         return math.nan
     _, group, sizes = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(sizes) - (sizes - 1) / 2  # of each distinct score, the mean of its rows' ranks
+    ranks = np.cumsum(sizes) - (sizes - 1) / 2  # the mean rank of each distinct score
     above = ranks[group][clicks].sum() - positive * (positive + 1) / 2
     return float(above / (positive * negative))
 
 
 def measure(logits: ArrayLike, labels: ArrayLike) -> Metrics:
-    """Both, of logits [N] and labels [N]."""
+    """Log loss and AUC of logits [N] and labels [N]."""
     logits, labels = np.asarray(logits), np.asarray(labels)
     if not len(labels):
         raise DataError("There are no rows to measure a model on: give a table whose part is not empty.")

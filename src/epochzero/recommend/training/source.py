@@ -1,10 +1,10 @@
-"""What networks of NASRec's spaces are worth once they are trained: measured once each, and kept in a store.
+"""Metrics of NASRec networks after training, as scores of a task that a store keeps.
 
     training = TrainingSource(space, table)
     task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(training,))
-    task.evaluate(archs, store, run, step=0)          # trains those whose log loss the store does not have
+    task.evaluate(archs, store, run, step=0)          # trains the networks that the store has no log loss of
 
-A `space` is made for the table's columns (`on`), and the table brings its ids into the space's tables (`capped`).
+The space has to be made for the columns of the table (`space.on`), and the table for its embeddings (`table.capped`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.weights import NASRECS
 from epochzero.recommend.training.metrics import Metrics
-from epochzero.recommend.training.trainer import Settings, Tell, evaluate, train
+from epochzero.recommend.training.trainer import Report, Settings, evaluate, train
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -40,7 +40,7 @@ MEASURED: dict[Part, tuple[Proxy, Proxy]] = {"val": (VAL_LOSS, VAL_AUC), "test":
 
 
 class TrainingSource:
-    """A source of what is measured of trained networks."""
+    """Trains networks from scratch, and gives their metrics as scores."""
 
     candidates: Sequence[Any] | None = None
 
@@ -54,9 +54,9 @@ class TrainingSource:
         share: float = 1.0,
         checkpoints: Path | None = None,
         every: int = 500,
-        tell: Tell | None = None,
+        tell: Report = lambda step, steps, loss: None,
     ) -> None:
-        """Trains on the first `share` of the training rows, with a checkpoint in the folder after `every` steps."""
+        """Trains on the first `share` of the training rows, with checkpoints in a folder after `every` steps."""
         self.space, self.table, self.settings, self.seed, self.share = space, table, settings, seed, share
         self.checkpoints, self.every, self.tell = checkpoints, every, tell
         self.id = digest(table.fingerprint, table.rows, sorted(asdict(settings).items()), seed, share)[:16]
@@ -72,33 +72,33 @@ class TrainingSource:
 
     def _timed(self, arch: Choices, parts: Sequence[Part], asked: set[str]) -> tuple[dict[str, Score], float]:
         start = time.perf_counter()
-        model, found = self.trained(arch), dict[str, Score]()
+        model, scores = self.trained(arch), dict[str, Score]()
         for part in parts:
             metrics = evaluate(model, self.table, part)
             for measure, score in zip(MEASURED[part], scores_of(metrics), strict=True):
-                found[measure.name] = score
-        return {name: score for name, score in found.items() if name in asked}, time.perf_counter() - start
+                scores[measure.name] = score
+        return {name: score for name, score in scores.items() if name in asked}, time.perf_counter() - start
 
     def checkpoint(self, folder: Path, name: str) -> Path:
-        """The file that a training of this name goes on from."""
+        """The checkpoint of the training of this name."""
         return folder / f"trained-{digest(self.id, name)[:16]}.pt"
 
     def identity(self, name: str) -> dict[str, str | int]:
-        """What a checkpoint has to be of."""
+        """The identity in a checkpoint."""
         return {"network": name, "seed": self.seed}
 
     def model(self, arch: Choices) -> PlanModule:
-        """The network without blocks that lead nowhere, its weights drawn by the seed."""
+        """The network without dead ends, with weights drawn by the seed."""
         return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
 
     def trained(self, arch: Choices) -> nn.Module:
-        """The network after training, from its checkpoint where there is one."""
+        """The network after training."""
         model = self.model(arch)
         self.fit(model, self.space.text(arch))
         return model
 
     def fit(self, model: nn.Module, name: str) -> None:
-        """Train any model in the same way."""
+        """Trains any model in the same way, or resumes from its checkpoint."""
         file = None if self.checkpoints is None else self.checkpoint(self.checkpoints, name)
         train(
             model,
@@ -113,5 +113,5 @@ class TrainingSource:
 
 
 def scores_of(metrics: Metrics) -> tuple[Score, Score]:
-    """Log loss and AUC."""
+    """Log loss and AUC as scores."""
     return Score(metrics.log_loss), Score.failed(metrics.why) if math.isnan(metrics.auc) else Score(metrics.auc)

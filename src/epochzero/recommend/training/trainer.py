@@ -1,12 +1,12 @@
-r"""Training a click-through model as NASRec does: Adagrad, one epoch in the order of the file.
+r"""Training of click models as in NASRec: Adagrad, one epoch in the order of the file.
 
     g    = gradient of the mean log loss of a batch, its norm clipped at 5
     s   += g^2,   w -= rate(t) g / (sqrt(s) + 0.01)
     rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
 
-A model takes dense [B, D] and ids [B, F] and gives one logit [B] or [B, 1].
+A model maps dense [B, D] and ids [B, F] to a logit [B] or [B, 1].
 
-    trained = train(model, table, checkpoint="run.pt")     # again: goes on where it was stopped, to the same end
+    trained = train(model, table, checkpoint="run.pt")     # stopped and called again: resumes, and ends the same
     evaluate(model, table, "test")                         # Metrics(log_loss, auc, rows)
 
 Adagrad leaves a weight of gradient zero as it is, so a step on the rows that a batch names is a step on the embedding
@@ -50,14 +50,14 @@ KIND, VERSION = "epochzero click-through training", 1
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is trained."""
+    """The settings of a training."""
 
     batch_size: int = 512
     epochs: int = 1
     highest: float = 0.12
     lowest: float = 1e-8
     rise: float = 0.1
-    """the share of steps in which the rate rises"""
+    """share of steps in which the rate rises"""
     eps: float = 1e-2
     clip: float = 5.0
 
@@ -74,31 +74,31 @@ class Settings:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training."""
+    """The outcome of a training."""
 
     steps: int
     loss: float
-    """mean training loss of the last tenth of the steps"""
+    """mean over the last tenth of the steps"""
     seconds: float
     """of this call"""
     rows_per_second: float
-    """of this call; nan where nothing was left to do"""
+    """of this call; nan if nothing was left to do"""
 
 
-Tell = Callable[[int, int, float], None]
+Report = Callable[[int, int, float], None]
 """Called with the steps taken, all steps and the loss."""
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters are."""
+    """The device of the model's parameters."""
     return next((weight.device for weight in model.parameters()), torch.device("cpu"))
 
 
 class RowTables:
-    """All embedding tables of a model, of one or more widths."""
+    """The embedding tables of a model, of one or more widths."""
 
     def __init__(self, model: nn.Module, rows: Sequence[int]) -> None:
-        """Found by their names and checked against the rows of the data's columns."""
+        """Collects the tables by their names, and checks them against the columns of the data."""
         self.rows = tuple(rows)
         self.starts = torch.tensor([0, *rows], device=device_of(model)).cumsum(0)  # [F + 1]
         self.blocks: dict[str, Tensor] = {}
@@ -124,13 +124,13 @@ class RowTables:
         self.blocks[block], self.sums[block] = joined, torch.zeros_like(joined)
 
     def gather(self, ids: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor], Tensor]:
-        """The rows that ids [B, F] name, sorted [R]; of each block a small leaf [R, width]; all small tables by the
-        names of the parameters they stand for; and the ids [B, F] counted within the small tables.
+        """The sorted rows [R] that ids [B, F] name; for each block a small leaf [R, width]; small tables by names of
+        the parameters they replace; and the ids [B, F] within the small tables.
         """
         if ids.shape[1] != len(self.rows) or bool(((ids < 0) | (ids >= self.starts.diff())).any()):
             raise DataError("A batch holds ids beyond the model's embedding tables: build the model for this table.")
         named, place = torch.unique(ids + self.starts[:-1], return_inverse=True)  # [R], [B, F]
-        first = torch.searchsorted(named, self.starts)  # [F + 1]: where each column begins among the named rows
+        first = torch.searchsorted(named, self.starts)  # [F + 1]: the first named row of each column
         counts = first.diff().tolist()
         leaves = {block: joined[named].requires_grad_() for block, joined in self.blocks.items()}
         small = {
@@ -150,7 +150,7 @@ class RowTables:
 
 
 class Trainer:
-    """A model in training, one batch at a time."""
+    """A model in training."""
 
     def __init__(self, model: nn.Module, rows: Sequence[int], steps: int, settings: Settings = Settings()) -> None:
         self.model, self.settings, self.steps = model, settings, steps
@@ -162,24 +162,25 @@ class Trainer:
         self.sums = {name: torch.zeros_like(weight) for name, weight in named.items()}
 
     def train_on(self, batch: CtrBatch) -> float:
-        """One step; gives the loss before it."""
+        """Takes one step; returns the loss before it."""
         dense, ids, label = (tensor.to(self.device) for tensor in batch)
         named, leaves, small, ids = self.tables.gather(ids)
         loss = F.binary_cross_entropy_with_logits(logits_of(functional_call(self.model, small, (dense, ids))), label)
         if not math.isfinite(value := loss.item()):
             raise UserError(f"The loss is {value} at step {self.step}: lower the learning rate, or look at the data.")
-        found = torch.autograd.grad(loss, [*leaves.values(), *self.others], allow_unused=True, materialize_grads=True)
-        if any(gradient.is_sparse for gradient in found):
+        weights = [*leaves.values(), *self.others]
+        raw = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+        if any(gradient.is_sparse for gradient in raw):
             raise UserError("The model has embeddings with sparse gradients: leave `sparse` out, or use `Tables`.")
-        norm = torch.stack(foreach.norm(found)).norm()
-        gradients = foreach.mul(found, (self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
+        norm = torch.stack(foreach.norm(raw)).norm()
+        gradients = foreach.mul(raw, (self.settings.clip / (norm + 1e-6)).clamp(max=1.0))
         self._descend(named, dict(zip(leaves, gradients, strict=False)), gradients[len(leaves) :])
         self.step += 1
         return value
 
     @torch.no_grad()
     def _descend(self, named: Tensor, of_rows: dict[str, Tensor], others: tuple[Tensor, ...]) -> None:
-        """One step of Adagrad, on the rows that the batch named and on all other weights."""
+        """One step of Adagrad on the named rows and on all other weights."""
         rate, eps = self.settings.rate(self.step, self.steps), self.settings.eps
         self.tables.descend(named, of_rows, rate, eps)
         if others:
@@ -190,7 +191,7 @@ class Trainer:
             foreach.addcdiv_(self.others, others, roots, value=-rate)
 
     def state(self) -> dict[str, Any]:
-        """Everything that is needed to go on."""
+        """The content of a checkpoint."""
         return {
             "step": self.step,
             "model": self.model.state_dict(),
@@ -199,7 +200,7 @@ class Trainer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Resumes from the content of a checkpoint."""
         self.model.load_state_dict(state["model"])
         for name, total in (self.sums | self.tables.sums).items():
             total.copy_(state["sums"][name])
@@ -222,12 +223,12 @@ def train(
     identity: Mapping[str, str | int] = {},
     checkpoint: str | Path | None = None,
     every: int = 1000,
-    tell: Tell | None = None,
+    tell: Report = lambda step, steps, loss: None,
 ) -> Trained:
-    """Train on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
+    """Trains on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
 
-    If there is a checkpoint, training goes on from it and ends as if it had never stopped. `identity` says what else is
-    trained, as the network and the seed: the checkpoint of another is refused.
+    A training with a checkpoint resumes from it, and ends as if it had never stopped. `identity` holds what else
+    defines the training, such as network and seed: a checkpoint with another identity is refused.
     """
     if not 0 < share <= 1:
         raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
@@ -247,8 +248,7 @@ def train(
         while trainer.step < trainer.steps:
             for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
                 losses.append(trainer.train_on(batch))
-                if tell is not None:
-                    tell(trainer.step, trainer.steps, losses[-1])
+                tell(trainer.step, trainer.steps, losses[-1])
                 due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
                 if checkpoint is not None and due:
                     _save(Path(checkpoint), trainer, told, losses)
@@ -262,7 +262,7 @@ def train(
 
 @contextmanager
 def between_steps() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C waits until a step is whole: gives whether it came. A second one does not wait."""
+    """Holds back Ctrl-C until a step is complete; the function is true once it came. A second one is not held back."""
     came: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -270,7 +270,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         came.append(number)
 
-    if current_thread() is not main_thread():  # which alone hears signals
+    if current_thread() is not main_thread():  # only the main thread receives signals
         yield lambda: False
         return
     before = signal(SIGINT, note)
@@ -281,12 +281,12 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 
 
 def rows_in(share: float, total: int) -> int:
-    """How many rows are trained on."""
+    """The number of rows to train on."""
     return max(1, round(share * total))
 
 
 def check_labels(table: CtrTable, *parts: Part) -> None:
-    """DataError where there is nothing to learn."""
+    """DataError for a table without rows, or with a single label."""
     if not (total := table.size(*parts)):
         raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to learn.")
     if (clicks := table.clicks(*parts)) in (0, total):
@@ -297,7 +297,7 @@ def check_labels(table: CtrTable, *parts: Part) -> None:
 
 
 def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float]) -> None:
-    """An older checkpoint stays whole until the new one is."""
+    """Writes a checkpoint in place of an older one."""
     state = {"kind": KIND, "version": VERSION, "told": told, "losses": torch.tensor(losses, dtype=torch.float64)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -307,10 +307,10 @@ def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float
 
 
 def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
-    """Restore the trainer and give the losses so far; nothing but numbers and texts is read from the file."""
+    """Restores the trainer; returns the losses so far."""
     state = read_own(file)
     if state.get("kind") != KIND or state.get("version") != VERSION:
-        raise UserError(f"{file} is no checkpoint of this kind of training: choose another file.")
+        raise UserError(f"{file} is not a checkpoint of a click model: choose another file.")
     if state["told"] != told:
         differ = ", ".join(sorted(key for key in told if state["told"].get(key) != told[key]))
         raise UserError(
@@ -326,14 +326,14 @@ def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
 
 @torch.no_grad()
 def evaluate(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 8192) -> Metrics:
-    """Log loss and AUC on the rows of the parts."""
+    """Log loss and AUC of the model on the rows of the parts."""
     training, device = model.training, device_of(model)
     model.eval()
-    found = [
+    outputs = [
         (logits_of(model(batch.dense.to(device), batch.ids.to(device))).cpu().numpy(), batch.label.numpy())
         for batch in table.batches(*parts, size=batch_size)
     ]
     model.train(training)
-    if not found:
+    if not outputs:
         raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to measure.")
-    return measure(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+    return measure(*(np.concatenate(arrays) for arrays in zip(*outputs, strict=True)))

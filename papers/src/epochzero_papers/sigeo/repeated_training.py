@@ -1,7 +1,7 @@
 r"""Several trainings of one click-through model side by side, from different first weights: a GPU's way to repeat them.
 
 All weights of all S trainings lie in one table [S, P], and the model is run for all of them at once (`torch.vmap`). A
-step is the one of ctr.py, Adagrad with clipping, each training with a norm of its own:
+step is that of `training/trainer.py`, Adagrad with clipping, each training with a norm of its own:
 
     g_s = gradient of training s,  clipped at 5,     total_s += g_s^2,     w_s -= rate(t) g_s / (sqrt(total_s) + 0.01)
 
