@@ -18,6 +18,7 @@ from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.store import Store
 from epochzero.study.loop import run_search
+from epochzero.study.result import Result
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
 from tests.recommend.test_nasrec_warm_up import SMALL, click_batches
@@ -53,13 +54,13 @@ def test_evolution_over_sub_networks(warmed: RecommenderSupernet, tmp_path: Path
     task = Task(SMALL, proxies, batch, sources=(Inherited(warmed, batch),))
     budget = SMALL.budget(max_params=60_000)
     with Store.open(tmp_path / "run.db") as store:
-        outcome = run_search(task, "evolution_nasrec", 12, budget=budget, options=PRESET, store=store)
+        outcome: Result = run_search(task, "evolution_nasrec", 12, budget=budget, options=PRESET, store=store)
         assert outcome.evaluated == 12 and outcome.best is not None
         best = outcome.best
         assert SMALL.plan(best.arch).params - SMALL.embedding_params <= 60_000
         (alone,) = warmed.scores([best.arch], proxies, batch)
         assert best.score.value == alone[SIGEO].value
-        again = run_search(task, "evolution_nasrec", 12, budget=budget, options=PRESET, store=store)
+        again: Result = run_search(task, "evolution_nasrec", 12, budget=budget, options=PRESET, store=store)
         assert again.best is not None and again.best.arch == best.arch
 
 
@@ -92,5 +93,5 @@ def test_one_shot_fitness_searches_too(warmed: RecommenderSupernet, tmp_path: Pa
     objective = Objective((looked_up(source.name),))
     task = Task(SMALL, objective.proxies, four(), sources=(source,))
     with Store.open(tmp_path / "run.db") as store:
-        outcome = run_search(task, "evolution_nasrec", 8, objective=objective, options=PRESET, store=store)
+        outcome: Result = run_search(task, "evolution_nasrec", 8, objective=objective, options=PRESET, store=store)
     assert outcome.best is not None and outcome.best.score.value < 0

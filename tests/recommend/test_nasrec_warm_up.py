@@ -62,7 +62,7 @@ def test_a_hundredth_of_an_epoch_scaled_and_not() -> None:
 
 @pytest.mark.parametrize(("epoch", "level"), [(0, 0.5), (10, -0.1), (10, 1.1)])
 def test_what_is_no_share_of_an_epoch_is_refused(epoch: int, level: float) -> None:
-    with pytest.raises(UserError, match="a share from 0 to 1 of an epoch, not .* has at least 1 step"):
+    with pytest.raises(UserError, match=r"a share from 0 to 1 of an epoch, not .* has at least 1 step"):
         Schedule(epoch, level)
 
 

@@ -274,7 +274,7 @@ class SubOneShotSearch:
         else:
             source, objective = Inherited(supernet, batch), self.objective
         task = Task(self.fitted, objective.proxies, batch, Origin(seed=self.seed), sources=(source,))
-        outcome = run_search(
+        outcome: Result = run_search(
             task,
             self.method,
             self.preset.evaluations,
