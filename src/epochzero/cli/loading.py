@@ -27,7 +27,7 @@ ABOUT = {
     "predict": "Predict how likely a click is for every line of a table.",
     "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
     "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",
-    "reproduce": "Measure a table or figure of a paper again, and print ours beside the paper's, with 95 % intervals.",
+    "reproduce": "Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.",
     "report": "Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.",
     "store": "Show the runs in a result store, export its scores, or add those of another.",
     "analyze": "Why a network scores as it does: topology, landscapes, features.",

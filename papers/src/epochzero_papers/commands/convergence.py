@@ -39,7 +39,7 @@ def convergence(
 
     epochzero analyze convergence --arch DARTS --data cifar10.npz --out study
 
-    Of a module of your own there are no variants: look at it with landscape, gradient-variance, features, curve.
+    A module of your own has no variants: analyze it with landscape, gradient-variance, features, curve.
     """
     if (data is None) == (drawn is None):
         raise UserError("Give either --data to train on, or --from FILE.json to draw.")
@@ -67,7 +67,7 @@ def convergence(
 
 
 def _read_study(file: Path) -> dict[str, Any]:
-    """What a study of convergence found."""
+    """Returns a study of convergence from its file."""
     try:
         found = json_.loads(file.read_text(encoding="utf-8"))
         found["networks"], found["curves"]

@@ -46,7 +46,7 @@ def reproduce(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure a table or figure of a paper again, and print ours beside the paper's, with 95 % intervals.
+    """Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.
 
     epochzero reproduce --list --data-folder data
 
@@ -54,7 +54,7 @@ def reproduce(
 
     epochzero reproduce dextr-table4 --data-folder data --scores docs/data
 
-    Stopped at any moment, the same command with the same store goes on where it was.
+    Stopped at any moment, the same command with the same store resumes.
     """
     if list_all:
         show_experiments(folder, json)

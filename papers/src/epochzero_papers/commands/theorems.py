@@ -1,4 +1,4 @@
-"""`epochzero analyze theorems`: what the thesis proves of wide and deep cells, on random linear cells."""
+"""`epochzero analyze theorems`: theorems of the thesis on wide and deep cells, tested on random linear cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def theorems(
 ) -> None:
     """Do theorems 4.3, 4.4 and 7.4 of the thesis hold? In how many random linear cells each block breaks its bound.
 
-    Their proofs ask for an objective that is linear in the nodes; a quadratic one shows what happens without that.
+    Their proofs assume an objective that is linear in the nodes; a quadratic one shows what happens otherwise.
     """
     broken = {
         name: {

@@ -1,9 +1,10 @@
-"""Dextr, Figure 1: feature map independence against accuracy, and against losses in training, on NAS-Bench-201.
+"""Dextr, Figure 1: feature map independence against accuracy, and against training losses, on NAS-Bench-201.
 
 The left panel of (a): one point for each network, `fmi` and its validation accuracy on CIFAR-10. The right panel:
 networks with a high `fmi` learn faster. No figure is printed, nor how the panel's networks were trained; here the
-highest and the lowest few of the sample are trained alike (SGD, rate .1 annealed to 0, momentum .9, weight decay 5e-4,
-batches of 128, random crops and flips), and the rows are mean training losses after each epoch.
+networks with the highest and the lowest values of the sample are trained with the same recipe (SGD, rate .1 annealed to
+0, momentum .9, weight decay 5e-4, batches of 128, random crops and flips), and the rows are mean training losses after
+each epoch.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -30,12 +31,12 @@ CURVES = "training"
 
 @dataclass(frozen=True)
 class Convergence(Extent):
-    """How many networks of each end are trained, and for how long."""
+    """The number of networks that are trained from each end, and the length of training."""
 
     ends: int = 3
     epochs: int = 10
     images: int | None = None
-    """that are trained on; all if None"""
+    """training images; all if None"""
 
 
 @experiment

@@ -1,10 +1,10 @@
-"""Dextr, Figure 2: how much Dextr changes with the image and the circle.
+"""Dextr, Figure 2: the variation of Dextr over images and circles.
 
 Ten networks of NAS-Bench-201 with test accuracies on CIFAR-10 spread evenly from 50 to 90 %, each the nearest to its
-place; the paper does not say how it drew its ten. Of each, ten values of Dextr with the same weights: ten images of
-CIFAR-10, and a random circle with each. The figures are the least and the most of their means, and of their deviations,
-over the networks, and Spearman's correlation of the means with the accuracies. The paper says 1.32 for the mean of its
-least accurate network and 2.34 for its most accurate; its code differs from its formulas (`epochzero card dextr`).
+target; the paper does not say how it drew its ten. For each, ten values of Dextr with the same weights: ten images of
+CIFAR-10, and a random circle with each. The figures are the lowest and the highest mean and deviation over the
+networks, and Spearman's correlation of the means with the accuracies. The paper says 1.32 for the mean of its least
+accurate network and 2.34 for its most accurate; its code differs from its formulas (`epochzero card dextr`).
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -35,7 +35,7 @@ PAPER = {(MEAN, "least"): 1.32, (MEAN, "most"): 2.34, (SPREAD, "least"): 0.01, (
 
 @dataclass(frozen=True)
 class Stability(Settings):
-    """`networks`, and how many images and circles each of them sees."""
+    """`networks`, and the number of images and circles for each."""
 
     networks: int = 10
     batch_size: int = 10
@@ -110,7 +110,7 @@ class Opened(NamedTuple):
     batch: Batch
 
     def nearest(self, accuracies: Sequence[float]) -> tuple[list[tuple[str, float]], Batch]:
-        """Networks whose accuracies are nearest to these, all different, with their accuracies; and the images."""
+        """Returns distinct networks with accuracies nearest to these, their accuracies, and the images."""
         known = self.table.column(self.column).copy()
         chosen = []
         for wanted in accuracies:

@@ -2,8 +2,8 @@
 
 1/c of every layer (`epochzero.analysis.features`) of the two networks of NAS-Bench-201 whose validation accuracies on
 CIFAR-10 are nearest to the paper's, 89.43 and 63 %; and of one between them, since an experiment takes three. Mean over
-the layers, and the layer where it is highest, as a share of the way through the network. The paper draws and prints no
-figure; it says that the peaks are highest where the network widens, and that the good network's are higher.
+the layers, and the layer where it is highest, as a share of the way through the network. The paper has a plot and
+prints no figure; it says that the peaks are highest where the network widens, and that the good network's are higher.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

@@ -2,10 +2,10 @@
 
 Spearman's correlation over 1,000 random networks, mean of 3 runs; one image for Dextr, here batches of 64 for the rest.
 The proxies see images of the benchmark's own data: CIFAR-10 for NAS-Bench-101, -301 and the first column of -201,
-CIFAR-100 and ImageNet16-120 for the other two (CIFAR-10 where those images are not there, which the result says),
-Taskonomy for TransNAS-Bench-101 micro. The paper took all figures but its own and MeCo's from SWAP-NAS, and
-ran ZiCo, MeCo and SWAP anew on NAS-Bench-101 and -301. ZiCo on NAS-Bench-101 is .41 here and .63 in SiGeo's Table 2.
-Dextr's figure for jigsaw is that of its SVD term alone: its code falls back to it.
+CIFAR-100 and ImageNet16-120 for the other two (CIFAR-10 if those images are missing, which the result reports),
+Taskonomy for TransNAS-Bench-101 micro. The paper took all figures but its own and MeCo's from SWAP-NAS, and ran ZiCo,
+MeCo and SWAP anew on NAS-Bench-101 and -301. ZiCo on NAS-Bench-101 is .41 here and .63 in SiGeo's Table 2. Dextr's
+figure for jigsaw is that of its SVD term alone: its code falls back to it.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

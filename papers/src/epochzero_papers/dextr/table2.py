@@ -2,7 +2,7 @@
 
 Search on CIFAR-10 with Zero-Cost-PT, ten proposals of 17 decisions, then the usual training of the found cells on
 ImageNet. The paper says batches of 1, its code has 16, and NASWOT, which decides the edges, takes more than one sample.
-Here cells are found, and the parameters of their networks for ImageNet are counted; they are not trained. The small
+Here cells are searched for and the parameters of their networks for ImageNet counted; they are not trained. The small
 form has one search for each proxy, of one proposal, in a supernet of 3 cells and 2 channels.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition

@@ -1,8 +1,8 @@
 """Dextr, Table 3: vision transformers found in the AutoFormer spaces under 6 M and 24 M parameters.
 
-Search within the limit in the framework of TF-TAS and AZ-NAS, then training on ImageNet. Here networks are found, by
-AZ-NAS' evolution on pink noise, and counted; they are not trained. The paper does not say how many networks its search
-looks at.
+Search within the limit in the framework of TF-TAS and AZ-NAS, then training on ImageNet. Here AZ-NAS' evolution on pink
+noise searches for networks, which are counted and not trained. The paper does not say how many networks its search
+evaluates.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

@@ -1,10 +1,10 @@
-"""Dextr, Table 4: its two terms alone, beside ZiCo, Zen and their harmonic mean, on NAS-Bench-201.
+"""Dextr, Table 4: its two terms alone, with ZiCo, Zen and their harmonic mean, on NAS-Bench-201.
 
     fmi         log(1 + sum_l 1/c_l), convergence and generalisation
     curvature   log(1 + kappa), expressivity
 
 Spearman's correlation over 1,000 random networks, mean of 3 runs, as in Table 1. The harmonic mean of Zen and ZiCo is
-that of their scores as they are.
+that of their unscaled scores.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

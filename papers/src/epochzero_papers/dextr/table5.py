@@ -1,9 +1,9 @@
-r"""Dextr, Table 5: how often the largest singular value of a layer's output is at least 1, as its Lemma 1 asks.
+r"""Dextr, Table 5: how often the largest singular value of a layer's output is at least 1, as its Lemma 1 requires.
 
     share = mean over layers of [sigma_max(X_l) >= 1]        X_l [C, H*W], the output of layer l for one sample
 
-The mean over 1,000 random networks of each space, one image of CIFAR-10, the layers that `dextr` counts. A cut edge has
-an output of zeros, which is not.
+The mean over 1,000 random networks of each space, one image of CIFAR-10, the layers that `dextr` counts. The output of
+a cut edge is zero, so its largest singular value is below 1.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh. Appendix
@@ -30,7 +30,7 @@ SHARE, ASKED = "share of layers", "sigma_max >= 1"
 
 
 def is_large(gram: Tensor) -> Tensor:
-    """Whether sigma_max is at least 1, from the squares of singular values."""
+    """Returns 1 if sigma_max is at least 1, from the squares of singular values."""
     return (extreme_eigenvalues(gram)[1] >= 1).double()
 
 

@@ -1,7 +1,7 @@
 """Dextr, Table 6: rank correlation of proxies with test accuracy on NATS-Bench's size space.
 
 As Table 1, but for networks that differ in their numbers of channels, which Dextr and MeCo rank the wrong way round.
-NTK is TE-NAS's condition number, `ntk_cond`, of which less is better.
+NTK is TE-NAS's condition number, `ntk_cond`, for which lower is better.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh. Appendix A.5

@@ -1,7 +1,7 @@
 """Dextr, Table 8: a network found in the MobileNet-v2 space under 450 M FLOPs.
 
 Evolution with a population of 1,024 and 1e5 iterations as in AZ-NAS, then training on ImageNet. Here networks are
-found, on pink noise, and counted; they are not trained. The paper's own has 457 M, a little more than its limit.
+searched for on pink noise and counted; they are not trained. The paper's own has 457 M, a little more than its limit.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh

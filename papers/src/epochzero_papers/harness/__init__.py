@@ -1,1 +1,1 @@
-"""What experiments share."""
+"""The code that experiments share."""

@@ -1,10 +1,10 @@
-"""Experiments that ask how well proxies order the networks of benchmarks: one runner for every such table.
+"""Experiments on how well proxies order the networks of benchmarks: one runner for every such table.
 
 A recipe names the columns of the paper's table (`targets`) and, for each proxy, the figures in them. Networks are drawn
 at random from the benchmark's table, distinct, the same for all repeats; each repeat draws weights and images anew, and
-the figure is the mean over repeats, those in which no network has a score left out. Correlations are signed so that a
-positive one means that the proxy points the right way as declared. Networks without a score are left out of their
-proxy's figures and counted.
+the figure is the mean over the repeats in which some network has a score. Correlations are signed so that a positive
+one means that the proxy is right in the direction it declares. Networks without a score are left out of their proxy's
+figures, and counted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from epochzero_papers.harness.scoring import Job, NotScoredError, Scores, nothin
 Figures = Mapping[str, Sequence[float | None]]
 """by proxy, one figure for each target; None where the paper has none"""
 Merits = Mapping[str, Sequence[Sequence[Score]]]
-"""by proxy, of each repeat and network, higher being better"""
+"""by proxy, for each repeat and network; higher is better"""
 
 
 @dataclass(frozen=True)
 class Extent(Settings):
-    """How much of a table is measured."""
+    """The part of a table that is measured."""
 
     spaces: tuple[str, ...] = ()
-    """the targets of these alone; all if empty"""
+    """the targets of these spaces alone; all if empty"""
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,16 @@ class Target:
     table: File
     column: str
     images: tuple[File, ...] = (CIFAR10,)
-    """the first that is there"""
+    """kinds of images; the first that is in the folder is used"""
     init: str = "default"
 
     def source(self, work: Work) -> str | Path | None:
-        """The images at hand."""
+        """Returns the first file of images that is in the folder."""
         found = (file.find(work.folder) for file in self.images)
         return work.data if work.data is not None else next(filter(None, found), None)
 
     def lacks(self, folder: str | Path) -> list[File]:
-        """What is needed; of several images those that will do for other targets too."""
+        """Returns the missing files; of several kinds of images, the one that serves other targets too."""
         table = [] if self.table.find(folder) else [self.table]
         return table + ([] if any(file.find(folder) for file in self.images) else [self.images[-1]])
 
@@ -96,7 +96,7 @@ class Correlations(Recipe):
     spearman: ClassVar[Figures]
     kendall: ClassVar[Figures] = {}
     unmeasured: Sequence[str] = ()
-    """what else the paper has there, one sentence each"""
+    """other parts of the paper's table, a sentence each"""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -123,7 +123,7 @@ class Correlations(Recipe):
     def sampled(
         self, target: Target, table: AccuracyTable, networks: int, seed: int, among: Container[str] | None = None
     ) -> tuple[list[Any], list[int]]:
-        """Networks of the space, of these alone if they are given, and the row of the table of each."""
+        """Returns networks of the space, drawn from `among` if given, and their rows in the table."""
         space = spaces[target.space]
         if among is None:
             rows = table.sample(min(networks, len(table)), seed)
@@ -134,11 +134,11 @@ class Correlations(Recipe):
 
     @property
     def objectives(self) -> Sequence[Objective]:
-        """What is scored."""
+        """The proxies and combinations that are scored."""
         return [parse_objective(text) for text in self.spearman]
 
     def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
-        """Of each group the scores of what `spearman` names, and what to say of each repeat's data."""
+        """Yields the merits of each group by the names in `spearman`, with a sentence about each repeat's data."""
         for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
             merits = {text: [as_scores(parse_objective(text), scores) for scores in found] for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]
@@ -155,11 +155,11 @@ class Correlations(Recipe):
         return Measurement(rows, samples, [*left_out, *self.unmeasured])
 
     def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
-        """What the paper shows of these networks beside rank correlations."""
+        """Returns figures of these networks other than rank correlations."""
         return Measurement([], {})
 
     def _groups(self, work: Work) -> tuple[list[Group], list[str]]:
-        """What can be measured with the data at hand, and sentences about the rest."""
+        """Returns the groups that the data at hand allow, and sentences about the others."""
         together: dict[tuple[str, Path, str | Path, str], list[Target]] = {}
         lacking: dict[str, list[File]] = {}
         wanted = work.settings.spaces or [target.space for target in self.targets]
@@ -194,7 +194,7 @@ class Correlations(Recipe):
         return groups, left_out + ([f"{', '.join(unasked)}: left out of this small form."] if unasked else [])
 
     def _group(self, work: Work, targets: Sequence[Target], table: Path, images: str | Path) -> tuple[Group, list[str]]:
-        """Targets that share networks and images, and what to say of given scores."""
+        """Returns targets that share networks and images, and sentences about given scores."""
         settings, first = work.settings, targets[0]
         truths = AccuracyTable.read(table)
         tasks, notes, among = [], [], None
@@ -231,12 +231,12 @@ class Correlations(Recipe):
 
 
 def as_scores(objective: Objective, scores: Sequence[Scores]) -> list[Score]:
-    """Each network's merit, higher is better, or why it has none."""
+    """Returns each network's merit, higher is better, or the reason why it has none."""
     return merits_of(objective, {name: [one[name] for one in scores] for name in scores[0]})
 
 
 def _sample(group: Group, merits: Merits, abouts: Sequence[str]) -> Sample:
-    """Scores turned so that higher is better; those of later repeats with their number in the column's name."""
+    """Returns merits by column; the names of later repeats end with their number."""
     columns: dict[str, tuple[str, Sequence[Score], str]] = {}
     for text, repeats in merits.items():
         for repeat, (scores, about) in enumerate(zip(repeats, abouts, strict=True), start=1):

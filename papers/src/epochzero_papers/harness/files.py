@@ -1,7 +1,7 @@
-"""The data that experiments read: which files, what is in them, and what to say where they are missing.
+"""The files that experiments read, their contents, and the error for missing ones.
 
-Files are looked for by name in one folder, `data` unless another is named. `.ezb` files are made from the official
-ones by `epochzero data import`.
+Files are searched by name in one folder, by default `data`. `epochzero data import` makes `.ezb` files from the
+official ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class File:
     names: tuple[str, ...]
     what: str
     how: str = ""
-    """where it comes from"""
+    """how to get it"""
 
     def find(self, folder: str | Path) -> Path | None:
         return next((path for name in self.names if (path := Path(folder) / name).is_file()), None)
@@ -41,7 +41,7 @@ def missing(
     instead: Iterable[Iterable[File]] = (),
     optional: Iterable[File] = (),
 ) -> DataError:
-    """What to put where: these files, or other sets of them that would do; and what is used where it is there."""
+    """Returns the error that names these files, other sets that would do, and files used if present."""
     wanted = "; or ".join(dict.fromkeys(_together(some) for some in (files, *instead)))
     besides = _together(optional)
     more = f", and optionally {besides}," if besides else ""

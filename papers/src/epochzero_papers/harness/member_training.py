@@ -1,13 +1,13 @@
-"""Trains networks from scratch, several at a time in processes of their own, and keeps what they say of images.
+"""Trains networks from scratch, several at the same time in processes of their own, and keeps their predictions.
 
     with MemberTraining(setting, workers=2) as members:
         members.begin(known)              some are trained while others are still looked for
         found = members.found(all)        what they say, once all of them are trained
 
-On a GPU one small network leaves most of the device idle, so that a few processes that share it take hardly longer
-than one. What a network says is kept in a file named by a digest of all that it depends on, its weights in another: a
-stopped run goes on. Processes end by themselves when their time is over, between two steps: one that is killed in the
-middle of its work on a GPU may take with it all others that share the GPU through a common server (MPS).
+On a GPU one small network leaves most of the device idle, so a few processes that share it take hardly longer than one.
+Predictions are kept in a file named by a digest of everything they depend on, weights in another, so that a stopped run
+resumes. Processes end by themselves when their time is over, between two steps: killing one in the middle of its work
+on a GPU can end all others that share the GPU through a common server (MPS).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from epochzero.train.supernet import held_out
 
 
 class OutOfTimeError(Exception):
-    """The time that a run was given is over; what it has found so far is kept."""
+    """The time limit of a run is over; its results so far are kept."""
 
 
 OUT_OF_TIME = 3
@@ -59,7 +59,7 @@ def exit_when_out_of_time() -> Iterator[None]:
 
 
 def stopping(until: float) -> Progress:
-    """Something to report progress to, that raises OutOfTimeError after this moment of `time.time()`."""
+    """Returns a progress callback that raises OutOfTimeError after this moment of `time.time()`."""
 
     def check(done: int, total: int | None, note: str) -> None:
         if time.time() > until:
@@ -70,7 +70,7 @@ def stopping(until: float) -> Progress:
 
 @dataclass(frozen=True)
 class Setting:
-    """What all members of an ensemble are trained with."""
+    """The data, recipe and sizes that all members of an ensemble share."""
 
     space: str
     channels: int
@@ -87,7 +87,7 @@ class Setting:
     """where predictions and weights are kept"""
 
     def images(self) -> Images:
-        """The file's images, as many as there should be."""
+        """Returns the images of the file, at most `most`."""
         found = load_images(self.data)
         if not self.most:
             return found
@@ -102,7 +102,7 @@ class Setting:
         )
 
     def network(self, partial: int = 1) -> SinglePath:
-        """The space at this size."""
+        """Returns the space at this size."""
         return _network(self, partial)
 
 
@@ -123,14 +123,14 @@ class Predictions:
     """[n, classes]"""
     test: Tensor
     seconds: float
-    """that its training and predictions took"""
+    """of training and predictions"""
 
 
 class MemberTraining:
-    """Members in training, so many at a time; those in the folder are read."""
+    """Members in training, `workers` at the same time; predictions in the folder are read."""
 
     def __init__(self, setting: Setting, workers: int = 1, until: float = math.inf) -> None:
-        """With one worker, members are trained here, when they are asked for."""
+        """With one worker, members are trained in this process, when they are asked for."""
         Path(setting.folder).mkdir(parents=True, exist_ok=True)
         self.setting, self.until = setting, until
         self.processes = ProcessPoolExecutor(workers, get_context("spawn"), _begin) if workers > 1 else None
@@ -144,13 +144,13 @@ class MemberTraining:
             self.processes.shutdown(cancel_futures=True)
 
     def begin(self, members: Sequence[Member]) -> None:
-        """Train each of them on the images that are not held out, in other processes, where there are some."""
+        """Start to train each of them on the images that are not held out, if there are other processes."""
         for member in members:
             if self.processes is not None and member not in self.begun and not is_trained(member, self.setting):
                 self.begun[member] = self.processes.submit(_train, member, self.setting, self.until)
 
     def found(self, members: Sequence[Member]) -> dict[Member, Predictions]:
-        """What they say, after their training; OutOfTimeError where there is none left."""
+        """Returns their predictions after training; OutOfTimeError if the time is over."""
         self.begin(members)
         for member in dict.fromkeys(members):
             if member in self.begun:
@@ -161,12 +161,12 @@ class MemberTraining:
 
 
 def is_trained(member: Member, setting: Setting) -> bool:
-    """Whether its predictions are in the folder."""
+    """Returns whether its predictions are in the folder."""
     return _file(member, setting).exists()
 
 
 def network_of(member: Member, setting: Setting) -> PlanModule:
-    """A member with the weights that it was left with, in evaluation mode."""
+    """Returns a member with its trained weights, in evaluation mode."""
     plan = setting.network().alone(spaces[setting.space].parse(member.arch))
     module = plan.module().to(setting.device)
     module.load_state_dict(sealed.read(weights_file(member, setting))["weights"])
@@ -174,12 +174,12 @@ def network_of(member: Member, setting: Setting) -> PlanModule:
 
 
 def weights_file(member: Member, setting: Setting) -> Path:
-    """Where the weights of a member are kept."""
+    """Returns the file of a member's weights."""
     return _file(member, setting).with_suffix(".pt")
 
 
 def _begin() -> None:
-    """What a process begins with: it ends with the one that started it, even if that is killed."""
+    """Set a new process up: it ends with its parent, even if that is killed."""
     torch.set_num_threads(1)
     Thread(target=_end_with_parent, daemon=True).start()
 

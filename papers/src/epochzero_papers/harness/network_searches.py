@@ -1,8 +1,8 @@
-"""Experiments on what searches find: the networks counted and, where there are images for it, trained.
+"""Experiments on the networks that searches select: counted and, if there are images, trained.
 
-A recipe names its searches, one for each row of the paper's table, and the columns that can be had here. `networks`
-searches of each kind, with seeds of their own for search, weights and data, select a network each; figures are means
-over them. What asks for ImageNet and days of training is said to be missing, and the paper's figure quoted.
+A recipe names its searches, one for each row of the paper's table, and the columns that can be measured here.
+`networks` searches of each kind, with their own seeds for search, weights and data, select a network each; figures are
+means over them. Columns that need ImageNet and days of training are reported as missing, with the paper's figures.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ COUNTS: dict[str, Callable[[Plan], float]] = {
     "FLOPs M": lambda plan: plan.flops / 1e6,
     "FLOPs G": lambda plan: plan.flops / 1e9,
 }
-"""columns that a network has without training; FLOPs are multiply-accumulates, as in these papers"""
+"""counts of a network that need no training; FLOPs are multiply-accumulates, as in these papers"""
 SAMPLE = "found"
 
 
 @dataclass(frozen=True)
 class SearchSettings(Settings):
-    """`networks` searches of each kind, how far they go, and how their winners are trained."""
+    """`networks` searches of each kind, their length, and the training of their winners."""
 
     networks: int = 3
     evaluations: int = 1000
-    """networks that a search looks at, or steps that it takes inside one"""
+    """networks that a search evaluates, or its steps inside one network"""
     options: tuple[tuple[str, Any], ...] = ()
     """of the searches"""
     epochs: int = 1
     images: int | None = None
-    """that winners are trained on, and short trainings if there are any; all if None"""
+    """training images of winners and of short trainings; all if None"""
 
 
 class NetworkSearch(NamedTuple):
-    """A search, and what it keeps to."""
+    """A search and its limits."""
 
     space: str
     proxy: str
@@ -60,11 +60,11 @@ class NetworkSearch(NamedTuple):
     max_flops: float | None = None
     options: Mapping[str, Any] = {}
     feedback: str = ""
-    """the recipe of a short training that tells the search how good a network is, in place of the proxy"""
+    """the recipe of a short training whose accuracy replaces the proxy"""
 
 
 class NetworkSearches(Recipe):
-    """An experiment whose rows are what searches found."""
+    """An experiment whose rows are the networks that searches select."""
 
     full: SearchSettings
     quick: SearchSettings
@@ -74,14 +74,14 @@ class NetworkSearches(Recipe):
     columns: ClassVar[Sequence[str]]
     """those of `COUNTS` that the paper prints"""
     built_in: ClassVar[str | None] = None
-    """the space whose networks are counted and trained, if another one than is searched"""
+    """the space in which winners are counted and trained, if it is not the searched one"""
     on_images: ClassVar[bool] = True
-    """whether searches see CIFAR-10; otherwise noise of the space's own shape"""
+    """searches see CIFAR-10; otherwise noise of the space's own shape"""
     tested: ClassVar[Mapping[str, bool]] = {}
-    """the column of the test result on CIFAR-10, and whether it is an error"""
+    """the column of the test result on CIFAR-10; True if it is an error"""
     recipe: ClassVar[recipes.Recipe] = recipes.Recipe()
     unmeasured: ClassVar[str] = ""
-    """what the other columns take"""
+    """the data and time that the other columns need"""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -184,7 +184,7 @@ class NetworkSearches(Recipe):
 def _judge(
     spec: NetworkSearch, settings: SearchSettings, source: str | Path, seed: int, device: str
 ) -> Callable[[Any], float]:
-    """A short training under the name that says all it depends on, which the store keeps its results by."""
+    """Returns a short training with a name that holds all its settings; the store keeps results by it."""
     some = "" if settings.images is None else f",images={settings.images}"
     training = ShortTraining.of(f"{spec.feedback[:-1]}{some})", spaces[spec.space], source, seed=seed, device=device)
 

@@ -1,4 +1,4 @@
-"""A result as files: result.json (everything), result.csv (the rows), result.md (for people) and a plot."""
+"""A result as files: result.json (everything), result.csv (the rows), result.md (to read) and a plot."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from epochzero_papers.harness.base import REPEAT, Result, Row, Sample
 PANEL = 2.6
 """inches along each side of one scatter plot"""
 PER_LINE, PER_LONG_LINE, FEW = 4, 10, 16
-"""scatter plots side by side; where there are more than a few, more"""
+"""scatter plots in a row; more in a row if there are more than a few"""
 PER_TITLE = 3
-"""figures that fit over a plot"""
+"""figures that fit into a title"""
 
 
 def write(result: Result, folder: Path) -> list[str]:
-    """Write the files into a folder that exists; their names. Without matplotlib, no plots."""
+    """Write the files into an existing folder; returns their names. Plots need matplotlib."""
     texts = {
         "result.json": json.dumps(result.as_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
         "result.csv": as_csv(result),
@@ -36,7 +36,7 @@ def write(result: Result, folder: Path) -> list[str]:
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Rows as people read them, with their heads: ours beside the paper's; of one alone there is no interval."""
+    """Returns heads and rows to read; a value of a single network has no interval."""
     heads = ["", "statistic", "n", "ours [95 %]", "paper", "difference"]
     lines = []
     for row in rows:
@@ -56,7 +56,7 @@ def _signed(difference: float | None) -> str:
 
 
 def circumstances(result: Result) -> list[str]:
-    """How it was measured, one sentence each."""
+    """Returns sentences about data, settings, machine and missing values."""
     settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
     machine, versions = result.machine, result.versions
     several = len(result.samples) > 1
@@ -91,7 +91,7 @@ def circumstances(result: Result) -> list[str]:
 
 
 def _repeats(columns: Iterable[str]) -> dict[str, list[str]]:
-    """By plain name, the columns of all repeats."""
+    """Returns the columns of all repeats by their plain name."""
     found: dict[str, list[str]] = {}
     for column in columns:
         found.setdefault(column.partition(REPEAT)[0], []).append(column)
@@ -99,12 +99,12 @@ def _repeats(columns: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _known(columns: Iterable[str], sample: Sample) -> list[str]:
-    """Those of the columns that have a value."""
+    """Returns the columns that have a value."""
     return [column for column in columns if any(value is not None for value in sample.values[column])]
 
 
 def _fewer_repeats(sample: Sample) -> Iterator[tuple[str, str]]:
-    """What has no value at all in some repeat, and of how many repeats its figures are."""
+    """Yields columns without any value in some repeat, with how many repeats their figures are of."""
     alike: dict[tuple[int, int], list[str]] = {}
     for name, columns in _repeats(sample.values).items():
         if 0 < (known := len(_known(columns, sample))) < len(columns):
@@ -114,7 +114,7 @@ def _fewer_repeats(sample: Sample) -> Iterator[tuple[str, str]]:
 
 
 def _together(columns: Sequence[str], sample: Sample) -> str:
-    """Columns by name: what is there in every repeat by its plain name, a whole repeat by its number."""
+    """Returns columns as text: a column of every repeat by its plain name, a whole repeat by its number."""
     repeats = _repeats(sample.data)
     numbers = {column.partition(REPEAT)[2] or "1" for column in columns}
     several = any(len(names) > 1 for names in repeats.values())
@@ -128,7 +128,7 @@ def _together(columns: Sequence[str], sample: Sample) -> str:
 
 
 def as_markdown(result: Result) -> str:
-    """A section to paste into a page of results."""
+    """Returns a section for a page of results."""
     heads, lines = table(result.rows)
     if len(result.samples) > 1:
         heads = ["sample", *heads]
@@ -140,7 +140,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """The rows, numbers in full."""
+    """Returns the rows with unrounded numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -156,10 +156,10 @@ def as_csv(result: Result) -> str:
 
 
 def plot(result: Result, folder: Path) -> list[str]:
-    """result.png and result.svg: a scatter plot for each pair; of what stands alone boxes side by side, or a histogram.
+    """Draw result.png and result.svg: a scatter plot for each pair; boxes or a histogram for single columns.
 
-    Only what has a figure is drawn, of several repeats the first that has values. A box reaches from the first to the
-    third quartile, with a line at the median; its whiskers go as far as the last value within one and a half of its
+    Only pairs with a figure are drawn, with the first repeat that has values. A box reaches from the first to the
+    third quartile, with a line at the median; its whiskers reach the last value within one and a half times its
     height, and values beyond are points.
     """
     panels: dict[tuple[str, str, str], list[Row]] = {}

@@ -1,7 +1,7 @@
-"""Experiments that score random networks in several ways and ask how the ways are connected.
+"""Experiments that score random networks in several ways and correlate the scores.
 
-A recipe says what is measured (`columns`) and which of them the paper compares (`pairs`); sampling, scoring through
-the store and correlating are here.
+A recipe names the measurements (`columns`) and the pairs that the paper compares (`pairs`); this module samples, scores
+through the store and correlates.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from epochzero_papers.harness.scoring import Job, NotScoredError, Scores, nothin
 
 S = TypeVar("S", bound=Settings)
 Load = Callable[[int], Batch]
-"""a batch of so many samples of the data at hand"""
+"""a number of samples to a batch of them"""
 
 STATISTICS: dict[str, Callable[..., Correlation]] = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
 
 
 @dataclass(frozen=True)
 class Column:
-    """One way to measure a network: a proxy on a batch, and what the paper makes of its value."""
+    """A proxy on a batch, and the paper's transformation of its value."""
 
     name: str
     proxy: Proxy
@@ -44,7 +44,7 @@ class Column:
 
 
 class Pair(NamedTuple):
-    """Two columns that the paper compares, and its figures: statistic to search space to value."""
+    """Two columns that the paper compares, and its figures by statistic and search space."""
 
     x: str
     y: str
@@ -59,17 +59,17 @@ class ScorePairs(Recipe, Generic[S]):
     full: S
     quick: S
     noise = True
-    """whether noise will do for data"""
+    """noise can replace missing images"""
     needs = (CIFAR10,)
     takes_scores = True
 
     @abstractmethod
     def columns(self, settings: S, load: Load, seed: int) -> Sequence[Column]:
-        """What is measured on every network."""
+        """Returns the measurements of every network."""
 
     @abstractmethod
     def pairs(self, settings: S) -> Sequence[Pair]:
-        """What is compared."""
+        """Returns the columns that are compared."""
 
     @property
     def quoted(self) -> Sequence[Quoted]:
@@ -84,7 +84,7 @@ class ScorePairs(Recipe, Generic[S]):
         return "ready" if self.noise else super().status(folder)
 
     def measure(self, work: Work) -> Measurement:
-        """Score random networks, each different, and correlate."""
+        """Score distinct random networks, and correlate."""
         settings: S = work.settings
         columns = self.columns(settings, partial(_load, self._source(work), work.seed), work.seed)
         batches = {column.batch.id: column.batch for column in columns}
@@ -135,7 +135,7 @@ def _load(source: str | Path, seed: int, size: int) -> Batch:
 
 
 def _proxies(columns: Sequence[Column], batch: Batch) -> list[Proxy]:
-    """Those that are measured on this batch, each once."""
+    """Returns the proxies that are measured on this batch, without repeats."""
     return list({column.proxy.text: column.proxy for column in columns if column.batch.id == batch.id}.values())
 
 
@@ -157,7 +157,7 @@ def _sample(space: str, job: Job, columns: Sequence[Column], found: Mapping[str,
 
 
 def reasons(scores: Sequence[Score]) -> dict[str, int]:
-    """Why there is no score, and how often."""
+    """Returns the reasons for missing scores, with their counts."""
     return dict(Counter(score.why for score in scores if not score.ok))
 
 

@@ -1,4 +1,4 @@
-"""Scores of a sample of networks through the store, for all recipes that score."""
+"""Scores of a sample of networks, computed or read from the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epochzero.types import Score
 from epochzero_papers.harness.base import Work
 
 CHUNK = 4
-"""networks that are scored and stored at a time on a CPU"""
+"""networks that are scored and stored together on a CPU"""
 
 Scores = dict[str, Score]
 """by the text of the proxy"""
@@ -33,16 +33,16 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """A name for which networks are scored, and on what."""
+        """A name for the networks, their batches and weights."""
         return digest(*self.texts, *(f"{task.batch.id} {task.origin}" for task in self.tasks))[:12]
 
 
 class NotScoredError(DataError):
-    """The scores that were given are not of this space, batch and weights."""
+    """The given scores are not of this space, batch and weights."""
 
 
 def recalled(work: Work, tasks: Sequence[Task]) -> tuple[list[str], list[Task]]:
-    """The networks that the given scores are of, in an order that the seed gives, and the tasks that they answer."""
+    """Returns the networks of the given scores, in a random order, and the tasks that they answer."""
     found = [(task, set(work.store.archs(task.setting))) for task in tasks]
     answered = [task for task, archs in found if archs]
     if not answered:
@@ -61,7 +61,7 @@ def nothing_recalled(experiment: str, reasons: Sequence[str]) -> DataError:
 
 
 def score_all(work: Work, jobs: Sequence[Job]) -> list[list[list[Scores]]]:
-    """Of each job, task and architecture the scores; what the store has is not computed, or nothing is if so asked."""
+    """Returns the scores by job, task and architecture; computes those that the store lacks, unless `recalls`."""
     work.begin(jobs=[job.digest for job in jobs])
     if work.recalls:
         return [[task.recall(job.archs, work.store) for task in job.tasks] for job in jobs]

@@ -1,11 +1,11 @@
-"""Experiments that search a benchmark again and again: test accuracies of the networks that searches select.
+"""Experiments that search a benchmark many times: test accuracies of the networks that searches select.
 
 A recipe names its searches. Scores come from the pool, a table of proxy scores of all networks (docs/data has one of
-NAS-Bench-201), feedback and test accuracies from the benchmark's table, so nothing is run, and the seconds are those of
-the searches alone. Each spec is searched with as many seeds as `networks` says, each of which selects one network;
-the figures are mean and standard deviation of the test accuracies of those networks, with intervals over the searches
-by Student's t and chi-square. A winner that the table does not hold is counted and left out. The seeds move the
-search alone: all share one table of scores.
+NAS-Bench-201), feedback and test accuracies from the benchmark's table, so no network is run, and the seconds are those
+of the searches alone. Each search runs with `networks` seeds, each of which selects one network; the figures are mean
+and standard deviation of the test accuracies of those networks, with intervals over the searches by Student's t and
+chi-square. A winner that the table does not hold is counted and left out. Seeds change only the search: all share one
+table of scores.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ POOL = File(
     "`python -m epochzero.study.sweep` makes it",
 )
 OWN = Path(__file__).parents[4] / "docs" / "data"
-"""the project's own tables, where it was not installed but checked out"""
+"""the project's own tables, in a checkout of the repository"""
 FEEDBACK = "table:cifar10_val_12ep"
 """validation accuracy on CIFAR-10 after 12 epochs"""
 ACCURACY, SECONDS = "test accuracy %", "seconds"
@@ -54,9 +54,9 @@ class Benchmark:
     table: File
     pool: File
     accuracies: Mapping[str, str]
-    """what is reported, and in which column it stands"""
+    """the name of each reported accuracy, and its column in the table"""
     percent: float = 1.0
-    """what an accuracy of the table is multiplied by to be one"""
+    """the factor that turns an accuracy of the table into percent"""
 
 
 ON_NB201 = Benchmark("nb201", NB201, POOL, {"C10": "cifar10_test", "C100": "cifar100_test", "IN16": "imagenet16_test"})
@@ -64,13 +64,13 @@ ON_NB201 = Benchmark("nb201", NB201, POOL, {"C10": "cifar10_test", "C100": "cifa
 
 @dataclass(frozen=True)
 class Trials(Settings):
-    """`networks` is how many searches there are of each kind, each of which selects a network."""
+    """`networks` is the number of searches of each kind; each selects a network."""
 
     networks: int = 10
 
 
 class TableSearch(NamedTuple):
-    """A search, what it goes by, and for how long."""
+    """A search, its objective and its length."""
 
     label: str
     method: str
@@ -93,7 +93,7 @@ def _pools(maker: Any) -> bool:
 
 @dataclass(frozen=True)
 class SearchTables:
-    """Where searches are held."""
+    """The tables of scores and accuracies that searches read."""
 
     pool: TableSource
     accuracies: TableSource
@@ -133,18 +133,18 @@ class SearchTables:
             )
 
     def accuracy(self, arch: str, label: str) -> float | None:
-        """What the table says of a network, in percent; None where it does not hold it."""
+        """Returns a network's accuracy in percent; None if the table does not hold it."""
         score = self.accuracies.value(arch, self.benchmark.accuracies[label])
         return score.value * self.benchmark.percent if score.ok else None
 
 
 def find_pool(folder: str | Path, pool: File = POOL) -> Path | None:
-    """The table of scores in the data folder, or the project's own."""
+    """Returns the table of scores in the data folder, or the project's own."""
     return pool.find(folder) or pool.find(OWN)
 
 
 def left_out(tables: SearchTables, searches: Sequence[TableSearch]) -> list[str]:
-    """What cannot be searched with this pool, one sentence each."""
+    """Returns sentences about the searches that this pool does not allow."""
     lacking = {spec.label: tables.lacks(spec) for spec in searches}
     return [
         f"{label} is left out: the pool has no column {' and no '.join(columns)}."
@@ -162,7 +162,7 @@ class TableSearches(Recipe):
     searches: ClassVar[Sequence[TableSearch]]
     paper: ClassVar[Printed] = {}
     waiting: ClassVar[Mapping[str, str]] = {}
-    """labels of the paper's that are measured elsewhere, and how"""
+    """rows of the paper that are measured elsewhere, with the command"""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -199,7 +199,7 @@ class TableSearches(Recipe):
     def run_all(
         self, work: Work, searches: Sequence[TableSearch], of_one: Callable[[SearchTables, TableSearch, int], T]
     ) -> tuple[SearchTables, dict[str, list[T]]]:
-        """What comes of each spec with each seed, by label, but of those whose scores the pool lacks."""
+        """Returns the tables, and the results of each search for each seed, without searches that lack scores."""
         tables = self.tables(work.folder)
         work.begin(pool=tables.pool.name, table=tables.accuracies.name)
         held = [spec for spec in searches if not tables.lacks(spec)]
@@ -227,7 +227,7 @@ class TableSearches(Recipe):
 
 
 def accuracies(tables: SearchTables, searched: Sequence[Result]) -> dict[str, list[float | None]]:
-    """Those of the winners, by what is reported."""
+    """Returns the accuracies of the winners by their reported name."""
     labels = tables.benchmark.accuracies
     return {label: [tables.accuracy(outcome.winner.text, label) for outcome in searched] for label in labels}
 
@@ -235,6 +235,6 @@ def accuracies(tables: SearchTables, searched: Sequence[Result]) -> dict[str, li
 def found_in(
     tables: SearchTables, rows: Sequence[Row], values: Mapping[str, Sequence[float | None]], missing: Sequence[str]
 ) -> Measurement:
-    """What was found, with the values of each spec behind it."""
+    """Returns the measurement, with the values of each search."""
     space = tables.benchmark.space
     return Measurement(rows, {space: Sample.measured(space, values, tables.about)}, missing)

@@ -1,4 +1,4 @@
-"""What recipes share that train: some of the images, and folders from which a stopped run goes on."""
+"""Training in recipes: a part of the images, and folders from which a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epochzero_papers.harness.base import Work
 
 
 def some(images: Images, count: int | None) -> Images:
-    """The first so many to train on, and no more to test with; all if None."""
+    """Returns the first `count` training and test images; all if None."""
     if count is None or count >= len(images.y):
         return images
     kept = {name: getattr(images, name)[:count] for name in ("x", "y", "test_x", "test_y")}
@@ -24,7 +24,7 @@ def some(images: Images, count: int | None) -> Images:
 
 
 def folder_at_store(work: Work, what: str) -> Path | None:
-    """A folder for what a run goes on from; none without a store on disk."""
+    """Returns a folder next to the store for resuming; None without a store on disk."""
     if work.store.path == ":memory:":
         return None
     folder = Path(f"{work.store.path}.{what}")
@@ -34,7 +34,7 @@ def folder_at_store(work: Work, what: str) -> Path | None:
 
 @contextmanager
 def folder_for(work: Work, what: str) -> Iterator[Path]:
-    """A folder beside the store, or one that is removed."""
+    """Yields a folder next to the store, or a temporary one."""
     kept = folder_at_store(work, what)
     if kept is not None:
         yield kept
@@ -54,7 +54,7 @@ def trained(
     seed: int,
     facts: Mapping[str, Any],
 ) -> Trained:
-    """A network after its training; `name` is that of its checkpoints."""
+    """Returns a network after its training; `name` is the folder of its checkpoints."""
     place = folder_at_store(work, "training")
     folder = None if place is None else place / name.replace(" ", "-")
     if folder is not None:

@@ -1,7 +1,7 @@
-"""Metrics evaluated on one dataset against accuracies on another: what the thesis' Tables 7.6 and 7.12 share.
+"""Metrics evaluated on one dataset against accuracies on another: the thesis' Tables 7.6 and 7.12.
 
 The thesis prints, for each dataset of the accuracies, the mean over the three datasets that a metric is evaluated on;
-here each of the nine has a row of its own beside that mean.
+here each of the nine pairs has a row of its own, with that mean as the paper's figure.
 """
 
 from __future__ import annotations
@@ -21,5 +21,5 @@ TARGETS = tuple(
 
 
 def thrice(rows: Sequence[Sequence[float]]) -> list[Sequence[float]]:
-    """The mean of each dataset of accuracies, once for each dataset of images."""
+    """Returns the mean of each dataset of accuracies, once for each dataset of images."""
     return [row for row in rows for _ in IMAGES]

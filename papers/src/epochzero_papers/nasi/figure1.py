@@ -3,7 +3,7 @@ r"""NASI, Figure 1: the approximate trace norm with random against true labels, 
     || 1/b sum_x grad L_x ||_2^2, eq. 12       `nasi_trace`; one point of the figure is one network
 
 Random labels are uniform over the classes, random data are N(0, 1) with the true labels kept. Pearson's correlation
-across networks as in the paper; Spearman's beside it, since a few large norms can decide Pearson's. Distinct random
+across networks as in the paper; Spearman's is added, since a few large norms can decide Pearson's. Distinct random
 networks of each of the three spaces of NAS-Bench-1Shot1, the full networks of NAS-Bench-101 (stem of 128 channels). The
 paper does not say the figure's batch size; its search takes 64. True labels and true data are those of CIFAR-10, or of
 the data given; noise, which has neither, is refused.

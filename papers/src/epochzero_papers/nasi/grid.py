@@ -39,7 +39,7 @@ from epochzero_papers.harness.options import device_option, option
 from epochzero_papers.nasi.saved import Saved
 
 FREE = ("nu", "nu0", "mu")
-"""what a recording does not depend on"""
+"""settings that a recording does not depend on"""
 KINDS = ("labels", "data")
 SPACE = "nb201"
 ACCURACIES = {"CIFAR-10": "cifar10_test", "CIFAR-100": "cifar100_test", "ImageNet16-120": "imagenet16_test"}
@@ -50,7 +50,7 @@ ACCURACIES = {"CIFAR-10": "cifar10_test", "CIFAR-100": "cifar100_test", "ImageNe
 
 @dataclass(frozen=True)
 class RecordSettings:
-    """What to record, and where."""
+    """The settings of a recording."""
 
     out: Path = option(about="the recording, a JSON file")
     space: str = option(SPACE)
@@ -69,7 +69,7 @@ class RecordSettings:
 
 
 def recorded(nasi: Nasi, steps: int, progress: Callable[[State], None], state: State | None = None) -> State:
-    """S and its gradient for so many steps or more, after the networks of the mean; goes on from a state."""
+    """Returns s and its gradient for at least `steps` steps, after the networks of the mean; resumes from a state."""
     kept = {key: value for key, value in nasi.settings.items() if key not in FREE}
     task: State = {"classes": nasi.batch.num_classes, "input_shape": list(nasi.batch.input_shape)}
     start: State = {"mean": [], "s": [], "slopes": []}
@@ -110,12 +110,12 @@ def record(asked: RecordSettings) -> None:
     file.write({"seconds": file.seconds + time.perf_counter() - start, "state": state})
 
 
-# What follows from a recording
+# Searches from a recording
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What `record` wrote, with the choices that it is about."""
+    """The file of `record`, with the choices of its space."""
 
     state: Any
     relaxed: Relaxed
@@ -145,7 +145,7 @@ class Recording:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """Of its labels and data."""
+        """The kinds of labels and data."""
         labels, data = (self.state["settings"][name] for name in KINDS)
         return labels, data
 
@@ -155,7 +155,7 @@ class Recording:
         return {k: v for k, v in self.state["settings"].items() if k not in ("seed", *KINDS)}
 
     def chosen(self, steps: int, nu: str, mu: float, nu0: float) -> Any:
-        """The architecture that NASI finds with these settings after so many steps."""
+        """Returns the architecture that NASI selects with these settings after `steps` steps."""
         if not 1 <= steps <= self.steps:
             raise UserError(f"This recording has {self.steps} steps, not {steps}.")
         barred = bar(self.relaxed, self.state["settings"]["without"])
@@ -172,7 +172,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """Which recordings, and the settings of NASI to choose with."""
+    """The recordings of a report, and the settings of NASI to choose with."""
 
     files: tuple[Path, ...] = option(about="recordings", positional=True)
     table: Path | None = option(None, "accuracies of NAS-Bench-201; without it the report has sizes")
@@ -183,7 +183,7 @@ class ReportSettings:
 
 
 def report(asked: ReportSettings) -> str:
-    """Tables in Markdown, one for each kind of labels and data."""
+    """Returns tables in Markdown, one for each kind of labels and data."""
     recordings = [Recording.read(file) for file in asked.files]
     _check(recordings)
     space = spaces[recordings[0].others["space"]]
@@ -210,7 +210,7 @@ def report(asked: ReportSettings) -> str:
 
 
 def _check(recordings: Sequence[Recording]) -> None:
-    """Refuse recordings that no table can hold together."""
+    """Refuse recordings that cannot share a table."""
     if any(recording.others != recordings[0].others for recording in recordings):
         raise UserError("Recordings of one report differ in seed, labels and data alone: report the others apart.")
     if len({(recording.kind, recording.seed) for recording in recordings}) < len(recordings):
@@ -218,14 +218,14 @@ def _check(recordings: Sequence[Recording]) -> None:
 
 
 class Figures(NamedTuple):
-    """What is said of the architectures that the seeds end with."""
+    """The columns of a table, and the cells of one row of selected architectures."""
 
     heads: Sequence[str]
     of: Callable[[Sequence[Any]], list[str]]
 
 
 def _accuracies(space: Any, file: Path) -> Figures:
-    """Mean and deviation of each accuracy, of how many, and how many there are no accuracies of."""
+    """Returns mean and deviation of each accuracy, with the counts of seeds and of unknown accuracies."""
     from epochzero.study.sources import TableSource
 
     if space.name != SPACE:
@@ -241,7 +241,7 @@ def _accuracies(space: Any, file: Path) -> Figures:
 
 
 def _sizes(space: Any) -> Figures:
-    """Mean and deviation of millions of parameters and of multiply-accumulates, as the space has its networks."""
+    """Returns mean and deviation of millions of parameters and of multiply-accumulates."""
 
     def of(archs: Sequence[Any]) -> list[str]:
         plans = [space.plan(arch) for arch in archs]

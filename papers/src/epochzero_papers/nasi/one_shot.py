@@ -1,11 +1,12 @@
-"""NASI in NAS-Bench-1Shot1: what the thesis' Tables 6.4 and 6.8 and Figures 6.2 and 6.6 share.
+"""NASI in NAS-Bench-1Shot1: the shared part of the thesis' Tables 6.4 and 6.8 and Figures 6.2 and 6.6.
 
-A search weighs every option of every choice, and NASI takes the cell whose options weigh most. The table at hand may
-hold a part of NAS-Bench-101 alone, so here the cell is the one that weighs most among those whose test error is known:
-all cells of a space, or 30,000 random ones of S3, that the table holds, and NASI's own where it does. With the whole
-table that is NASI's own. The paper searches with mu = 1 and an adaptive nu from 1,000 on, for one epoch of 50,000
-images in batches of 64, 781 steps. `networks` counts the searches of each kind, each with weights of its own; figures
-are means over them. A search is recorded once (`nasi_grid.py`) and read with any number of steps, nu and mu.
+A search weighs every option of every choice, and NASI takes the cell with the largest weights. The table at hand may
+hold only a part of NAS-Bench-101, so here the cell is the one with the largest weights among those whose test error is
+known: all cells of a space, or 30,000 random ones of S3, that the table holds, and NASI's own if the table holds it.
+With the whole table that is always NASI's own. The paper searches with mu = 1 and an adaptive nu from 1,000 on, for one
+epoch of 50,000 images in batches of 64, 781 steps. `networks` counts the searches of each kind, each with weights of
+its own; figures are means over them. A search is recorded once (`grid.py`) and read with any number of steps, nu and
+mu.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Weights = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Budget(Settings):
-    """How many searches, how long each is, and how large the network is that it works in."""
+    """The number of searches, their length, and the size of their supernet."""
 
     networks: int = 5
     steps: int = 781
@@ -55,7 +56,7 @@ class Budget(Settings):
     """batches of images, used in turn"""
     channels: int = 16
     cells: int = 0
-    """of each stage; as many as in the paper if 0"""
+    """of each stage; the paper's number if 0"""
     spaces: tuple[str, ...] = tuple(ONE_SHOT)
 
 
@@ -63,7 +64,7 @@ QUICK = Budget(networks=3, batch_size=8, steps=6, parts=6, channels=4, cells=1, 
 
 
 class Reading(NamedTuple):
-    """What a recording is read as."""
+    """The settings that a recording is read with."""
 
     what: str
     steps: int
@@ -88,12 +89,12 @@ class OneShotSearches(Recipe):
     quick: Budget = QUICK
     needs = (CIFAR10, NB101)
     paper: ClassVar[Figures] = {}
-    """by what was searched with and by space"""
+    """by reading and space"""
     unmeasured: Sequence[str] = ()
 
     @abstractmethod
     def searches(self, settings: Budget) -> Sequence[Search]:
-        """What is searched in each space."""
+        """Returns the searches of each space."""
 
     @property
     def quoted(self) -> Sequence[Quoted]:
@@ -133,7 +134,7 @@ class OneShotSearches(Recipe):
 
 
 def known_errors(space: Any, table: AccuracyTable) -> dict[Cell, float]:
-    """Cells of a space, with the test errors that the table knows of them, in percent."""
+    """Returns cells of a space with known test errors, in percent."""
     row_of, rng = rows_by_key(tuple(table.archs)), Random(0)
     cells = space if space.count() <= DRAWS else (space.sample(rng) for _ in range(DRAWS))
     errors = 100 * (1 - table.column(COLUMN))
@@ -144,7 +145,7 @@ def known_errors(space: Any, table: AccuracyTable) -> dict[Cell, float]:
 
 
 def selected(nasi: Nasi, found: Tensor, known: Mapping[Cell, float]) -> Cell:
-    """NASI's own cell where its error is known, and the heaviest that has one otherwise."""
+    """Returns NASI's own cell if its error is known, else the cell of the largest weight among known ones."""
     own: Cell = most_probable(nasi.relaxed, nasi.barred, found)
     if own in known:
         return own
@@ -154,7 +155,7 @@ def selected(nasi: Nasi, found: Tensor, known: Mapping[Cell, float]) -> Cell:
 
 
 def weight(cell: Cell, weights: Weights) -> float:
-    """The sum over the options that make up a cell."""
+    """Returns the sum over the options that make up a cell."""
     ops = [weights[f"op{vertex}"][op] for vertex, op in enumerate(cell.ops, start=1)]
     sources = [
         weights[f"from{vertex}"][str(source)] for vertex, own in enumerate(cell.sources, start=1) for source in own
@@ -163,7 +164,7 @@ def weight(cell: Cell, weights: Weights) -> float:
 
 
 def replayed(nasi: Nasi, state: Any, reading: Reading) -> Tensor:
-    """What the first steps of a recording give every option."""
+    """Returns the weight of every option after the first steps of a recording."""
     nu = None if reading.nu is None else reading.nu * sum(state["mean"]) / len(state["mean"])
     now: State = {"step": 0, **fresh(len(nasi.barred), nu)}
     for s, of_s in zip(state["s"][: reading.steps], state["slopes"], strict=False):
@@ -182,7 +183,7 @@ def _nasi(label: str, search: Search, images: Any, seed: int, work: Work) -> Nas
 
 
 def _recorded(nasi: Nasi, work: Work) -> State:
-    """With a store on disk, a recording that was stopped is gone on with."""
+    """Returns a recording; with a store on disk, one that was stopped resumes."""
     folder = folder_at_store(work, "searches")
     if folder is None:
         return recorded(nasi, work.settings.steps, lambda now: None)

@@ -1,7 +1,7 @@
 """The three spaces of NAS-Bench-1Shot1, whose accuracies are those of the same cells in NAS-Bench-101.
 
-Architectures are drawn uniformly, and those whose cell (`key`) the table of NAS-Bench-101 holds are kept, one for each
-cell. Of a table with 15,000 of the 423,624 cells, 30,000 draws with seed 0 find 91, 219 and 240.
+Architectures are drawn uniformly, and those whose cell (`key`) is in the table of NAS-Bench-101 are kept, one for each
+cell. In a table with 15,000 of the 423,624 cells, 30,000 draws with seed 0 hit 91, 219 and 240 cells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from epochzero_papers.harness.files import NB101
 ONE_SHOT = {"S1": "nb1shot1_s1", "S2": "nb1shot1_s2", "S3": "nb1shot1_s3"}
 TARGETS = tuple(Target(label, space, NB101, "test_acc_108ep") for label, space in ONE_SHOT.items())
 DRAWS = 30_000
-"""cells that are looked up at most"""
+"""the most cells that are looked up"""
 
 
 class OneShotCorrelations(Correlations):
@@ -51,6 +51,6 @@ class OneShotCorrelations(Correlations):
 
 @lru_cache(maxsize=1)
 def rows_by_key(archs: tuple[str, ...]) -> dict[str, int]:
-    """Where each cell of NAS-Bench-101 stands."""
+    """Returns the row of each cell of NAS-Bench-101."""
     nb101 = spaces["nb101"]
     return {nb101.key(nb101.parse(text)): row for row, text in enumerate(archs)}

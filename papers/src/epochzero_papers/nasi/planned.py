@@ -1,4 +1,4 @@
-"""What is listed of NASI alone: networks that it found, trained.
+"""The table of NASI that is listed only: networks that it selected, trained.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817. Numbers of tables as in chapter 6 of Shu's thesis, which has them all.

@@ -6,7 +6,7 @@ space's accuracies are those of its cells in NAS-Bench-101, of which the table a
 
 The paper gives the trace norm "conditioned" alone: of the networks below the constraint nu of its search. It does not
 say which nu; here it is the mean of the trace norm over the networks of the sample, which is its rule for a fixed one
-(equation 40). Beside it the trace norm of all networks.
+(equation 40). The trace norm of all networks is added.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817. Appendix C.2
@@ -66,7 +66,7 @@ class NasiTable3(OneShotCorrelations):
 
 
 def below_the_mean(scores: Sequence[Score]) -> list[Score]:
-    """The scores that keep to the constraint."""
+    """Returns the scores below the constraint."""
     known = [score.value for score in scores if score.ok]
     nu = sum(known) / len(known) if known else math.nan
     above = Score.degenerate("its trace norm is above nu, the mean of the sample")

@@ -4,7 +4,7 @@ r"""NASI, Table 7: how well gradient norms of the loss approximate the trace nor
     sum       sum_x ||grad L_x||^2, eq. 11                                 `nasi_trace_sum`
     b = 4..   ||1/b sum_x grad L_x||^2 of one mini-batch, eq. 12           `nasi_trace`
 
-Pearson's correlation with `exact` across networks as in the paper; Spearman's beside it, since a few large norms can
+Pearson's correlation with `exact` across networks as in the paper; Spearman's is added, since a few large norms can
 decide Pearson's. Distinct random networks of each of the three spaces of NAS-Bench-1Shot1, the full networks of
 NAS-Bench-101 (stem of 128 channels). The paper does not say how many samples the exact norm has, nor whether a batch's
 are among them: here `exact` and `sum` share `samples` samples, and of a file's samples smaller batches are the first of
@@ -40,7 +40,7 @@ class Sizes(Settings):
     """Mini-batches up to `batch_size`; the exact norm takes a backward pass for each class of each of its samples."""
 
     samples: int = 64
-    """that the exact norm and the sum are taken over"""
+    """samples of the exact norm and of the sum"""
 
     @property
     def batches(self) -> list[int]:

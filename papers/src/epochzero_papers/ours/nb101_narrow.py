@@ -1,11 +1,11 @@
-"""NAS-Bench-101's 15,000 cells as a pool, scored in narrow networks: networks that HNAS and evolution by dextr select.
+"""NAS-Bench-101's 15,000 cells as a pool, scored in narrow networks, for HNAS and evolution with dextr.
 
 Kappa of a full network takes 64 backward passes of three billion multiply-accumulates a sample. In a network whose stem
-has 16 channels in place of 128 (`nb101_stem16`), with batches of 16, all cells of a table can have it. The table of
-scores in docs/data was made so. Feedback and test accuracies are those of the full networks.
+has 16 channels in place of 128 (`nb101_stem16`), with batches of 16, kappa is affordable for all cells of a table. The
+table of scores in docs/data was made this way. Feedback and test accuracies are those of the full networks.
 
-The same searches as in `nb101-pool`, among all cells, each with the regret against the best of them. No paper prints
-these figures.
+The same searches as in `nb101-pool`, among all cells, with the regret against the best of them. No paper prints these
+figures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCORES = File(
 
 @experiment
 class NB101Narrow(NB101Pool):
-    """Selected networks of NAS-Bench-101, of all that there are accuracies of."""
+    """Networks selected from all cells with known accuracies."""
 
     name = "nb101-narrow"
     source = "HNAS and Dextr on NAS-Bench-101, in narrow networks"

@@ -1,13 +1,13 @@
-"""NAS-Bench-101 as a pool: networks that evolution by dextr and HNAS select, and their regret.
+"""NAS-Bench-101 as a pool: networks selected by evolution with dextr and by HNAS, and their regret.
 
 Two pools. "Scored": networks whose scores a table holds; evolution by dextr (1,000 evaluations or all), HNAS with every
 metric (20 evaluations, feedback the validation accuracy after 12 epochs) and searches by feedback alone. "Every cell":
-evolution by dextr among all cells of the accuracy table, each scored when it is looked at, on one batch of CIFAR-10 if
-the data folder has it, else on pink noise; `evaluations` networks for each of three searches. A child is one of the
-parent's neighbours that the pool holds, or a random cell of it.
+evolution by dextr among all cells of the accuracy table, each scored when the search asks for it, on one batch of
+CIFAR-10 if the data folder has it, else on pink noise; `evaluations` networks for each of three searches. A child is a
+neighbour of the parent that the pool holds, or a random cell of the pool.
 
-The regret is that of the test accuracy after 108 epochs against the best of the same pool. HNAS' pool is the part that
-has kappa too, so that it compares with the others by regret alone. No paper prints these figures.
+Regret is the difference of the test accuracy after 108 epochs from the best of the same pool. HNAS' pool is the part
+with known kappa, so only its regret can be compared with the others. No paper prints these figures.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ LARGE = 100_000
 
 @dataclass(frozen=True)
 class Cells(Trials):
-    """Searches of the scored networks, and how many networks are scored for each search of every cell."""
+    """Searches of the scored networks, and the number of networks scored in each search of every cell."""
 
     batch_size: int = 16
     evaluations: int = 100
-    """0: every cell is left out"""
+    """0: searches of every cell are left out"""
 
 
 @experiment
@@ -100,7 +100,7 @@ class NB101Pool(TableSearches):
         return found_in(tables, rows, of_winners(tables, searched), missing)
 
     def _all_searched(self, work: Work) -> tuple[SearchTables, dict[str, list[Result]], list[Row]]:
-        """Where searches were held, what came of them, and what that says."""
+        """Returns the tables, the results of all searches, and their rows."""
         tables, searched = self.run_all(work, self.searches, SearchTables.search)
         needs = {spec.label: spec.needs for spec in self.searches}
         rows: list[Row] = []
@@ -109,7 +109,7 @@ class NB101Pool(TableSearches):
         return tables, searched, rows
 
     def _selected(self, tables: SearchTables, label: str, outcomes: Sequence[Result], pool: Sequence[str]) -> list[Row]:
-        """Accuracy, deviation and regret of the winners, and the seconds of a search."""
+        """Returns rows of accuracy, deviation and regret of the winners, and the seconds of a search."""
         rows = self._rows(label, accuracies(tables, outcomes))
         held = [accuracy for accuracy in accuracies(tables, outcomes)["C10"] if accuracy is not None]
         best = max(filter(None, (tables.accuracy(arch, "C10") for arch in pool)))
@@ -155,18 +155,18 @@ class NB101Pool(TableSearches):
 
 
 def of_winners(tables: SearchTables, searched: Mapping[str, Sequence[Result]]) -> dict[str, list[float | None]]:
-    """The test accuracies of the winners of each spec."""
+    """Returns the test accuracies of the winners of each search."""
     return {label: accuracies(tables, outcomes)["C10"] for label, outcomes in searched.items()}
 
 
 def whole(pool: TableSource, columns: Sequence[str]) -> list[str]:
-    """The networks of a pool that have all these scores."""
+    """Returns the networks of a pool that have all these scores."""
     texts = [pool.space.text(arch) for arch in pool.archs]
     return [text for text in texts if all(pool.value(text, column).ok for column in columns)]
 
 
 def joined(pool: TableSource, more: TableSource) -> TableSource:
-    """The pool with the columns of another table that it lacks; empty for networks that the other does not hold."""
+    """Returns the pool with missing columns from another table; empty for networks that the other lacks."""
     rows = [more.known(pool.space.text(arch)) for arch in pool.archs]
     own = {name: pool.table.cells(name) for name in pool.table.columns}
     new = {name: more.table.cells(name) for name in more.table.columns if name not in own}

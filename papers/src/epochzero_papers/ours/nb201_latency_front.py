@@ -1,13 +1,13 @@
-"""NAS-Bench-201 against latency: how much of the true front of accuracy and latency a search finds.
+"""NAS-Bench-201 against latency: the share of the true front of accuracy and latency that a search recovers.
 
 Latencies on six devices are HW-NAS-Bench's, accuracies those after 200 epochs on CIFAR-10. NSGA-II and random draws
-look at 1,000 networks, by one proxy, by two, or by the validation accuracy after 12 epochs, and by latency: the front
-by these is what they find. Its networks have true accuracies and latencies, which dominate a part of the plane; the
-figure is that hypervolume as a share of the true front's, the reference being the worst accuracy and latency of all.
-`the whole table` is the front by the same of all networks: what a perfect search would find.
+evaluate 1,000 networks, by one proxy, by two, or by the validation accuracy after 12 epochs, and by latency; their
+result is the front by these. The true accuracies and latencies of its networks dominate a part of the plane; the figure
+is that hypervolume as a share of the true front's, with the worst accuracy and latency of all as reference. `the whole
+table` is the front over all networks by the same scores: the result of a perfect search.
 
-The second figure judges the search alone: the hypervolume by what was searched by, as a share of that of the whole
-table. Proxy scores come from a pool (docs/data has one), so nothing is run. `networks` counts searches.
+The second figure judges the search alone: the hypervolume by the scores that were searched by, as a share of that of
+the whole table. Proxy scores come from a pool (docs/data has one), so no network is run. `networks` counts searches.
 
 Li, Yu, Fu, Zhang, Zhao, You, Yu, Wang, Lin. HW-NAS-Bench. ICLR 2021. arXiv:2103.10584
 """
@@ -46,7 +46,7 @@ DEVICES = ("edgegpu", "raspi4", "edgetpu", "pixel3", "eyeriss", "fpga")
 TRUE, SEARCHED = "share of the true front's volume", "share of the searched front's volume"
 STEPS = (100, 300, 1000)
 TOGETHER = 20
-"""networks that a search is told of at a time; the steps are multiples of it"""
+"""networks in one batch of a search; the steps are multiples of it"""
 METHODS = {"NSGA-II": "pareto", "random": "random"}
 FIRST, SECOND = METHODS
 WANTED = {"dextr": "dextr", "dextr and naswot": "dextr,naswot", "12 epochs": FEEDBACK}
@@ -54,24 +54,24 @@ WANTED = {"dextr": "dextr", "dextr and naswot": "dextr,naswot", "12 epochs": FEE
 
 @dataclass(frozen=True)
 class Fronts(Trials):
-    """On which devices."""
+    """The devices of the fronts."""
 
     networks: int = 5
     devices: tuple[str, ...] = DEVICES
 
 
 class Plane(NamedTuple):
-    """Things that are wanted of networks, and the volume of the best front there is."""
+    """The goals of a search, with the volume of the best front."""
 
     merits: Mapping[str, tuple[float, ...]]
-    """by the network's text, higher is better; those alone that have all"""
+    """by the network's text, higher is better; networks with all merits only"""
     reference: tuple[float, ...]
     whole: float
     front: Sequence[str]
 
     @staticmethod
     def of(archs: Sequence[str], *wanted: Callable[[str], float]) -> Plane:
-        """Each says how good a network is, nan where it cannot."""
+        """Returns the plane of these merits, which are nan for unknown networks."""
         rows: Floats = np.array([[merit(arch) for merit in wanted] for arch in archs])
         known = np.flatnonzero(~np.isnan(rows).any(axis=1))
         rows, texts = rows[known], [archs[i] for i in known.tolist()]
@@ -81,14 +81,14 @@ class Plane(NamedTuple):
         return Plane(merits, reference, hypervolume(rows[best], reference), [texts[i] for i in best])
 
     def share(self, archs: Sequence[str]) -> float:
-        """What these networks dominate of it."""
+        """Returns the share of the volume that these networks dominate."""
         rows = np.array([self.merits[arch] for arch in archs if arch in self.merits]).reshape(-1, len(self.reference))
         return hypervolume(rows, self.reference) / self.whole
 
 
 @experiment
 class LatencyFront(Recipe):
-    """Hypervolumes of fronts found by tables."""
+    """Hypervolumes of fronts from tables."""
 
     name = "nb201-latency-front"
     source = "our own; latencies of HW-NAS-Bench, accuracies of NAS-Bench-201"
@@ -142,7 +142,7 @@ class LatencyFront(Recipe):
 
 
 def _plane(tables: SearchTables, latency: Latency, goal: str) -> Plane:
-    """A goal, or several, against latency, over all networks of the pool."""
+    """Returns the plane of one or several goals against latency, over all networks of the pool."""
     space = tables.pool.space
 
     def merits(wanted: Goal) -> Callable[[str], float]:
@@ -159,7 +159,7 @@ def _plane(tables: SearchTables, latency: Latency, goal: str) -> Plane:
 
 
 def _fronts(tables: SearchTables, latency: Latency, method: str, goal: str, seed: int) -> list[list[str]]:
-    """The networks on the front after each number of evaluations."""
+    """Returns the networks on the front after each number of evaluations."""
     goals = parse_goals(f"{goal},latency")
     task = Task(spaces["nb201"], goals.proxies, tables.batch, sources=(latency, tables.pool, tables.accuracies))
     found: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""What the studies of recommenders share: clicks with planted interactions, a reduced space, and warmed-up supernets.
+"""Data and supernets of the studies of recommenders: clicks with planted interactions, a reduced space, warm-up.
 
 Needs torch and numpy alone.
 """
@@ -21,16 +21,16 @@ from epochzero.registry import spaces
 from epochzero.types import Origin
 
 PARTS = 4
-"""batches that scores take"""
+"""batches of a score"""
 LAW = Planted(sizes=(100, 100, 50, 50, 30, 30, 20, 20, 10, 10))
-"""columns of so few values that their interactions can be learnt from the rows"""
+"""columns with few values, so that their interactions can be learnt from the rows"""
 LEVELS = ((0.0, True), (0.01, True), (0.01, False), (1.0, True))
-"""of warm-up, and whether the schedule is squeezed into it"""
+"""levels of warm-up; True if the schedule is shortened to the level"""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the table is, how much of it is trained on, and how large networks get."""
+    """The size of the table, the share that is trained on, and the largest networks."""
 
     rows: int = 500_000
     share: float = 1.0
@@ -62,7 +62,7 @@ class Place:
 
 
 def warmed(place: Place, level: float, scaled: bool, device: str = "cpu") -> RecommenderSupernet:
-    """A supernet after so much warm-up."""
+    """Returns a supernet after this level of warm-up."""
     size = place.sizes.batch_size
     stop = round(place.sizes.share * place.table.size("train"))
     supernet = RecommenderSupernet(place.space, Origin(NASRECS.scheme, place.seed), device)

@@ -1,4 +1,4 @@
-"""Many two-layer perceptrons of one width trained at once on digits, and what is measured of them on the way.
+"""Trains many two-layer perceptrons of one width together on digits, and measures them during training.
 
     loss           mean over four batches
     FR             1/4 sum_i (theta . grad L(theta; D_i))^2, Fisher-Rao norm from gradients of batches, as in `sigeo`
@@ -6,8 +6,8 @@
     sum |g|        mean over the batches of sum_j |g_j|, the quantity of SiGeo's Theorem 2
     mean |g|       the same divided by the number of parameters
 
-R perceptrons see the same batches, so that their first layers are one product of matrices; their losses are added up,
-which leaves each its own gradient.
+R perceptrons see the same batches, so that their first layers are one product of matrices; their losses are summed, so
+each keeps its own gradient.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from epochzero.registry import spaces
 from epochzero.types import Origin
 
 MEAN, STD = 0.4914, 0.2023
-"""of CIFAR-10's first channel, which is what the paper normalises MNIST with"""
+"""of CIFAR-10's first channel; the paper normalises MNIST with them"""
 STATISTICS = ("loss", "FR", "FR of samples", "mean |g|", "sum |g|")
 BATCHES = 4
-"""that the statistics are measured on"""
+"""batches of the statistics"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Digits:
 
     @classmethod
     def read(cls, path: Path, batch_size: int, seed: int, device: str = "cpu") -> Digits:
-        """A file's digits; of each class one in five is held out to test with."""
+        """Reads the digits of a file; one in five of each class is held out for testing."""
         samples = npz.read(path)
         if samples.y is None:
             raise DataError(f"{path} has no labels: give digits with labels, arrays x and y.")
@@ -62,7 +62,7 @@ class Digits:
         return cls(x[~held_out], y[~held_out], x[held_out], y[held_out], batch_size, seed)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batch after batch without end: all digits in a random order, then in another, the rest of each left out."""
+        """Yields batches without end: all digits in one random order after another, without incomplete batches."""
         drawn = generator(self.seed, "digits")
         while True:
             order = torch.randperm(len(self.y), generator=drawn).to(self.y.device)
@@ -100,7 +100,7 @@ class Perceptrons:
                 weight.sub_(self.rates.view(-1, *[1] * (weight.dim() - 1)) * gradient)
 
     def statistics(self, batches: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-        """Those of `STATISTICS` at the weights as they are: [S, R]."""
+        """Returns `STATISTICS` at the present weights: [S, R]."""
         rows = []
         for x, y in batches:
             losses, gradients = self.gradients(x, y)
@@ -131,7 +131,7 @@ def sample_losses(
 
 @dataclass(frozen=True)
 class History:
-    """What was measured of R perceptrons of one width."""
+    """The measurements of R perceptrons of one width."""
 
     after: dict[int, Tensor]
     """by number of steps, the statistics [S, R] on the batches that follow"""
@@ -142,7 +142,7 @@ class History:
 
 
 def follow(networks: Perceptrons, digits: Digits, levels: Sequence[int], steps: int) -> History:
-    """Train for so many steps, and look at the networks on the way."""
+    """Train for `steps` steps, and measure at the levels."""
     ahead: list[tuple[Tensor, Tensor]] = []
     stream = digits.batches()
     after = {}

@@ -2,17 +2,16 @@
 
 Two-layer ReLU perceptrons with 2, 4, ..., 48 hidden units; plain SGD, batches of 128, learning rates .02 (section 4.1)
 and .01 (appendix F.1), three epochs of MNIST's 60,000 digits, which are 1,407 steps. The statistics are measured on the
-four batches that follow 0, 48 and 192 steps (0, 10 and 40 % of an epoch), as in
-`papers/src/epochzero_papers/sigeo/digits.py`. Spearman's and
+four batches that follow 0, 48 and 192 steps (0, 10 and 40 % of an epoch), as in `sigeo/digits.py`. Spearman's and
 Kendall's correlation over the 24 widths with the final loss over the training digits and over test digits, mean over
-draws of the weights. A positive one means: the larger, the larger the final loss. The paper plots and prints no
+draws of the weights. A positive one means that larger values go with larger final losses. The paper plots and prints no
 figures; it finds that a low loss, a high norm and large gradients go with low final losses, and that with more warm-up
-the first two do so more closely, while the third stays as it is.
+the first two do so more closely, while the third does not change.
 
-Where there are fewer digits, as in `mnist5k.npz`, training cycles through them, in a new order each time; one in five
-is held out and tested with. Pixels are normalised with .4914 and .2023, CIFAR-10's first channel, as the paper does.
-What the paper plots is left open in two places, and here are both: a Fisher-Rao norm from gradients of batches or of
-single samples, and the mean of absolute gradients over the parameters or their sum, as in its Theorem 2.
+With fewer digits, as in `mnist5k.npz`, training cycles through them, in a new order each time; one in five is held out
+for testing. Pixels are normalised with .4914 and .2023, CIFAR-10's first channel, as the paper does. The paper leaves
+open what it plots in two places, so both are measured: a Fisher-Rao norm from gradients of batches or of single
+samples, and the mean of absolute gradients over the parameters or their sum, as in its Theorem 2.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -105,7 +104,7 @@ class SigeoFigure2(Recipe):
 
 
 def _widths(count: int) -> list[int]:
-    """So many of the space's widths, evenly spread, narrowest and widest among them."""
+    """Returns `count` of the space's widths, evenly spread, from the narrowest to the widest."""
     widths = list(spaces["mlp"])
     if count > len(widths):
         raise UserError(f"There are {len(widths)} perceptrons to choose from, not {count}: ask for fewer --networks.")

@@ -1,8 +1,8 @@
-"""SiGeo, Figure 4: its parts alone, on the best recommenders of each search.
+"""SiGeo, Figure 4: its terms alone, on the best recommenders of each search.
 
-As Table 5 at 1 % of warm-up (`sigeo_table5.py` says at what scale), with ZiCo alone, the Fisher-Rao norm alone, the
-loss alone and all of SiGeo. The plot has a box for each: the test log losses of the best 15 networks of its searches.
-Figures are the mean of these, and the lowest of each search. The paper has the same boxes and prints no figure.
+As Table 5 at 1 % of warm-up (`table5.py` gives the scale), with ZiCo alone, the Fisher-Rao norm alone, the loss alone
+and all of SiGeo. The plot has a box for each: the test log losses of the best 15 networks of its searches. Figures are
+the mean of these, and the lowest of each search. The paper has the same boxes and prints no figure.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169

@@ -1,13 +1,12 @@
-"""SiGeo for recommenders: what warming the supernet up does to its scores, on clicks with planted interactions.
+"""SiGeo for recommenders: scores after warming the supernet up, on clicks with planted interactions.
 
 Random nasrec_small sub-networks of a reduced size (widths to 128, 16 rows) are trained from scratch on synthetic clicks
 (recommend/data/synthetic.py; Adagrad as NASRec, one pass over a share of the training rows). Their test log loss is
-ranked
-against sigeo and zico on four batches of validation rows, with weights inherited from a supernet that was not trained,
-or for 1 % or 100 % of the same rows (schedule squeezed into the level; `unscaled`: cut off). sigeo has the weights
-(1, 1, 0) without warm-up and (1, 1, 1) after one, as in the paper. A correlation is positive where a better score goes
-with a lower log loss. The paper prints no such correlations for recommenders, only the networks that were found
-(Tables 1 and 5).
+ranked against sigeo and zico on four batches of validation rows, with weights inherited from a supernet that was not
+trained, or for 1 % or 100 % of the same rows (schedule shortened to the level; `unscaled`: cut off). sigeo has the
+weights (1, 1, 0) without warm-up and (1, 1, 1) after one, as in the paper. A correlation is positive if a better score
+goes with a lower log loss. For recommenders the paper prints no such correlations, only the networks that its searches
+select (Tables 1 and 5).
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -41,7 +40,7 @@ LOSS = "test log loss"
 
 @dataclass(frozen=True)
 class Clicks(Settings):
-    """How large the table is, how much of it is trained on, and how large networks get."""
+    """The size of the table, the share that is trained on, and the largest networks."""
 
     networks: int = 40
     batch_size: int = 256
@@ -57,7 +56,7 @@ class Clicks(Settings):
 
 
 class Warmed:
-    """Scores with weights inherited from a supernet after some warm-up, which is done when the first is asked for."""
+    """Scores with weights inherited from a supernet, which is warmed up for the first score."""
 
     candidates: Sequence[Any] | None = None
 

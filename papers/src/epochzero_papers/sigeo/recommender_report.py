@@ -1,4 +1,4 @@
-"""What the pieces of recommender_sweep.py say together, as Markdown.
+"""Tables in Markdown from the pieces of `recommender-sweep`.
 
 python -m epochzero_papers recommender-report --folder DIR [--networks 80]
 """
@@ -32,7 +32,7 @@ from epochzero_papers.sigeo.recommender_sweep import (
 )
 
 TOP = PRESETS["reduced"].top
-"""networks that a search trains, and chooses from"""
+"""networks that a search trains and chooses from"""
 Repeats = list[list[float]]
 """scores of the networks, by the supernet's seed"""
 
@@ -52,7 +52,7 @@ class Figures(NamedTuple):
 
 
 def report(study: Study) -> str:
-    """Correlations, terms, searches, and found networks beside random ones and baselines."""
+    """Returns correlations, terms, searches, and selected networks compared with random ones and baselines."""
     folder, space, archs = study.folder, study.place.space, study.archs
     found = [_trained(folder, space.text(arch)) for arch in archs]
     unscored = _unscored(folder)
@@ -74,7 +74,7 @@ def report(study: Study) -> str:
 
 
 def _unscored(folder: Path) -> set[int]:
-    """The networks that some proxy has no value for."""
+    """Returns the networks without a value of some proxy."""
     found = [json.loads(file.read_text(encoding="utf-8"))["columns"] for file in folder.glob("scores-*.json")]
     return {i for columns in found for values in columns.values() for i, value in enumerate(values) if value is None}
 
@@ -90,10 +90,10 @@ def _figures(trained: Mapping[str, Any], part: str) -> Figures:
 
 
 def _agreement(trained: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How the networks trained with one seed are ordered by another, and how far a score can agree with their means.
+    """Returns the agreement between seeds, and the highest correlation that a score can reach with their means.
 
-    Where two trainings agree to r, means of n have the reliability n r / (1 + (n - 1) r), and a score that knows how
-    good the networks really are would agree with them to its square root (Spearman and Brown, British Journal of
+    If two trainings agree to r, means of n have the reliability n r / (1 + (n - 1) r), and a perfect score
+    agrees with them to the square root of that (Spearman and Brown, British Journal of
     Psychology 1910).
     """
     by_seed = list(zip(*(_figures(one, "test").losses for one in trained), strict=True))
@@ -149,7 +149,7 @@ def _shown(found: Estimate) -> str:
 
 
 def _networks(folder: Path, trained: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Found networks, by search and supernet's seed, beside baselines and what random search finds."""
+    """Returns selected networks by search and supernet's seed, with baselines and random search."""
     heads = [
         "network",
         "test log loss",
@@ -190,19 +190,19 @@ def _networks(folder: Path, trained: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _chosen(trained: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """As a search chooses: by the validation rows of the first training seed."""
+    """Returns the choice of a search: the best on the validation rows of the first training seed."""
     return min(trained, key=lambda one: _figures(one, "val").losses[0])
 
 
 def _means(trained: Sequence[Mapping[str, Any]]) -> Figures:
-    """Of each network, over its trainings, on the test rows."""
+    """Returns the mean of each network over its trainings, on the test rows."""
     each = [_figures(one, "test") for one in trained]
     return Figures([statistics.mean(one.losses) for one in each], [statistics.mean(one.areas) for one in each])
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which pieces to report."""
+    """The pieces of a report."""
 
     folder: Path = option(about="the folder of the pieces")
     networks: int = option(NETWORKS)

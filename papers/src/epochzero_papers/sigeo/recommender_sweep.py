@@ -1,15 +1,16 @@
-"""The study of sigeo-recommender at full length, cut into pieces for a machine with a GPU and many cores.
+"""The full study of `sigeo-recommender`, in pieces for a machine with a GPU and many cores.
 
     python -m epochzero_papers recommender-sweep prepare --folder DIR
     python -m epochzero_papers recommender-sweep score --folder DIR --seed 0 --level 0.01 [--unscaled]
     python -m epochzero_papers recommender-sweep train --folder DIR --device cuda --part 0/4
     python -m epochzero_papers recommender-sweep found --folder DIR --device cuda --part 0/4
 
-`score` warms a supernet up, scores the random networks with what they inherit, by each term of sigeo alone too (SiGeo's
-Figure 4), and then searches as the command does: 64 networks by each proxy, and by NASRec's one-shot fitness after a
-full warm-up. `train` trains the random networks and four baselines with three seeds each on all training rows, `found`
-what the searches found, as soon as they have (`--expect 21` waits for so many). Pieces are files of JSON, written once:
-what is there is not done again. Needs torch and numpy; `recommender-report` makes tables of the pieces.
+`score` warms a supernet up, scores the random networks with inherited weights, also by each term of sigeo alone
+(SiGeo's Figure 4), and then searches as the command does: 64 networks by each proxy, and by NASRec's one-shot fitness
+after a full warm-up. `train` trains the random networks and four baselines with three seeds each on all training rows,
+`found` trains the networks that the searches selected, as soon as these end (`--expect 21` waits for 21 searches).
+Pieces are JSON files, written once: a piece that exists is not computed again. Needs torch and numpy;
+`recommender-report` makes tables of the pieces.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ MEASURED: tuple[Part, ...] = ("val", "test")
 
 
 def label_of(seed: int, level: float, scaled: bool) -> str:
-    """Of a supernet, in the names of files."""
+    """Returns the name of a supernet in file names."""
     return f"{seed}-{level:g}{'' if scaled else '-unscaled'}"
 
 
 def searches(level: float, scaled: bool) -> tuple[str, ...]:
-    """By what a search goes after a warm-up."""
+    """Returns the objectives of the searches after a warm-up."""
     if not scaled:
         return ("sigeo",)
     return ("sigeo", ONE_SHOT) if level == 1 else ("sigeo", "zico")
 
 
 class Study:
-    """The folder, and what all pieces share."""
+    """The folder, data and networks that all pieces share."""
 
     def __init__(self, folder: Path, sizes: Sizes = Sizes(), *, networks: int = NETWORKS, device: str = "cpu") -> None:
         self.folder, self.sizes, self.networks, self.device = folder, sizes, networks, device
@@ -83,7 +84,7 @@ class Study:
         return [self.place.space.sample(rng) for _ in range(self.networks)]
 
     def written(self, name: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """The piece of this name: from its file, or made now."""
+        """Returns the piece of this name, from its file or made now."""
         file = self.folder / f"{name}.json"
         if not file.exists():
             made = json.dumps(make())
@@ -123,7 +124,7 @@ class Study:
     # Training
 
     def train(self, name: str, run: Run, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-        """A model with all seeds, measured on validation and test rows."""
+        """Trains a model with all seeds, and measures it on validation and test rows."""
 
         def make() -> dict[str, Any]:
             start = time.perf_counter()
@@ -134,7 +135,7 @@ class Study:
         return self.written(f"trained/{digest(name)[:16]}", make)
 
     def _trained(self, run: Run, weights: Mapping[str, Tensor]) -> tuple[Together, str]:
-        """By a recorded step where the GPU takes it."""
+        """Trains by a recorded step if the GPU can record it."""
         settings = Settings(self.sizes.batch_size)
         together = Together(run, weights, self.rows("train"), settings)
         try:
@@ -175,7 +176,7 @@ class Study:
         return self.train(name, run, stacked(drawn, self.device))
 
     def train_found(self, mine: int, of: int, expected: int, end: float) -> None:
-        """What the searches found, my share of it; waits for so many searches, until the clock says `end`."""
+        """Trains this process' share of the selected networks; waits for `expected` searches, at most until `end`."""
         done: set[str] = set()
         while time.perf_counter() < end:
             files = list(self.folder.glob("found-*.json"))
@@ -201,7 +202,7 @@ def _found(chain: SubOneShotSearch, supernet: RecommenderSupernet) -> dict[str, 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which pieces to make, and how."""
+    """The pieces to make."""
 
     what: Literal["prepare", "score", "train", "found"] = option(positional=True)
     folder: Path = option(about="the folder of the pieces")

@@ -2,7 +2,7 @@
 
 Spearman's and Kendall's correlation, no warm-up, batches of 64, four of them for SiGeo, weights l1, l2, l3 = 1, 1, 0;
 ZiCo as its authors' code has it, with two. The paper took the baselines from NAS-Bench-Suite-Zero, which correlates
-with validation accuracy; here all are set against test accuracy, as the table's caption says. The paper does not say
+with validation accuracy; here all are compared with test accuracy, as the table's caption says. The paper does not say
 how many networks. `plain` is declared as lower-is-better here: the paper's figures for it are given with the sign
 turned. Images as in Dextr's Table 1. ZiCo on NAS-Bench-101 is .63 here and .41 in Dextr's Table 1.
 

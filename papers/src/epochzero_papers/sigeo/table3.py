@@ -1,11 +1,11 @@
 """SiGeo, Table 3: ZiCo and SiGeo after 0, 10, 20 and 40 % of an epoch of warm-up.
 
-Each network is trained for as many steps as so much of the paper's epoch has, 78 for 10 % of 50,000 images at batch 64,
-through a smaller set over and over where that is what there is, then scored on the next four batches. SiGeo's weights
-l1, l2, l3 are 1, 1, 0 without and 1, 50, 1 after a warm-up. The paper gives neither optimiser nor number of networks:
-here SGD with momentum .9, Nesterov, weight decay 5e-4 and a constant rate of .025, and 150 networks. Each benchmark's
-networks are trained on its own images, on CIFAR-10 where those are not there, which the result says. To train on a
-GPU, see `papers/src/epochzero_papers/sigeo/warm_up.py`.
+Each network is trained for that share of the steps of the paper's epoch, 78 for 10 % of 50,000 images at batch 64, with
+repeated passes over a smaller set if necessary, then scored on the next four batches. SiGeo's weights l1, l2, l3 are 1,
+1, 0 without and 1, 50, 1 after a warm-up. The paper gives neither optimiser nor number of networks: here SGD with
+momentum .9, Nesterov, weight decay 5e-4 and a constant rate of .025, and 150 networks. Each benchmark's networks are
+trained on its own images, on CIFAR-10 if those images are missing, which the result reports. To train on a GPU, see
+`sigeo/warm_up.py`.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -29,7 +29,7 @@ LEVELS = (0, 10, 20, 40)
 
 @dataclass(frozen=True)
 class Warmth(Extent):
-    """How long an epoch is."""
+    """The length of an epoch."""
 
     images: int = 50_000
 

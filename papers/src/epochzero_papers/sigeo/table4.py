@@ -1,9 +1,10 @@
-"""SiGeo, Table 4: networks of 1 M parameters found for CIFAR by zero-shot proxies, and trained.
+"""SiGeo, Table 4: networks of 1 M parameters selected for CIFAR by zero-shot proxies, and trained.
 
 Evolution in ZenNAS's residual space, population 512, 480,000 iterations, 4 batches of 64; 1,440 epochs of SGD (momentum
 .9, weight decay 5e-4, rate .1, cosine, batch 256) with EfficientNet-B3 as teacher; 3 runs. Here there is no teacher,
 and CIFAR-10 alone is searched and trained on (recipe `zen`). `random` is the largest of as many random networks. The
-small form trains for one epoch on a few images: its accuracies say that the way is whole, and nothing of the networks.
+small form trains for one epoch on a few images: its accuracies show that the code runs to its end and say nothing about
+the networks.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169

@@ -1,12 +1,12 @@
-"""SiGeo, Table 5: recommenders found in the NASRec spaces after 0, 1 and 100 % of warm-up.
+"""SiGeo, Table 5: recommenders selected in the NASRec spaces after 0, 1 and 100 % of warm-up.
 
-The supernet is trained on so much of the training rows (Adagrad, rate .12, cosine); regularised evolution by sigeo,
+The supernet is trained on that share of the training rows (Adagrad, rate .12, cosine); regularised evolution by sigeo,
 zico or, after 100 %, the one-shot fitness of NASRec; the best are trained from scratch, and figures are the test log
 loss and AUC of the one with the lowest validation log loss. The paper has a population of 128, 240 generations and the
 best 15, on all of Criteo, Avazu and KDD. Here the sizes are for two cores (`networks` is the population, 12 generations
-of 4, the best 3, widths to 128, nasrec_small, batches of 64, embeddings of 100,000 rows in all), the rows those of the
-files at hand; without any, synthetic clicks with planted interactions. From samples of thousands of rows the paper's
-figures are out of reach. `python -m epochzero_papers recommender-sweep` is our study at length.
+of 4, the best 3, widths to 128, nasrec_small, batches of 64, embeddings of 100,000 rows in all), with the rows of the
+files at hand; without any, synthetic clicks with planted interactions. Samples of thousands of rows cannot reach the
+paper's figures. `python -m epochzero_papers recommender-sweep` is our full study.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -34,7 +34,7 @@ LOSS, AUC = "log-loss", "AUC"
 CRITEO = File(("criteo_sample.csv.gz", "criteo.csv.gz", "criteo.txt", "train.txt"), "rows of Criteo")
 AVAZU = File(("avazu_sample.csv.gz", "avazu.csv.gz", "avazu.csv"), "rows of Avazu")
 TABLES = {"Criteo": CRITEO, "Avazu": AVAZU}
-"""by name, which is that of the schema too"""
+"""by the name of the table and its schema"""
 SYNTHETIC = "synthetic"
 PAPER: Figures = grid(
     [f"{data} {figure}" for data in ("Criteo", "Avazu", "KDD") for figure in (LOSS, AUC)],
@@ -58,19 +58,19 @@ PAPER: Figures = grid(
 
 @dataclass(frozen=True)
 class Searching(Settings):
-    """How much is searched and trained."""
+    """The sizes of searches and trainings."""
 
     networks: int = 16
     """the population"""
     batch_size: int = 64
-    """four such batches of validation rows are needed, and samples have some 800 rows"""
+    """four batches of validation rows are needed, and samples have some 800 rows"""
     repeats: int = 3
     """whole chains, each with a seed of its own"""
     rows: int = 20_000
-    """of synthetic clicks, where there are no others"""
+    """rows of synthetic clicks, if there are no others"""
     widest: int = 128
     embedding_rows: int = 100_000
-    """of all tables together: samples name fewer"""
+    """of all tables together; samples have fewer"""
     generations: int = 12
     top: int = 3
     tables: tuple[str, ...] = tuple(TABLES)
@@ -80,7 +80,7 @@ SMALL = Searching(networks=4, batch_size=64, repeats=1, rows=6000, widest=16, ge
 
 
 class WarmSearch(NamedTuple):
-    """A search by a score after some warm-up."""
+    """A search by a score after a warm-up."""
 
     label: str
     proxy: str
@@ -99,7 +99,7 @@ CONTESTS = (
 
 
 class FoundRecommenders(Recipe):
-    """An experiment whose rows are figures of recommenders that searches found."""
+    """An experiment whose rows are figures of recommenders that searches select."""
 
     full: Searching = Searching()
     quick: Searching = SMALL
@@ -108,7 +108,7 @@ class FoundRecommenders(Recipe):
     unmeasured: Sequence[str] = ()
 
     def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
-        """What is reported of a chain: of one network, or of several."""
+        """Returns the figures of a search: of one network, or of several."""
         return {LOSS: [found.best.test_log_loss], AUC: [found.best.test_auc]}
 
     def status(self, folder: str | Path = FOLDER) -> Status:
@@ -142,7 +142,7 @@ class FoundRecommenders(Recipe):
     def _searched(
         self, work: Work, table: CtrTable, folder: Path, before: float, parts: int
     ) -> dict[str, dict[str, list[float]]]:
-        """By figure and spec, the numbers of all repeats."""
+        """Returns the numbers of all repeats by figure and search."""
         settings: Searching = work.settings
         preset = replace(
             PRESETS["reduced"],

@@ -1,9 +1,9 @@
 r"""Networks that are trained for a few steps before they are scored: SiGeo's warm-up.
 
-Each network is trained by plain SGD with momentum on batch after batch of a file, from its first again where there are
-no more, without augmentation and at a constant rate, and scored on the four batches that follow. The paper does not
-give its optimiser: here it is NAS-Bench-201's (rate .1 for batches of 256, so .025 for 64, momentum .9, weight decay
-5e-4, Nesterov), and a score's origin in the store says which it was.
+Each network is trained by plain SGD with momentum on the batches of a file in turn, over and over, without augmentation
+and at a constant rate, and scored on the four batches that follow. The paper does not give its optimiser: here it is
+NAS-Bench-201's (rate .1 for batches of 256, so .025 for 64, momentum .9, weight decay 5e-4, Nesterov), and a score's
+origin in the store records it.
 
 On a machine with torch and numpy alone,
 
@@ -11,8 +11,8 @@ On a machine with torch and numpy alone,
         --store warm.db --device cuda
 
 trains and scores into a store, which `epochzero reproduce sigeo-table3 --store warm.db` then finds the scores in. On a
-GPU as many networks as memory allows are trained side by side, each as if it were alone (`lockstep_training.py`). The
-same command goes on where it was stopped. Several may run at once, each with its share: `--share 1/4` to `--share 4/4`.
+GPU as many networks as memory allows are trained in one population (`epochzero.train.population`). The same command
+resumes. Several may run at the same time, each with its share: `--share 1/4` to `--share 4/4`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Tell = Callable[[float], None]
 
 
 class Warmed(NamedTuple):
-    """What is found of one network after some steps."""
+    """The scores of one network after some steps."""
 
     scores: dict[str, Score]
     """by proxy"""
@@ -72,7 +72,7 @@ class _Todo(NamedTuple):
     text: str
     network: PlanNetwork
     lacking: tuple[int, ...]
-    """the numbers of steps after which it does, in order"""
+    """the numbers of steps whose scores are missing, in order"""
 
     @property
     def work(self) -> int:
@@ -81,7 +81,7 @@ class _Todo(NamedTuple):
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Scores networks of a space after some training, looking up first what the store has."""
+    """Scores networks of a space after some training; scores in the store are not computed again."""
 
     space: Any
     stream: Batch
@@ -89,12 +89,12 @@ class WarmUp:
     device: str = "cpu"
     optimiser: SGD = SGD()
     population: int | None = None
-    """how many networks are trained side by side; None: on a GPU what memory allows, on the CPU one"""
+    """networks trained in one population; None: on a GPU what memory allows, on the CPU one"""
     _on_device: list[Part] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def on(cls, space: Any, images: str | Path, batch_size: int, seed: int, device: str) -> WarmUp:
-        """All batches that the images make, in a random order."""
+        """Returns a warm-up on all batches of the images, in a random order."""
         if images in data_.NOISE:
             raise DataError(f"Training needs real images, and '{images}' is noise: give a file with images and labels.")
         stream = data_.load(images, size=batch_size, parts=sys.maxsize, seed=seed)
@@ -110,11 +110,11 @@ class WarmUp:
         )
 
     def proxies(self, steps: int) -> list[Proxy]:
-        """ZiCo and SiGeo, with the weights that the paper gives it before and after training."""
+        """Returns ZiCo and SiGeo, with the paper's weights before and after training."""
         return [parse(ZICO), parse(WARM if steps else ZERO_SHOT)]
 
     def batch(self, steps: int) -> Batch:
-        """The batches that follow so many steps."""
+        """Returns the batches that follow `steps` steps."""
         return replace(
             self.stream,
             id=f"{self.stream.id}+{steps}",
@@ -129,12 +129,12 @@ class WarmUp:
         return Setting(self.space.name, self.batch(steps).id, warmed)
 
     def network(self, arch: Any) -> PlanNetwork:
-        """Before training."""
+        """Returns a network before training."""
         plan = partial(self.space.plan, arch, self.stream.num_classes, self.stream.input_shape)
         return PlanNetwork(plan, Origin(seed=self.seed), self.device)
 
     def scores(self, networks: Sequence[PlanNetwork], stops: Sequence[int]) -> Iterator[tuple[int, list[Warmed]]]:
-        """After each number of steps what is found of each network, all trained side by side."""
+        """Yields the scores of each network after each number of steps, all trained in one population."""
         start = time.perf_counter()
         for steps, weights in self._trained(networks, stops):
             warm = [PlanNetwork(one.plan, own, self.device) for one, own in zip(networks, weights, strict=True)]
@@ -153,7 +153,7 @@ class WarmUp:
             yield steps, [weights]
 
     def _scored(self, networks: Sequence[PlanNetwork], steps: int) -> list[Scored]:
-        """Those whose training ran away apart from the others, who could not run side by side with them."""
+        """Scores diverged networks apart from the others, which cannot share a population with them."""
         sound, broken = (
             iter(score_population(group, self.proxies(steps), self.batch(steps), self.seed))
             for group in ([one for one in networks if not one.broken], [one for one in networks if one.broken])
@@ -163,7 +163,7 @@ class WarmUp:
     def evaluate(
         self, archs: Sequence[Any], stops: Sequence[int], store: Store, run: Run
     ) -> Iterator[dict[int, dict[str, Score]]]:
-        """Of each architecture in turn the scores after each number of steps, from the store or computed now."""
+        """Yields the scores of each architecture after each number of steps, from the store or computed now."""
         given = 0
         for done in self.fill(archs, stops, store, run):
             texts = [self.space.text(arch) for arch in archs[given:done]]
@@ -175,9 +175,9 @@ class WarmUp:
     def fill(
         self, archs: Sequence[Any], stops: Sequence[int], store: Store, run: Run, tell: Tell = lambda share: None
     ) -> Iterator[int]:
-        """Train and score what the store lacks, a population at a time; where memory runs out, half as many.
+        """Train and score what the store lacks, one population after another; if memory runs out, half as large ones.
 
-        Gives at first, and after each population, how many architectures are done, counted from the first.
+        Yields at first, and after each population, how many architectures are done.
         """
         todo = self._todo(archs, sorted(set(stops)), store)
         size = self._size([one.network for one in todo])
@@ -206,7 +206,7 @@ class WarmUp:
         return found
 
     def _record(self, group: Sequence[_Todo], run: Run) -> Iterator[int]:
-        """Train, score and record a population that lacks the same; the work done after each number of steps."""
+        """Train, score and record a population that lacks the same scores; yields the work done so far."""
         lacking = group[0].lacking
         for i, (steps, warmed) in enumerate(self.scores([one.network for one in group], lacking), start=1):
             pairs = zip(group, warmed, strict=True)
@@ -215,7 +215,7 @@ class WarmUp:
             yield len(group) * _work(lacking[:i])
 
     def _smaller(self, group: Sequence[_Todo], error: Exception) -> int:
-        """How many to go on with where memory ran out; any other error is raised."""
+        """Returns the next population size after memory ran out; any other error is raised."""
         if not out_of_memory(error):
             raise error
         if len(group) == 1:
@@ -226,21 +226,21 @@ class WarmUp:
         return len(group) // 2
 
     def _size(self, networks: Sequence[PlanNetwork]) -> int:
-        """How many may be trained side by side."""
+        """Returns how many networks may be trained in one population."""
         size = self.population or min((population_size(one, self.stream) for one in networks), default=1)
         return size if size == 1 or Population.fits(networks) else 1
 
     def _known(
         self, texts: Sequence[str], stops: Sequence[int], store: Store
     ) -> dict[int, dict[str, dict[str, Score]]]:
-        """What is stored, by number of steps, proxy and architecture."""
+        """Returns stored scores by number of steps, proxy and architecture."""
         return {
             steps: {p.text: store.scores(self.setting(steps), p.key, texts) for p in self.proxies(steps)}
             for steps in stops
         }
 
     def _by_key(self, steps: int, warmed: Warmed) -> dict[str, tuple[Score, float]]:
-        """As the store takes it."""
+        """Returns scores and seconds by the store's keys."""
         each = warmed.seconds / len(warmed.scores)
         return {proxy.key: (warmed.scores[proxy.text], each) for proxy in self.proxies(steps)}
 
@@ -256,12 +256,12 @@ def _after(stream: Batch, steps: int, index: int) -> Part:
 
 
 def _work(stops: Sequence[int]) -> int:
-    """How many batches a network sees that is trained and scored so."""
+    """Returns how many batches a network sees in this training and scoring."""
     return stops[-1] + SCORED_ON * len(stops)
 
 
 class _Clock:
-    """Lines on standard error: how far, how long, how much longer."""
+    """Lines on standard error: share done, seconds spent, seconds left."""
 
     def __init__(self) -> None:
         self.begun = time.perf_counter()
@@ -272,7 +272,7 @@ class _Clock:
         return time.perf_counter() - self.begun
 
     def tell(self, share: float) -> None:
-        """Now and then."""
+        """Prints progress every few seconds."""
         if self.seconds - self.said > EVERY:
             self.said = self.seconds
             self.say(f"{share:.0%} in {self.said:.0f} s, about {self.said / share - self.said:.0f} s left")
@@ -283,7 +283,7 @@ class _Clock:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which networks to train and score, after how many steps, and where the scores go."""
+    """The networks to train and score, the numbers of steps, and the store."""
 
     table: Path = option(about="of accuracies; networks are drawn from it")
     data: str = option(about="images with labels")

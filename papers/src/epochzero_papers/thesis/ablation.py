@@ -1,8 +1,7 @@
-"""What the thesis' Tables 7.10 and 7.11 share: the tuned bound, with M measured in one way and kappa in another.
+"""The shared part of the thesis' Tables 7.10 and 7.11: the tuned bound, with M and kappa measured in different ways.
 
-mu and nu are those that are tuned with both measured as in Table 7.1 (see
-`papers/src/epochzero_papers/thesis/guarantees.py`), on the first
-half of the networks; every figure is of the other half.
+mu and nu are tuned on the first half of the networks, with both measured as in Table 7.1 (see `guarantees.py`); every
+figure is for the other half.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from epochzero_papers.harness.scoring import Job, score_all
 from epochzero_papers.thesis.guarantees import METRICS, m_and_kappa, measures, merits_of_the_rest, tuned
 
 Printed = Mapping[str, Sequence[float]]
-"""by row of the table, a figure for each metric"""
+"""by row of the table, figures by metric"""
 
 
 class Ablation(Correlations):
@@ -29,15 +28,15 @@ class Ablation(Correlations):
 
     @abstractmethod
     def usual(self, settings: Extent) -> int:
-        """The way in which both are measured for Table 7.1."""
+        """Returns the way in which both are measured for Table 7.1."""
 
     @abstractmethod
     def ways(self, settings: Extent) -> Mapping[str, tuple[int, int]]:
-        """By row, the way to measure M and the way to measure kappa."""
+        """Returns the ways to measure M and kappa, by row."""
 
     @abstractmethod
     def task(self, task: Task, way: int, images: str, seed: int) -> Task:
-        """The usual task, measured in another way."""
+        """Returns the task for another way to measure."""
 
     @property
     def objectives(self) -> Sequence[Objective]:
@@ -68,7 +67,7 @@ class Ablation(Correlations):
 
 
 def by_row(printed: Printed) -> Figures:
-    """Figures [row][metric] as figures of one target by row and metric."""
+    """Returns figures [row][metric] as figures of one target by row and metric."""
     return {
         f"{row}, {metric}": (value,)
         for row, values in printed.items()

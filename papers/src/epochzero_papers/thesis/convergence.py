@@ -3,13 +3,13 @@ r"""Does a wide, shallow cell learn faster, and does it generalise better? A cel
     python -m epochzero_papers convergence --data cifar10.npz --device cuda --out convergence.json
 
 The line-up: a cell, random variants of its connections of falling width, and random variants of its operations; each
-with every learning rate and every seed. All of them are trained on the same batches, on a GPU side by side as one plan,
-by SGD as in the thesis' appendix A.1: momentum .9, weight decay 3e-4, batches of 80, cosine annealing to 0, crops and
-flips, no other regularisation. Then, of the networks of the middle rate, the loss landscape and the gradient variance
-around the trained weights, on test images; the seed of the weights draws the directions too.
+with every learning rate and every seed. All are trained on the same batches, on a GPU as one population, by SGD as in
+the thesis' appendix A.1: momentum .9, weight decay 3e-4, batches of 80, cosine annealing to 0, crops and flips, no
+other regularisation. Then the loss landscape and the gradient variance around the trained weights of the networks with
+the middle rate are measured on test images; the seed of the weights also draws the directions.
 
-Needs torch and numpy alone. The file is written after each epoch and each picture, and beside it lies a folder with the
-last weights: the same command goes on where one was stopped. `epochzero analyze convergence --from` draws the file.
+Needs torch and numpy alone. The file is written after each epoch and each plane, with the last weights in a folder next
+to it: the same command resumes. `epochzero analyze convergence --from` draws the file.
 
 Shu, Wang, Cai. Understanding architectures learnt by cell-based neural architecture search. ICLR 2020. arXiv:1909.09569
 """
@@ -61,15 +61,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Study:
-    """How large the study is."""
+    """The sizes of the study."""
 
     arch: str = "DARTS"
     space: str = DARTS
-    """darts, whose networks are made small, or a space of nb201 or nb101, whose networks are as they are"""
+    """darts, with smaller networks, or a space of nb201 or nb101, with their own networks"""
     widths: tuple[float, ...] = (3.0, 2.5, 2.0, 1.5)
-    """of the variants of connections, in c; of other spaces their number counts alone"""
+    """widths of the variants of connections, in c; for other spaces only their number matters"""
     operations: int = 2
-    """variants of these"""
+    """variants of the operations"""
     channels: int = 8
     cells: int = 5
     rates: tuple[float, ...] = (0.25, 0.025, 0.0025)
@@ -80,12 +80,12 @@ class Study:
     seeds: int = 1
     seed: int = 0
     images: int = 256
-    """test images that the landscape is taken on"""
+    """test images of the landscape"""
     across: int = 21
     """points to a side of the landscape"""
     span: float = 1.0
     noise_images: int = 96
-    """and the gradient variance"""
+    """test images of the gradient variance"""
     noise_parts: int = 6
     noise_across: int = 9
 
@@ -102,7 +102,7 @@ class Study:
 
     @property
     def middle(self) -> float:
-        """The learning rate whose networks are looked at more closely."""
+        """The learning rate of the networks whose planes are measured."""
         return sorted(self.rates)[len(self.rates) // 2]
 
 
@@ -116,7 +116,7 @@ class Entry(NamedTuple):
 
 
 def lineup(study: Study) -> dict[str, Any]:
-    """The cell and its variants by name."""
+    """Returns the cell and its variants by name."""
     rng, known = Random(study.seed), study.space == DARTS and study.arch in KNOWN
     if study.space == DARTS:
         arch: Any = KNOWN[study.arch] if known else parse(study.arch)
@@ -141,7 +141,7 @@ class Team:
         self.step = Recorded(sgd.step, state, capture if self.networks.population.device.type == "cuda" else None)
 
     def test(self, images: Images) -> tuple[Tensor, Tensor]:
-        """Mean loss and accuracy [P] on the test images."""
+        """Returns mean loss and accuracy [P] on the test images."""
         loss = correct = torch.zeros(self.networks.count, device=images.test_y.device)
         for first in range(0, len(images.test_y), TEST_AT_ONCE):
             y = images.test_y[first : first + TEST_AT_ONCE]
@@ -152,7 +152,7 @@ class Team:
 
 
 class Trainer:
-    """All networks of a study, on the same batches: one team on a GPU, one by one elsewhere, where that is faster."""
+    """Trains all networks of a study on the same batches: as one population on a GPU, one by one on a CPU."""
 
     def __init__(self, study: Study, images: Images, device: str, together: int | None = None) -> None:
         self.study, self.images = study, images.to(device)
@@ -180,7 +180,7 @@ class Trainer:
         return PlanNetwork(plan, weights or Origin(seed=entry.seed), self.device)
 
     def epoch(self, number: int) -> dict[str, list[float]]:
-        """Train for one epoch, then test: losses and accuracies of each network."""
+        """Train for one epoch, then test; returns losses and accuracies of each network."""
         found: dict[str, list[float]] = {"loss": [], "test_loss": [], "test_accuracy": []}
         for team in self.teams:
             total = torch.zeros(team.networks.count, device=self.device)
@@ -191,7 +191,7 @@ class Trainer:
         return found
 
     def _batches(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Images and labels of each step of an epoch, and what share of the learning rate it takes."""
+        """Yields images, labels and the share of the learning rate of each step of an epoch."""
         images, rng = self.images, generator(self.study.seed, "convergence", number)
         order = torch.randperm(len(images.y), generator=rng).to(self.device)
         for step in range(self.steps):
@@ -202,7 +202,7 @@ class Trainer:
             yield x, images.y[chosen], share
 
     def states(self) -> dict[str, dict[str, Tensor]]:
-        """Weights and speeds by team and name: what is kept of an epoch, and what goes on from it."""
+        """Returns weights and speeds by population and name, for a checkpoint."""
         return {
             f"{what} {place}": tensors
             for place, team in enumerate(self.teams)
@@ -210,7 +210,7 @@ class Trainer:
         }
 
     def examined(self, seed: int) -> Iterator[tuple[list[str], JoinedSubject]]:
-        """The networks of the middle rate and a seed as they are now, with their names."""
+        """Yields the networks of the middle rate and a seed with their present weights, and their names."""
         own = [weights for team in self.teams for weights in team.networks.unpacked(team.weights)]
         of_seed = [
             (entry, weights)
@@ -221,14 +221,14 @@ class Trainer:
             yield [entry.name for entry, _ in team], JoinedSubject([self._network(*one) for one in team])
 
     def some(self, count: int) -> tuple[Tensor, Tensor]:
-        """The first test images, standardised, and their labels."""
+        """Returns the first test images, standardised, and their labels."""
         return self.images.standardised(self.images.test_x[:count]), self.images.test_y[:count]
 
 
 def study_convergence(
     study: Study, images: Images, out: Path, device: str = "cpu", say: Say = lambda note: None
 ) -> dict[str, Any]:
-    """Train, look around, and write what was found to a file of JSON, step by step."""
+    """Train, measure the planes, and write the result to a JSON file step by step."""
     begun = time.perf_counter()
     check_parts(min(study.noise_images, len(images.test_y)), study.noise_parts)
     identity = {"study": json.loads(json.dumps(asdict(study))), "data": images.facts}
@@ -261,7 +261,7 @@ def study_convergence(
 
 
 def _looked(trainer: Trainer, look: Callable[[Trainer, JoinedSubject, int], Plane]) -> dict[str, Any]:
-    """Values on a plane, of the networks of each seed on directions of that seed."""
+    """Returns values on a plane; the networks of each seed have directions of that seed."""
     found: dict[str, Any] = {"networks": [], "seeds": [], "values": []}
     for seed in trainer.seeds:
         for names, subject in trainer.examined(seed):
@@ -293,7 +293,7 @@ def _described(trainer: Trainer, entry: Entry) -> dict[str, Any]:
 
 
 def _so_far(out: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """What a stopped study has found; UserError where the file holds another one."""
+    """Returns the content of a stopped study; UserError if the file holds another one."""
     if not out.exists():
         return {}
     try:
@@ -307,7 +307,7 @@ def _so_far(out: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) -> list[Any]:
-    """The curves up to the last epoch that was kept, whose weights the trainer gets."""
+    """Returns the curves up to the last checkpoint, and loads its weights into the trainer."""
     state = kept.last()
     if state is None:
         return []
@@ -322,7 +322,7 @@ def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) 
 
 
 def _finite(value: Any) -> Any:
-    """As JSON can hold it: null for a number that is none."""
+    """Returns a value that JSON can hold: None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -338,7 +338,7 @@ def _write(out: Path, content: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of the study where it runs on its own."""
+    """The options of `python -m epochzero_papers convergence`."""
 
     data: Path = option(about="an .npz file with x_train, y_train, x_test, y_test")
     out: Path = option(about="the result, a JSON file")
@@ -358,7 +358,7 @@ class Asked:
 
 
 def run(asked: Asked) -> None:
-    """Train and measure as the options say, and write the result to a file."""
+    """Train and measure, and write the result to a file."""
     set_precision(asked.tf32)
     usable(asked.device)
     if asked.out.suffix != ".json":

@@ -13,11 +13,11 @@ from epochzero.analysis.pictures import planes
 from epochzero.evaluate.plots import new_panels, save
 
 MEASURES = {"loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy"}
-"""of an epoch"""
+"""labels of the curves"""
 
 
 def draw(found: Mapping[str, Any], folder: Path, name: str = "convergence") -> list[str]:
-    """Curves, landscapes and gradient variances of a study; the names of the files."""
+    """Draw curves, landscapes and gradient variances of a study; returns the names of the files."""
     files = save(_curves(found), folder, f"{name}_curves")
     labels = {one["name"]: f"{one['name']} ({one['width']:g}c, {one['depth']})" for one in found["networks"]}
     for part, shapes in (("landscape", ("contour", "surface")), ("gradient_variance", ("heat",))):
@@ -39,7 +39,7 @@ def _root(value: float | None) -> float | None:
 
 
 def _curves(found: Mapping[str, Any]) -> Any:
-    """Training loss, test loss and test accuracy by epoch, a column for each learning rate; the mean over seeds."""
+    """Returns training loss, test loss and test accuracy by epoch and learning rate, means over seeds."""
     networks = found["networks"]
     rates = list(dict.fromkeys(one["rate"] for one in networks))
     figure, panels = new_panels(len(MEASURES) * len(rates), len(rates), 3.4, 2.8)

@@ -1,9 +1,9 @@
-"""Ensembles at a scale that is within reach: what tables and figures of the thesis' chapter 5 share.
+"""Ensembles at a feasible scale: the shared part of the tables and figures of the thesis' chapter 5.
 
-One chain (`nesbs_chain.py`) for each data set and repeat: a supernet, posteriors, choices, members that are trained
-alike, figures of their ensembles of three; `networks` is the pool that NES-RS trains. The thesis trains members for 600
-epochs (100 for Table 5.7), here it is 12, and data sets are as large as the files at hand. Figures are means over
-chains, intervals are over them too. With a store on disk a chain that was stopped is gone on with.
+One chain (`nesbs_chain.py`) for each data set and repeat: a supernet, posteriors, selected members that are trained
+with one recipe, figures of ensembles of three; `networks` is the pool that NES-RS trains. The thesis trains members for
+600 epochs (100 for Table 5.7), here for 12, and data sets are as large as the files at hand. Figures and intervals are
+over chains. With a store on disk, a chain that was stopped resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAYS = {
     "NESBS, MC sampling": "NESBS, mc",
     "NESBS, SVGD-RD": "NESBS, svgd",
 }
-"""the thesis' names, and the chain's"""
+"""names of the thesis to names of the chain"""
 OTHERS = {
     "MC DropPath": "MC DropPath",
     "uniform": "URS",
@@ -43,14 +43,14 @@ ALIKE = (
     "images", "channels", "cells", "epochs", "posterior_epochs", "posterior_batch", "candidates", "svgd_steps",
     "untrained_pool", "member_epochs", "member_batch", "looked_at", "curve_images", "trials", "budget",
 )  # fmt: skip
-"""sizes that the chain's command calls by the same name"""
+"""settings with the same name in the chain"""
 Columns = Mapping[str, Mapping[str, float | None]]
 """by column and row of a table"""
 
 
 @dataclass(frozen=True)
 class Sizes(Settings):
-    """How large a chain is, `networks` being its pool, on which data and how many images (0: all)."""
+    """The sizes of a chain; `networks` is its pool, `images` 0 for all."""
 
     networks: int = 10
     batch_size: int = SUPERNET.batch_size
@@ -116,12 +116,12 @@ class Ensembles(Recipe):
     space: str = "nb201"
     statistic: str = "test error %"
     paper: ClassVar[Figures] = MappingProxyType({})
-    """by row, then by column; none where the thesis has a picture"""
+    """by row, then by column; empty if the thesis has a picture"""
     unmeasured: Sequence[str] = ()
 
     @abstractmethod
     def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
-        """What a finished chain of one data set says."""
+        """Returns the columns of a finished chain of one data set."""
 
     @property
     def needs(self) -> Sequence[File]:  # type: ignore[override]
@@ -167,7 +167,7 @@ class Ensembles(Recipe):
         return Measurement(rows, samples, [*lacking, *self.unmeasured])
 
     def finished(self, work: Work, file: Path, folder: Path, seed: int) -> Mapping[str, Any]:
-        """The stages of one chain, which is run unless it was."""
+        """Returns the stages of one chain, which is run if it is not finished."""
         settings: Sizes = work.settings
         own: dict[str, Any] = {"space": self.space, "device": work.device, "seed": seed} | settings.of_chain
         spoken = [f"--{name.replace('_', '-')}={value}" for name, value in own.items() if not isinstance(value, bool)]
@@ -179,7 +179,7 @@ class Ensembles(Recipe):
         return stages
 
     def more(self, work: Work, file: Path, out: Path) -> None:
-        """Stages that a table adds to a finished chain."""
+        """Add the stages of a table to a finished chain."""
 
     def _row(self, column: str, row: str, values: Sequence[float | None]) -> Row:
         known = [value for value in values if value is not None]
@@ -190,6 +190,6 @@ class Ensembles(Recipe):
 
 
 def percent(stages: Mapping[str, Any], name: str, ways: Mapping[str, str] = WAYS | OTHERS) -> dict[str, float | None]:
-    """A measure of all ensembles, under the thesis' names."""
+    """Returns a measure of all ensembles, by the thesis' names."""
     found = stages["trained"]["ensembles"]
     return {title: 100 * found[way][name] for title, way in ways.items()}

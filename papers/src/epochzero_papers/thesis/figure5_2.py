@@ -1,9 +1,9 @@
-"""Thesis, Figure 5.2: what delta does in SVGD-RD, on a mixture of two Gaussians.
+"""Thesis, Figure 5.2: the effect of delta in SVGD-RD, on a mixture of two Gaussians.
 
 Means (-1, 0) and (0, 1), covariance diag(.25, .5), 15 particles from N(0, I), 1,000 steps of .1 without momentum, delta
--1, -.5, 0, .5 and 1; bandwidth by the median rule, which the thesis leaves open. The thesis shows a picture and prints
-no figure: with delta, particles move apart, and all stay where the density is high. Measured for each delta, mean over
-starts: the distance of two particles, and the log of the density times 2 pi sqrt(.125) Z, so that each of the two
+-1, -.5, 0, .5 and 1; bandwidth by the median rule (the thesis does not give it). The thesis shows a picture and prints
+no figure: as delta grows, particles move apart, and all stay where the density is high. Measured for each delta, mean
+over starts: the distance of two particles, and the log of the density times 2 pi sqrt(.125) Z, so that each of the two
 Gaussians is 1 at its peak. Proposition 5.2: a single particle ends at a mode, whatever delta; measured is the largest
 slope of the log density where such particles end, over all deltas and starts.
 
@@ -47,7 +47,7 @@ class Study(Settings):
 
 @experiment
 class ThesisFigure52(Recipe):
-    """Particles on two hills."""
+    """Particles on a mixture of two Gaussians."""
 
     name = "thesis-figure5.2"
     source = "Shu, thesis, Figure 5.2"
@@ -74,12 +74,12 @@ class ThesisFigure52(Recipe):
 
 
 def log_density(x: Tensor) -> Tensor:
-    """Log of the sum of two Gaussians, each 1 at its peak; [..., 2] to [...]."""
+    """Returns the log of the sum of two Gaussians, each 1 at its peak; [..., 2] to [...]."""
     return torch.logsumexp(_exponents(x), -1)
 
 
 def score(x: Tensor) -> Tensor:
-    """The gradient of the log density."""
+    """Returns the gradient of the log density."""
     share = torch.softmax(_exponents(x), -1)[..., None]  # [..., 2, 1]
     return (share * (MEANS - x[..., None, :]) / VARIANCES).sum(-2)
 
@@ -89,14 +89,14 @@ def _exponents(x: Tensor) -> Tensor:
 
 
 def sampled(particles: int, starts: int, steps: int, seed: int) -> Tensor:
-    """Where particles end up, [starts, deltas, particles, 2]; every delta begins from the same starts."""
+    """Returns final positions [starts, deltas, particles, 2]; every delta has the same starts."""
     start = torch.randn(starts, 1, particles, 2, generator=generator(seed, "figure 5.2"), dtype=torch.float64)
     deltas = torch.tensor(DELTAS, dtype=torch.float64)[:, None, None]
     return svgd_rd(score, start.expand(-1, len(DELTAS), -1, -1), deltas, steps=steps, momentum=0.0)
 
 
 def mean_distance(x: Tensor) -> Tensor:
-    """Of two particles; [..., n, 2] to [...]."""
+    """Returns the mean distance of two particles; [..., n, 2] to [...]."""
     one, other = torch.triu_indices(x.shape[-2], x.shape[-2], 1)
     return torch.cdist(x, x)[..., one, other].mean(-1)
 
@@ -111,7 +111,7 @@ def _mean(values: Tensor, seed: int) -> Estimate:
 
 
 def _sample(particles: Tensor, alone: Tensor) -> Sample:
-    """All ends, one particle after the other."""
+    """Returns all final positions, one particle after another."""
     values = {
         f"{axis}, delta {delta:g}": particles[:, i, :, j].flatten().tolist()
         for i, delta in enumerate(DELTAS)
@@ -127,7 +127,7 @@ def _sample(particles: Tensor, alone: Tensor) -> Sample:
 
 
 def picture(folder: Path, stem: str, seed: int = 0) -> list[str]:
-    """Contours of the density and the particles of one start, one panel for each delta; the names of the files."""
+    """Draw the density and the particles of one start, a panel for each delta; returns the names of the files."""
     particles = sampled(15, 1, 1000, seed)[0]  # [deltas, n, 2]
     x, y = np.meshgrid(np.linspace(-2.8, 1.8, 80), np.linspace(-2.2, 3.2, 80))
     height = log_density(torch.from_numpy(np.stack([x, y], -1))).exp().numpy()
@@ -142,7 +142,7 @@ def picture(folder: Path, stem: str, seed: int = 0) -> list[str]:
 
 @dataclass(frozen=True)
 class Asked:
-    """Where the picture goes."""
+    """The folder of the picture."""
 
     folder: Path = option(about="folder for svgd_rd.png and svgd_rd.svg", positional=True)
 

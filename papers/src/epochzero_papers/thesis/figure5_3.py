@@ -1,9 +1,8 @@
-"""Thesis, Figures 5.3 and 5.6: ensembles by inherited weights alone, the more of them are looked at.
+"""Thesis, Figures 5.3 and 5.6: ensembles by inherited weights alone, by the number of evaluations.
 
 Test error of the first ensemble, and of the best of all by held-out loss, for ensembles of three, five and seven and
-for temperatures of the posterior, in the DARTS space (`nesbs_curves.py`;
-`papers/src/epochzero_papers/thesis/ensembles.py` says at what
-scale). NES-RS has a pool of as many networks as the others look at. The thesis shows curves and prints no figures.
+for temperatures of the posterior, in the DARTS space (`nesbs_curves.py`; `ensembles.py` gives the scale). NES-RS has a
+pool of as many networks as the others evaluate. The thesis shows curves and prints no figures.
 
 Shu. Understanding and improving neural architecture search (thesis, sections 5.4.1 and 5.5.3).
 """

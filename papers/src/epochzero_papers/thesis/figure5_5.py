@@ -1,9 +1,8 @@
-"""Thesis, Figure 5.5: whether a posterior's most probable network is the best one.
+"""Thesis, Figure 5.5: is a posterior's most probable network the best one?.
 
-Test error, by inherited weights, of the most probable network, the lowest among those that were looked at, and the gap
+Test error, by inherited weights, of the most probable network, the lowest among those that were evaluated, and the gap
 between the two, for the posterior that is learnt after the supernet and for the one that is learnt during its training,
-in the DARTS space (`papers/src/epochzero_papers/thesis/ensembles.py` says at what scale). The thesis shows bars and
-prints no figures.
+in the DARTS space (`ensembles.py` gives the scale). The thesis shows bars and prints no figures.
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.5.2).
 """

@@ -1,8 +1,7 @@
-"""Thesis, Figure 5.7: how far SVGD-RD should push members apart.
+"""Thesis, Figure 5.7: how strongly SVGD-RD should separate members.
 
 Test error of ensembles of five, by inherited weights, for each delta and temperature of the posterior, in the DARTS
-space (`nesbs_curves.py`; `papers/src/epochzero_papers/thesis/ensembles.py` says at what scale). The thesis shows
-curves and prints no figures.
+space (`nesbs_curves.py`; `ensembles.py` gives the scale). The thesis shows curves and prints no figures.
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.5.3).
 """

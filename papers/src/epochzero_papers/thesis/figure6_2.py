@@ -1,9 +1,8 @@
 """Thesis, Figure 6.2: NASI in NAS-Bench-1Shot1 by its budget, test errors of the cells that it selects.
 
-Ten searches, read after an eighth, a quarter, a half and all of one epoch, beside the mean of random cells
-(`papers/src/epochzero_papers/nasi/one_shot.py`). The figure has searches beside it that train (DARTS, GDAS, ENAS and
-others), for up to
-20 epochs; it shows curves and prints no figure.
+Ten searches, read after an eighth, a quarter, a half and all of one epoch, compared with the mean of random cells
+(`nasi/one_shot.py`). The thesis' figure also has searches that train (DARTS, GDAS, ENAS and others), for up to 20
+epochs; it shows curves and prints no figure.
 
 Shu. Understanding and improving neural architecture search (thesis, section 6.5.1); NASI, arXiv:2109.00817.
 """

@@ -1,10 +1,9 @@
 """Thesis, Figure 6.6: what NASI's constraint nu and penalty mu do to the cells that it selects.
 
-The figure is of the DARTS space, where every cell takes a training, and prints no figure: with nu or mu, test errors
+The figure is of the DARTS space, where every cell has to be trained, and prints no figure: with nu or mu, test errors
 fall to a minimum and rise again. Here the cells are of NAS-Bench-1Shot1, whose test errors are known
-(`papers/src/epochzero_papers/nasi/one_shot.py`), nu is a multiple of the mean trace norm of 50 networks (equation
-40), and every nu
-meets every mu.
+(`nasi/one_shot.py`), nu is a multiple of the mean trace norm of 50 networks (equation 40), and every nu is combined
+with every mu.
 
 Shu. Understanding and improving neural architecture search (thesis, section 6.6); NASI, arXiv:2109.00817.
 """

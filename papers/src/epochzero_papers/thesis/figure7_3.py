@@ -1,9 +1,8 @@
-"""Thesis, Figure 7.3: regret of the network selected so far on NAS-Bench-201, by the number of evaluations.
+"""Thesis, Figure 7.3: regret of the best network so far on NAS-Bench-201, by the number of evaluations.
 
-Regret is the best test accuracy on CIFAR-10 of the whole table less that of the network that is the best so far by the
-validation accuracy after 12 epochs. HNAS with the trace metric against searches that train every network, and against
-the plain metric: 1,000 networks ordered by it, the first looked at first. The figure's own axis is seconds, and no
-figure is printed.
+Regret is the best test accuracy on CIFAR-10 of the whole table minus that of the best network so far by validation
+accuracy after 12 epochs. HNAS with the trace metric against searches that train every network, and against the plain
+metric: 1,000 networks evaluated in its order. The axis of the thesis' figure is seconds, and no figure is printed.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """
@@ -32,7 +31,7 @@ STEPS = (1, 2, 5, 10, 15, 20, 30, 50, 75, 100)
 
 @dataclass(frozen=True)
 class Length(Trials):
-    """How long the curves are."""
+    """The length of the curves."""
 
     evaluations: int = 100
 
@@ -47,7 +46,7 @@ class ThesisFigure73(TableSearches):
     quick = Length(networks=3, evaluations=20)
 
     def curves(self, evaluations: int) -> list[TableSearch]:
-        """Every search with so many evaluations."""
+        """Returns every search with this number of evaluations."""
         plain = {"proxy": "ntk_trace", "batch": 1}
         searched = [hnas("trace", evaluations=evaluations), hnas("knas", evaluations=evaluations)]
         return [
@@ -70,7 +69,7 @@ class ThesisFigure73(TableSearches):
 
 
 def regrets(tables: SearchTables, spec: TableSearch, seed: int) -> list[float]:
-    """After each evaluation."""
+    """Returns the regret after each evaluation."""
     curve: list[float] = []
     best = max(filter(None, (tables.accuracy(arch, "C10") for arch in tables.accuracies.table.archs)))
 

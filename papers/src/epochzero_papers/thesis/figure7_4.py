@@ -3,7 +3,7 @@
 The figure groups the networks into 20 bins of each metric and shows (a) the mean test error of each bin, (b) within
 each bin the correlation of the condition number kappa with the test error, positive where a small kappa goes with a
 small error. No figure is printed. Here bins hold equally many networks, in the order of the metric's first draw of
-weights; bin 1 has what the metric likes least. Beside them the correlations over all networks.
+weights; bin 1 has the networks that the metric ranks lowest. The correlations over all networks are added.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """
@@ -31,7 +31,7 @@ ERROR, CORRELATION = "mean test error %", f"spearman of {KAPPA}"
 
 @dataclass(frozen=True)
 class Binned(Extent):
-    """How many bins."""
+    """The number of bins."""
 
     bins: int = 20
 
@@ -49,7 +49,7 @@ class ThesisFigure74(Correlations):
     kendall = spearman
 
     def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
-        """Both panels for each metric."""
+        """Returns both panels of each metric."""
         error = 100 - group.truth[NB201_C10.label]
         found = [in_bins(name, merits[name][0], merits[KAPPA][0], error, work) for name in METRICS]
         return Measurement(
@@ -60,7 +60,7 @@ class ThesisFigure74(Correlations):
 def in_bins(
     metric: str, scores: Sequence[Score], kappas: Sequence[Score], error: Floats, work: Work
 ) -> tuple[list[Row], Sample]:
-    """Mean error and kappa's correlation with it in each bin of one metric, and both as curves."""
+    """Returns mean error and kappa's correlation with it in each bin of one metric, as rows and as curves."""
     has = [i for i, (score, kappa) in enumerate(zip(scores, kappas, strict=True)) if score.ok and kappa.ok]
     merit, kappa, error = np.array([scores[i].value for i in has]), np.array([kappas[i].value for i in has]), error[has]
     bin_of = equal_bins(merit, work.settings.bins)

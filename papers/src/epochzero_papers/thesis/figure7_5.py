@@ -1,12 +1,12 @@
-"""Thesis, Figure 7.5: how well the tuned bound orders the networks of NAS-Bench-201 as HNAS goes on.
+"""Thesis, Figure 7.5: how well the tuned bound orders the networks of NAS-Bench-201 during HNAS.
 
 After each step the bound is taken with the mu and nu that selected the best network so far, by its validation accuracy
 after 12 epochs. Spearman's correlation with the test accuracy on CIFAR-10, over all networks that have both, is
 positive where the bound points the right way. Mean over searches, with the trace metric and with KNAS'. No figure is
 printed.
 
-Beside that, over a grid of mu and nu: whether those whose bound orders the networks better also select a network of
-better validation accuracy (Spearman). The figure can only rise where they do.
+A second figure, over a grid of mu and nu: do the pairs whose bound orders the networks better also select a network of
+better validation accuracy (Spearman)? The first figure can rise only if they do.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """
@@ -39,9 +39,9 @@ from epochzero_papers.thesis.table7_3 import EVALUATIONS, hnas
 
 AGREEMENT = "correlation against what is selected"
 TRUTH, TOLD = ON_NB201.accuracies["C10"], FEEDBACK.partition(":")[2]
-"""columns of the table: what the bound should order, and what the search is told"""
+"""columns of the table: the accuracies to order, and those that the search receives"""
 C_RANGE = (-9.0, 3.0)
-"""from where kappa/M alone decides to where the other term does"""
+"""from a range where kappa/M decides to one where the other term does"""
 
 
 @experiment
@@ -67,7 +67,7 @@ class ThesisFigure75(TableSearches):
 
 
 def correlations(tables: SearchTables, spec: TableSearch, seed: int) -> list[float]:
-    """After each step of one search, that of the bound as it was when the best network so far was selected."""
+    """Returns the correlation after each step of one search, with the bound that selected the best network so far."""
     search = _search(tables, spec, seed)
     truth = _accuracies(tables, search, TRUTH)
     best, tuned, curve = -np.inf, search.probes[0], []
@@ -82,7 +82,7 @@ def correlations(tables: SearchTables, spec: TableSearch, seed: int) -> list[flo
 
 
 def agreement(tables: SearchTables, spec: TableSearch) -> float:
-    """Over a grid of u and c, that of the bound's correlation with the validation accuracy of what it selects."""
+    """Returns, over a grid of u and c, the correlation of the bound's quality with its winner's validation accuracy."""
     search = _search(tables, spec, 0)
     truth, told = (_accuracies(tables, search, column) for column in (TRUTH, TOLD))
     grid = itertools.product(np.linspace(0, 1, 11), np.linspace(*C_RANGE, 13))
@@ -97,13 +97,13 @@ def _correlation(bound: Floats, truth: Floats) -> float:
 
 
 def _accuracies(tables: SearchTables, search: HNAS, column: str) -> Floats:
-    """Of the networks of the search's pool, nan where there is none."""
+    """Returns a column for the networks of the search's pool, nan if unknown."""
     found = (tables.accuracies.value(tables.pool.space.text(arch), column) for arch in search.archs)
     return np.array([score.value if score.ok else np.nan for score in found])
 
 
 def _search(tables: SearchTables, spec: TableSearch, seed: int) -> HNAS:
-    """The search itself, on the whole pool in an order of the seed's."""
+    """Returns the search on the whole pool, in a random order."""
     archs = list(tables.pool.archs)
     Random(seed).shuffle(archs)
     proxies = [parse(text) for text in spec.needs]

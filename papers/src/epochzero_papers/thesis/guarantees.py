@@ -1,16 +1,16 @@
-r"""The bounds on the generalisation error of the thesis' section 7.3.3 as rows of its tables, and how two are tuned.
+r"""The bounds on the generalisation error of the thesis' section 7.3.3 as rows of its tables; two of them are tuned.
 
     realizable               1/M                                     corollary 7.1
     realizable + kappa       kappa/M
     realizable + trade-off   1/M + mu (M^2 - nu)^2
     non-realizable           kappa/M + mu (M^2 - nu)^2               corollary 7.2 as eq. 7.7 has it, with t = 1
 
-All come from the scores of M and of kappa; the first two are what `hnas` gives. mu and nu of the others the thesis
-decides by Bayesian optimisation "with hundreds of iterations" and does not print. Here they are the best of 526 pairs,
+All come from the scores of M and of kappa; the first two are those of `hnas`. For the others the thesis chooses mu and
+nu by Bayesian optimisation "with hundreds of iterations" and does not print them. Here they are the best of 526 pairs,
 by Spearman's correlation with the accuracies of the first half of the sample: mu = 0, or nu one of 21 quantiles of M^2
 and mu = 10^c med(kappa/M) / med(M^2)^2 with c from -9 to 3. (The search `hnas` stops at -3: as tails are long, that is
-too much for the order of all networks.) The figure is that of the other half, which the pair has not seen; the thesis
-has all networks in both. One pair serves all repeats and all columns of accuracies that share images, and is tuned on
+too much for the order of all networks.) The figure is for the other half, which was not used for tuning; the thesis
+uses all networks for both. One pair serves all repeats and all columns of accuracies that share images, and is tuned on
 the first of them.
 
 A row of those tables has a figure for each metric M, a column here is a target: `by_metric` turns one into the other.
@@ -40,7 +40,7 @@ TRADE_OFF, NON_REALIZABLE = "1/M and trade-off", "non-realizable"
 QUANTILES = np.linspace(0, 1, 21)
 POWERS = np.linspace(-9, 3, 25)
 LEAST = 3
-"""networks that a pair is tuned on"""
+"""the fewest networks to tune a pair on"""
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def non_realizable(metric: str) -> str:
 def by_metric(
     scenario: Callable[[str], str], rows: Sequence[Sequence[float]], metrics: Sequence[str] = METRICS
 ) -> Figures:
-    """Figures [target][metric] as figures by proxy."""
+    """Returns figures [target][metric] as figures by proxy."""
     return {scenario(metric): [row[i] for row in rows] for i, metric in enumerate(metrics)}
 
 
@@ -84,7 +84,7 @@ UNTUNED = Bound(0.0, 0.0)
 
 
 def tuned(m: Floats, kappa: Floats, truth: Floats) -> Bound | None:
-    """The pair whose bound orders the first half of the networks best; None where too few of them have scores."""
+    """Returns the pair whose bound orders the first half of the networks best; None if too few have scores."""
     has = _whole(m, kappa) & _first_half(len(m))
     if has.sum() < LEAST:
         return None
@@ -100,7 +100,7 @@ def tuned(m: Floats, kappa: Floats, truth: Floats) -> Bound | None:
 
 
 def merits_of_the_rest(bound: Bound | None, m: Floats, kappa: Floats) -> list[Score]:
-    """How good the bound takes the second half of the networks to be; why the others have no merit."""
+    """Returns the merits of the second half of the networks by the bound; the first half gets a reason."""
     if bound is None:
         return [Score.degenerate(f"mu and nu need {LEAST} networks with M and kappa to be tuned on")] * len(m)
     seen = Score.degenerate("mu and nu were tuned on it")
@@ -109,7 +109,7 @@ def merits_of_the_rest(bound: Bound | None, m: Floats, kappa: Floats) -> list[Sc
 
 
 def merits_of_all(bound: Bound, m: Floats, kappa: Floats) -> list[Score]:
-    """How good the bound takes the networks to be."""
+    """Returns the merits of the networks by the bound."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         values = -bound(m, kappa)
     lacking = Score.degenerate("it has no positive M, or no finite kappa")
@@ -117,17 +117,17 @@ def merits_of_all(bound: Bound, m: Floats, kappa: Floats) -> list[Score]:
 
 
 def m_and_kappa(metric: str, m: Sequence[Scores], kappa: Sequence[Scores]) -> tuple[Floats, Floats]:
-    """M and kappa of every network, nan where there is none."""
+    """Returns M and kappa of every network, nan if unknown."""
     return m_of(metric, _numbers(m, PROXIES[metric])), _numbers(kappa, KAPPA)
 
 
 def measures(metrics: Sequence[str]) -> list[Objective]:
-    """The scores that the bounds of these metrics are made of."""
+    """Returns the scores that the bounds of these metrics need."""
     return [parse_objective(name) for name in (*(PROXIES[metric] for metric in metrics), KAPPA)]
 
 
 class Guarantees(Correlations):
-    """A table of bounds, tuned ones among them."""
+    """A table of bounds, some of them tuned."""
 
     metrics: Sequence[str] = METRICS
 

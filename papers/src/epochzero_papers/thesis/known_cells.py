@@ -1,4 +1,4 @@
-r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis' Table 7.2 where there is a GPU.
+r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis' Table 7.2 on a machine with a GPU.
 
     python -m epochzero_papers known-cells --data cifar10.npz --device cuda --out known_cells.json
 
@@ -42,7 +42,7 @@ def m_trace(trace: float, samples: int) -> float:
 def measured(
     data: str, repeats: int, batch_size: int, channels: int, cells: int, device: str, kernel: str = "exact"
 ) -> dict[str, Any]:
-    """Of each cell the values of each draw of weights and images, their mean and their deviation."""
+    """Returns the values of each cell over draws of weights and images, with mean and deviation."""
     space: Any = Darts(f"darts_{channels}_{cells}", channels, cells)
     look = _exact if kernel == "exact" else _by_layers
     found: dict[str, dict[str, list[float]]] = {name: {"M_trace": [], "kappa": []} for name in CELLS}
@@ -64,7 +64,7 @@ def measured(
 
 
 Pair = tuple[float | None, float | None]
-"""trace and kappa of one kernel; None where there is none"""
+"""trace and kappa of one kernel; None if unknown"""
 
 
 def _exact(space: Any, batch: Batch, seed: int, device: str) -> Iterator[Pair]:
@@ -93,7 +93,7 @@ def _summary(values: list[float]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which data and how much of everything; the fields but `out` are the arguments of `measured`."""
+    """The data and sizes; all fields but `out` are the arguments of `measured`."""
 
     data: str = option(about="an .npz file, or CIFAR as it is published")
     out: Path = option(about="the result, a JSON file")

@@ -1,11 +1,11 @@
-r"""The tangent kernel as hooks on layers see it, which is what HNAS's published code measures.
+r"""The tangent kernel from hooks on layers, as HNAS's published code measures it.
 
     g_i = sum over layers of the part of d(sum_j a_j)/d theta that goes through the maps of sample i
     Theta_ij = < g_i, g_j >         a_j the logit of sample j's class; theta the convolutions and linear layers
 
-Where samples do not see each other, g_i is the gradient of a_i and this is the exact kernel. Batch norms that use the
-batch's statistics couple them: then sample i's maps move all logits, the parts of a channel's samples nearly cancel,
-and the smallest eigenvalue is far smaller than that of the exact kernel (`ntk_cond`).
+If no layer mixes samples, g_i is the gradient of a_i and this is the exact kernel. Batch norms that use the batch's
+statistics couple them: then sample i's maps move all logits, the parts of a channel's samples nearly cancel, and the
+smallest eigenvalue is far smaller than that of the exact kernel (`ntk_cond`).
 
 Shu, Dai, Wu, Low. Unifying and boosting gradient-based training-free neural architecture search. NeurIPS 2022.
 arXiv:2201.09785
@@ -26,7 +26,7 @@ LAYERS = ("conv", "linear")
 
 
 def sample_parts(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train") -> dict[str, Tensor]:
-    """Each sample's part of the gradient of the summed logits of their classes, by weight: [B, weight]."""
+    """Returns each sample's part of the gradient of the summed logits of their classes, by weight: [B, weight]."""
     seen: list[tuple[Node, Tensor, Tensor]] = []
 
     def watch(node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -50,7 +50,7 @@ def sample_parts(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train
 
 
 def _of_each(op: Op, weights: list[Tensor], inputs: Tensor, gradients: Tensor) -> list[Tensor]:
-    """The gradients of a layer's weights, sample by sample."""
+    """Returns the gradients of a layer's weights, sample by sample."""
     leaves = tuple(weight.requires_grad_() for weight in weights)
     each = []
     for x, gradient in zip(inputs, gradients, strict=True):
@@ -61,7 +61,7 @@ def _of_each(op: Op, weights: list[Tensor], inputs: Tensor, gradients: Tensor) -
 
 
 def layer_kernel(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train") -> Tensor:
-    """[B, B], in double precision."""
+    """Returns the kernel [B, B], in double precision."""
     rows = [part.flatten(1).double() for part in sample_parts(network, x, y, norm).values()]
     found: Tensor = torch.stack([row @ row.mT for row in rows]).sum(0)
     return found

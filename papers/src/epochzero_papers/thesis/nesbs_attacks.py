@@ -1,11 +1,11 @@
-r"""How well the ensembles of finished chains of NESBS withstand attacks: Table 5.4 of the thesis, at their scale.
+r"""The accuracy under attack of the ensembles of finished chains of NESBS: Table 5.4 of the thesis, at their scale.
 
     python -m epochzero_papers nesbs-attacks nb201-0.json --data cifar10.npz --device cuda --images 256
 
 Each member in turn is attacked with its own gradients alone; the table has the member's own accuracy on these images
-(attack) and that of the averaged prediction of all members (defence), see `ensemble/attacks.py`. What is found is one
-more stage of the run's file, and `nesbs-report` prints it with the rest. FGSM and PGD need torch and numpy alone,
-Carlini-Wagner (cw) and AutoAttack (autoattack) the extra `attacks`.
+(attack) and that of the averaged prediction of all members (defence), see `ensemble/attacks.py`. The result is one more
+stage of the run's file, and `nesbs-report` prints it with the rest. FGSM and PGD need torch and numpy alone;
+Carlini-Wagner (cw) and AutoAttack (autoattack) need the extra `attacks`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from epochzero_papers.harness.options import option
 from epochzero_papers.thesis.nesbs_chain import Stages, setting_of
 
 STAGE = "attack "
-"""and the attack's name: the stage of a run's file"""
+"""the stage of a run's file is named by this and the attack"""
 ENSEMBLES = (
     "NESBS, mc", "NESBS, svgd", "best-response, mc", "best-response, svgd", "deep ensemble of the single best",
     "without training", "URS", "NES-RS", "single best",
@@ -48,7 +48,7 @@ ENSEMBLES = (
 def attacked(
     file: Path, data: str, device: str, attacks: Sequence[str], images: int, until: float = float("inf")
 ) -> None:
-    """Add what the ensembles of a run withstand to its file, on its first so many test images."""
+    """Add the accuracies under attack of the ensembles of a run to its file, on its first test images."""
     run = json.loads(file.read_text(encoding="utf-8"))
     if "trained" not in run["stages"]:
         raise UserError(f"The members of '{file}' are not all trained: give the chain's command again first.")
@@ -85,7 +85,7 @@ def _ensemble(members: Sequence[Member], setting: Setting, images: Images) -> En
 
 @dataclass(frozen=True)
 class Asked:
-    """Which runs to attack, and how."""
+    """The runs to attack, and the attacks."""
 
     files: tuple[Path, ...] = option(about="the files of finished runs", positional=True)
     data: str = option(about="the .npz file of images that the runs are of")

@@ -12,10 +12,10 @@ r"""The whole chain of NESBS for one seed: supernet, posteriors, ensembles, memb
     5  with inherited weights alone: `nesbs_curves.py`, the curves where `--curves` asks for them
 
 URS are the first members of the pool. The single best has the lowest held-out loss, with inherited weights, of all
-architectures that were looked at on the way. Monte Carlo chooses from as many ensembles as SVGD-RD does with all its
-deltas. What a stage found is kept in the file, and weights and predictions in the folder beside it: the same command
-goes on where it was stopped, and after `--seconds` it stops by itself (exit code 3). Weights of a supernet are removed
-once no stage needs them, those of the members stay. Needs torch and numpy alone.
+architectures evaluated before. Monte Carlo chooses from as many ensembles as SVGD-RD does with all its deltas. The file
+keeps the result of each stage, and a folder next to it weights and predictions: the same command resumes, and after
+`--seconds` it stops by itself (exit code 3). Weights of a supernet are removed once no stage needs them; those of the
+members are kept. Needs torch and numpy alone.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 """
@@ -72,12 +72,12 @@ from epochzero_papers.thesis.nesbs_curves import (
 PARTIAL = {"nb201": 1, "darts": 2}
 SAMPLERS: tuple[Literal["mc", "svgd"], ...] = ("mc", "svgd")
 OF_THE_MACHINE = ("out", "data", "workers", "seconds", "step_by_step")
-"""what may change when a run goes on"""
+"""settings that may change when a run resumes"""
 
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """How large a chain is, on which data, and where it runs."""
+    """The data, sizes and machine of a chain."""
 
     space: Literal["nb201", "darts"] = option()
     data: str = option(about="an .npz file of images")
@@ -115,7 +115,7 @@ class ChainSettings:
 
 
 class Stages:
-    """What each stage found and how long it took, in a file that is written after each."""
+    """The result and seconds of each stage, in a file that is written after each."""
 
     def __init__(self, file: Path, settings: dict[str, Any]) -> None:
         self.file = file
@@ -127,7 +127,7 @@ class Stages:
             self.found = kept
 
     def stage(self, name: str, find: Callable[[], Any]) -> Any:
-        """What the stage finds, from the file where it is there."""
+        """Returns the result of a stage, from the file if it is there."""
         if name not in self.found["stages"]:
             start = time.perf_counter()
             self.found["stages"][name] = json.loads(json.dumps(find()))
@@ -140,7 +140,7 @@ class Stages:
 
 
 def setting_of(settings: Mapping[str, Any], data: str, device: str, out: Path) -> Setting:
-    """How the members of a run with these settings are trained; `out` is the run's file."""
+    """Returns the training of the members of a run with these settings; `out` is the run's file."""
     recipe = Recipe(
         epochs=settings["member_epochs"], batch_size=settings["member_batch"], weight_decay=5e-4, nesterov=True, clip=5
     )
@@ -166,7 +166,7 @@ class Chain:
         self.recipe = replace(SUPERNET, epochs=given.epochs, batch_size=given.batch, learning_rate=given.rate)
 
     def run(self) -> None:
-        """All stages; members are trained in other processes as soon as they are known, where there are some."""
+        """Run all stages; other processes, if any, train members as soon as they are known."""
         with MemberTraining(self.setting, self.given.workers, self.until) as training:
             begin = training.begin if not self.given.inherited else lambda members: None
             pool = self._pool()
@@ -198,7 +198,7 @@ class Chain:
 
     @cached_property
     def after(self) -> Inherited:
-        """Weights of uniform paths."""
+        """The weights trained on uniform paths."""
         shared = train_supernet(
             self.network,
             self.halves,
@@ -213,7 +213,7 @@ class Chain:
 
     @cached_property
     def response(self) -> tuple[SharedWeights, Posterior]:
-        """Weights of paths that a posterior draws, and this posterior."""
+        """The weights trained on paths that a posterior draws, and this posterior."""
         return best_response(
             self.network,
             self.halves,
@@ -261,7 +261,7 @@ class Chain:
         return Inherited(shared, x, y, test_x, test_y, self.given.svgd_steps)
 
     def _forget(self, name: str) -> None:
-        """Remove weights of a supernet that no stage needs any more."""
+        """Remove the weights of a supernet that no later stage needs."""
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def _stage(self, name: str, find: Callable[[], Any]) -> Any:
@@ -304,7 +304,7 @@ class Chain:
         return tuple(self._stage("single best", find)["picks"])
 
     def _without_training(self) -> list[Picks]:
-        """Members from a proxy and distances at initialisation, of a random pool."""
+        """Returns members chosen from a random pool by a proxy and distances at initialisation."""
 
         def find() -> Any:
             rng, size = Random(f"{self.seed}/without training"), min(64, len(self.halves.y))
@@ -368,14 +368,14 @@ class Chain:
         self._stage("trained", find)
 
     def _drop_path(self, member: Member) -> dict[str, Any]:
-        """As many predictions of one network as an ensemble has members, with paths dropped."""
+        """Returns the measures of one network that predicts several times, with paths dropped."""
         x, y = self.images.standardised(self.images.test_x), self.images.test_y.cpu()
         module = network_of(member, self.setting)
         several = drop_path_probabilities(module, x, passes=self.given.size, seed=self.seed)
         return measure(several, y).as_json() | {"members": [asdict(member)]}
 
     def _members(self, picks: Sequence[Picks]) -> list[Member]:
-        """Each with a seed of its own; an architecture that comes twice is trained twice."""
+        """Returns members with seeds of their own; a repeated architecture is trained again."""
         texts = [self.space.text(self.network.decode(own)) for own in picks]
         return [Member(text, 1000 * self.seed + texts[:place].count(text)) for place, text in enumerate(texts)]
 

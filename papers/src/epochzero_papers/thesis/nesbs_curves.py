@@ -1,4 +1,4 @@
-r"""What NESBS finds with inherited weights alone: Figures 5.3, 5.5, 5.6 and 5.7 and Table 5.6 of the thesis.
+r"""NESBS with inherited weights alone: Figures 5.3, 5.5, 5.6 and 5.7 and Table 5.6 of the thesis.
 
 Ensembles are chosen by the loss of their averaged prediction on held-out images, and reported by its error on test
 images, both with inherited weights.
@@ -38,12 +38,12 @@ SIZES = (3, 5, 7)
 COMPARED = 5
 """members, where temperatures and deltas are compared"""
 MOST = 500
-"""ensembles of a pool that correlations are taken over"""
+"""the most ensembles of a pool in a correlation"""
 
 
 @dataclass
 class Inherited:
-    """What architectures say with inherited weights of held-out and of test images, each asked for once."""
+    """Predictions with inherited weights on held-out and on test images, cached by architecture."""
 
     shared: SharedWeights
     x: Tensor
@@ -71,7 +71,7 @@ class Inherited:
         return ensemble_error(torch.stack([self.test(picks) for picks in members]), self.test_y)
 
     def best_so_far(self, candidates: Sequence[Members]) -> list[float]:
-        """The test error of the best of the first 1, 2, ... by held-out loss."""
+        """Returns the test error of the best of the first 1, 2, ... by held-out loss."""
         losses = [self.loss(members) for members in candidates]
         best = [min(range(count), key=lambda i: losses[i]) for count in range(1, len(losses) + 1)]
         return [self.test_error(candidates[i]) for i in best]
@@ -80,7 +80,7 @@ class Inherited:
 def curves(
     inherited: Inherited, posterior: Posterior, delta: Mapping[float, float], budget: int, trials: int, seed: int
 ) -> dict[str, Any]:
-    """Test errors [trials][budget] by way of sampling, size and temperature; `delta` by temperature."""
+    """Returns test errors [trials][budget] by sampler, size and temperature; `delta` is by temperature."""
     cases = [(way, size, 1.0) for way in ("URS", "NES-RS", "MC", "SVGD-RD") for size in SIZES]
     cases += [(way, COMPARED, tau) for way in ("MC", "SVGD-RD") for tau in TEMPERATURES if tau != 1]
     found: dict[str, Any] = {}
@@ -94,7 +94,7 @@ def curves(
 def curve(
     inherited: Inherited, way: str, posterior: Posterior, size: int, delta: float, budget: int, rng: Generator
 ) -> list[float]:
-    """Test errors after 1, 2, ... evaluations of an ensemble."""
+    """Returns test errors after 1, 2, ... evaluations of an ensemble."""
     if way == "MC":
         return inherited.best_so_far([monte_carlo(posterior, size, rng) for _ in range(budget)])
     if way == "SVGD-RD":
@@ -106,7 +106,7 @@ def curve(
 
 
 def _nes_rs(inherited: Inherited, pool: Sequence[Picks], size: int) -> list[float]:
-    """Test errors of greedy choices from the first `size`, 2 `size`, ... of a pool."""
+    """Returns test errors of greedy choices from the first `size`, 2 `size`, ... of a pool."""
     found = []
     for count in range(size, len(pool) + 1, size):
         predictions = torch.stack([inherited.held_out(picks) for picks in pool[:count]])
@@ -116,7 +116,7 @@ def _nes_rs(inherited: Inherited, pool: Sequence[Picks], size: int) -> list[floa
 
 
 def deltas(inherited: Inherited, posterior: Posterior, trials: int, seed: int) -> dict[str, Any]:
-    """By temperature and delta the test errors of one ensemble a trial, and the delta of the lowest mean loss."""
+    """Returns test errors of one ensemble a trial by temperature and delta, and the delta of the lowest mean loss."""
     found: dict[str, Any] = {}
     for tau in TEMPERATURES:
         at = [delta for delta in GRID for _ in range(trials)]
@@ -133,7 +133,7 @@ def deltas(inherited: Inherited, posterior: Posterior, trials: int, seed: int) -
 
 
 def discrepancy(inherited: Inherited, posterior: Posterior, looked_at: int, seed: int) -> dict[str, float]:
-    """Test error of the most probable architecture, and the lowest of it and of twice so many.
+    """Returns the test error of the most probable architecture, and the lowest of it and of twice `count` others.
 
     Half of these are drawn uniformly, half from the posterior.
     """
@@ -151,7 +151,7 @@ def discrepancy(inherited: Inherited, posterior: Posterior, looked_at: int, seed
 
 
 def of_ensembles(predictions: Tensor, y: Tensor) -> dict[str, list[float]]:
-    """Error and loss of ensembles from one pool, by their size; predictions [pool, images, classes]."""
+    """Returns error and loss of ensembles from one pool by size; predictions are [pool, images, classes]."""
     found: dict[str, list[float]] = {}
     for size in (size for size in (1, *SIZES) if size < len(predictions)):
         every = list(combinations(range(len(predictions)), size))
@@ -164,7 +164,7 @@ def of_ensembles(predictions: Tensor, y: Tensor) -> dict[str, list[float]]:
 def correlations(
     estimated: Mapping[str, Sequence[float]], true: Mapping[str, Sequence[float]]
 ) -> dict[str, dict[str, float | None]]:
-    """Of the same ensembles with inherited and with own weights, as `of_ensembles` has them."""
+    """Returns correlations of ensembles with inherited and with own weights, both from `of_ensembles`."""
     found: dict[str, dict[str, float | None]] = {}
     for case in estimated:
         one, other = np.array(estimated[case]), np.array(true[case])
@@ -178,19 +178,19 @@ def correlations(
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Mean ranks, equal values alike."""
+    """Returns ranks; equal values share their mean rank."""
     return np.asarray((values[:, None] > values).sum(1) + ((values[:, None] == values).sum(1) - 1) / 2)
 
 
 def pearson(one: np.ndarray, other: np.ndarray) -> float | None:
-    """None where one side is constant."""
+    """Returns Pearson's correlation; None if one side is constant."""
     a, b = one - one.mean(), other - other.mean()
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale > 0 else None
 
 
 def agreement(one: np.ndarray, other: np.ndarray, share: float) -> float:
-    """Of the lowest by one, as a share of all, how many are among the lowest by the other."""
+    """Returns how many of the lowest `share` by one are also among the lowest by the other."""
     count = max(1, round(share * len(one)))
     best = [set(np.argsort(values, kind="stable")[:count].tolist()) for values in (one, other)]
     return len(best[0] & best[1]) / count

@@ -1,12 +1,12 @@
-"""What several runs of the chain of NESBS found, as tables in Markdown and a plot of their curves.
+"""Tables in Markdown and a plot of curves from several runs of the chain of NESBS.
 
     python -m epochzero_papers nesbs-report nb201-0.json nb201-1.json nb201-2.json --plot FOLDER --data
     cifar10.npz
 
 All runs are of one space. A figure is the mean over runs, with its standard deviation over them where there are
-several; where some runs lack a row, it says how many have it. The column "tried" counts the ensembles that a way chose
-from. With the images of the runs, the first run's members are drawn too: how differently they predict, in the manner of
-Figure 5.4 (`ensemble/picture.py`).
+several; a row that some runs lack says how many have it. The column "tried" counts the ensembles that a method chose
+from. With the images of the runs, the predictions of the first run's members are plotted too, as in Figure 5.4
+(`ensemble/picture.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PANEL = 3.0
 
 
 def read(files: Sequence[Path]) -> list[Run]:
-    """What the stages of each run found; UserError for runs of several spaces."""
+    """Returns the stages of each run; UserError for runs of several spaces."""
     found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     if len({run["settings"]["space"] for run in found}) != 1:
         raise UserError("A report is of runs in one space: give the files of each space by themselves.")
@@ -44,13 +44,13 @@ def read(files: Sequence[Path]) -> list[Run]:
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
-    """All tables of which some run has the stage."""
+    """Returns all tables whose stage some run has."""
     tables = [_ensembles(runs), _discrepancy(runs), _correlations(runs), _deltas(runs), _curves(runs), _attacks(runs)]
     return "\n\n".join(table for table in tables if table) + "\n"
 
 
 def mean(values: Sequence[float | None], factor: float = 1.0, digits: int = 2) -> str:
-    """`12.34 ± 0.56`, from those that there are."""
+    """Returns `12.34 ± 0.56`, from the known values."""
     there = [factor * value for value in values if value is not None]
     if not there:
         return "none"
@@ -68,7 +68,7 @@ def _with(runs: Sequence[Run], stage: str) -> list[Any]:
 
 
 def _rows(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """What the runs that have a row say in it, by the row's name."""
+    """Returns the entries of the runs by the row's name."""
     names = dict.fromkeys(name for one in found for name in one)
     return {name: [one[name] for one in found if name in one] for name in names}
 
@@ -90,7 +90,7 @@ def _ensembles(runs: Sequence[Run]) -> str:
 
 
 def _tried(runs: Sequence[Run], way: str) -> str:
-    """How many ensembles a way chose from, by inherited weights; nothing where it does not choose so."""
+    """Returns how many ensembles a method chose from by inherited weights; empty for other methods."""
     counts = sorted({stage["tried"] for stage in _with(runs, way) if "tried" in stage})
     return " or ".join(map(str, counts))
 
@@ -145,7 +145,7 @@ def _curves(runs: Sequence[Run]) -> str:
 
 
 def _attacks(runs: Sequence[Run]) -> str:
-    """Accuracies of the member that is attacked, and of the whole ensemble."""
+    """Returns the accuracies of the attacked member, and of the whole ensemble."""
     names = list(dict.fromkeys(stage for run in runs for stage in run if stage.startswith(STAGE)))
     if not names:
         return ""
@@ -164,7 +164,7 @@ def _attacks(runs: Sequence[Run]) -> str:
 
 
 def plot(runs: Sequence[Run], folder: Path) -> list[str]:
-    """Test error over evaluation budget, a panel for each size and temperature; the names of the files."""
+    """Draw test error over evaluation budget by size and temperature; returns the names of the files."""
     found = _with(runs, "curves")
     if not found:
         return []
@@ -186,7 +186,7 @@ def plot(runs: Sequence[Run], folder: Path) -> list[str]:
 
 
 def picture(file: Path, data: str, folder: Path) -> Path:
-    """How differently the members of a run's ensembles predict the test images; needs the folder beside its file."""
+    """Draw the predictions of a run's members on test images; needs the run's folder."""
     run = json.loads(file.read_text(encoding="utf-8"))
     setting = setting_of(run["settings"], data, "cpu", file)
     named = run["stages"]["trained"]["ensembles"]
@@ -203,7 +203,7 @@ def picture(file: Path, data: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class Asked:
-    """Which runs to report, and where pictures go."""
+    """The runs of a report, and the folder of its pictures."""
 
     files: tuple[Path, ...] = option(about="the files of the runs", positional=True)
     plot: Path | None = option(None, "a folder for a plot of the curves")

@@ -1,4 +1,4 @@
-"""What is listed of the thesis alone: ensembles on ImageNet (chapter 5) and networks that HNAS found (chapter 7).
+"""The tables of the thesis that are listed only: ensembles on ImageNet (chapter 5), networks that HNAS selected (7).
 
 Shu. Understanding and improving neural architecture search (thesis).
 """

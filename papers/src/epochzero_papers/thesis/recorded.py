@@ -1,9 +1,8 @@
-"""A step that comes thousands of times: recorded once on a GPU, and played from then on.
+"""A step that runs thousands of times: recorded once on a GPU, and replayed from then on.
 
 Launching the kernels of many small layers takes longer than running them. The step reads its inputs from the same
-places and changes the same tensors each time, so that its launches can be a CUDA graph. The first time, what the
-recording does is compared with the step itself; where they differ, or where nothing can be recorded, the step goes on
-as it is.
+places and changes the same tensors each time, so that its launches can be a CUDA graph. The first replay is compared
+with the step itself; if they differ, or if recording fails, the step keeps running unrecorded.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from torch import Tensor
 from epochzero.engine.gpu.graph import Captured
 
 PLAIN = 3
-"""so many times the step is run as it is, for tables to get to the GPU and kernels to be chosen"""
+"""unrecorded runs at first, in which tables get to the GPU and kernels are chosen"""
 TOLERANCE = 1e-3
-"""of the largest number of a tensor: sums in another order, not another step"""
+"""relative to the largest number of a tensor: allows sums in another order, not another step"""
 
 Step = Callable[..., Tensor]
 Capture = Callable[[Callable[[], Tensor]], Captured[Tensor] | None]
@@ -51,7 +50,7 @@ class Recorded:
         return self.found.clone()
 
     def _first(self, *given: Tensor) -> Tensor:
-        """Record, and see whether playing does what the step does; the step's own result stands."""
+        """Record, and compare a replay with the step; returns the step's own result."""
         assert self.capture is not None
         before = [tensor.clone() for tensor in self.state]
         self.places = tuple(value.clone() for value in given)
@@ -76,6 +75,6 @@ class Recorded:
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    """Up to rounding; where one is no number, the other need not be the same one."""
+    """Returns whether both are equal up to rounding; NaN counts as 0."""
     one, other = (torch.nan_to_num(t.double(), 0, 0, 0) for t in (one, other))
     return bool((one - other).abs().amax() <= TOLERANCE * other.abs().amax() + 1e-6)

@@ -4,8 +4,8 @@ An adapted cell keeps its operations, and every node of its normal and its reduc
 (`epochzero.analysis.topology.widest`). Width, depth and parameters (with the auxiliary tower, in networks of 20 cells
 and 36 channels) are counted for CIFAR-10, CIFAR-100 and Tiny-ImageNet; test errors are measured on CIFAR-10, mean over
 draws of the weights. Training as in appendix A.1: SGD, batches of 80, rate .025 annealed to 0, momentum .9, weight
-decay 3e-4, 600 epochs; cutout of 16 pixels, auxiliary tower with weight .4, drop path up to .2. With a store on disk
-a network that is half trained is gone on with.
+decay 3e-4, 600 epochs; cutout of 16 pixels, auxiliary tower with weight .4, drop path up to .2. With a store on disk, a
+training that was stopped resumes.
 
 Shu. Understanding and improving neural architecture search (thesis, section 4.4 and Figure 4.26).
 """
@@ -65,7 +65,7 @@ PAPER: dict[str, Figures] = {
 
 @dataclass(frozen=True)
 class Training(Settings):
-    """`networks` cells, the first of those that the table has, each as it is and adapted."""
+    """The first `networks` cells of the table, each unchanged and adapted."""
 
     networks: int = len(KNOWN)
     batch_size: int = 80
@@ -73,7 +73,7 @@ class Training(Settings):
     cells: int = 20
     epochs: int = 600
     images: int | None = None
-    """that are trained on; all if None"""
+    """training images; all if None"""
 
 
 @experiment
@@ -115,7 +115,7 @@ class ThesisTable41(Recipe):
 
 
 def _counted(name: str, arch: Genotype) -> list[Row]:
-    """What needs no training."""
+    """Returns the rows that need no training."""
     rows = []
     for way, cell in enumerate((arch, widest(arch))):
         shape = topologies(cell)["normal"]
@@ -133,7 +133,7 @@ def _row(name: str, column: str, statistic: str, value: float) -> Row:
 
 
 def _error(work: Work, images: Images, name: str, arch: Genotype, repeat: int) -> float:
-    """Of one training, in percent."""
+    """Returns the test error of one training, in percent."""
     settings: Training = work.settings
     recipe = replace(recipes.RECIPES["darts"], epochs=settings.epochs, batch_size=settings.batch_size, clip=0.0)
     space: Any = Darts("darts_trained", settings.channels, settings.cells)

@@ -1,8 +1,7 @@
 """Thesis, Table 5.1: ensembles of three networks of NAS-Bench-201.
 
-NESBS samples three networks from the posterior of a supernet; three trials
-(`papers/src/epochzero_papers/thesis/ensembles.py` says at what
-scale). DeepEns is the single best network, trained three times.
+NESBS samples three networks from the posterior of a supernet; three trials (`ensembles.py` gives the scale). DeepEns is
+the single best network, trained three times.
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.4.2).
 """

@@ -1,8 +1,7 @@
 """Thesis, Table 5.2: ensembles of three networks of the DARTS space on CIFAR.
 
-As Table 5.1, in the DARTS space (`papers/src/epochzero_papers/thesis/ensembles.py` says at what scale). The thesis'
-deep ensembles
-and MC DropPath are of known cells, ours are of the single best network that the search saw.
+As Table 5.1, in the DARTS space (`ensembles.py` gives the scale). The thesis' deep ensembles and MC DropPath are of
+known cells, ours are of the single best network that the search evaluated.
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.4.3).
 """

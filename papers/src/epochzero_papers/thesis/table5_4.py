@@ -1,10 +1,9 @@
 """Thesis, Table 5.4: ensembles of three networks under white-box attacks.
 
 Each member in turn is attacked with its own gradients: accuracies of that member (attack) and of the whole ensemble
-(defence) on the same images. FGSM and PGD-40 within .01; Carlini-Wagner and AutoAttack as `ensemble/attacks_art.py`
-has them. Networks of the DARTS space (`papers/src/epochzero_papers/thesis/ensembles.py` says at what scale). The
-thesis' deep ensembles are of
-known cells, ours is of the single best network that the search saw.
+(defence) on the same images. FGSM and PGD-40 within .01; Carlini-Wagner and AutoAttack as `ensemble/attacks_art.py` has
+them. Networks of the DARTS space (`ensembles.py` gives the scale). The thesis' deep ensembles are of known cells, ours
+is of the single best network that the search evaluated.
 
 Shu. Understanding and improving neural architecture search (thesis, sections 5.3.6 and 5.4.3).
 """
@@ -27,7 +26,7 @@ SIDES = ("attack", "defence")
 
 @dataclass(frozen=True)
 class Attacked(Sizes):
-    """By what, and on how many test images."""
+    """The attacks, and the number of test images."""
 
     attacks: tuple[str, ...] = ("fgsm", "pgd")
     attacked_images: int = 256

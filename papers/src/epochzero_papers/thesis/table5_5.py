@@ -1,9 +1,8 @@
-"""Thesis, Table 5.5: how good the members of an ensemble are, and how unlike.
+"""Thesis, Table 5.5: accuracy and disagreement of the members of an ensemble.
 
 Average test error (ATE) of the members and pairwise predictive disagreement (PPD) of the ensembles of Table 5.2, here
-of NAS-Bench-201 (`papers/src/epochzero_papers/thesis/ensembles.py` says at what scale). DeepEns and MC DropPath are
-of the cell of DARTS in
-the thesis, here of the single best network that the search saw.
+of NAS-Bench-201 (`ensembles.py` gives the scale). DeepEns and MC DropPath are of the cell of DARTS in the thesis, here
+of the single best network that the search evaluated.
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.4.4).
 """

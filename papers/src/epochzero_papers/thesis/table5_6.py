@@ -3,7 +3,7 @@
 Errors by the weights of the supernet, on held-out images, against those of members that are trained, on test images:
 over the networks of a pool (n = 1) and all ensembles of n of them, at most 500. Agreement-30%: of the best 30 % by the
 estimate, how many are among the best 30 %. The thesis has ten networks of the DARTS space, here they are of
-NAS-Bench-201 (`papers/src/epochzero_papers/thesis/ensembles.py` says at what scale).
+NAS-Bench-201 (`ensembles.py` gives the scale).
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.5.1).
 """
@@ -19,7 +19,7 @@ from epochzero_papers.harness.figures import grid
 from epochzero_papers.thesis.ensembles import Columns, Ensembles, Sizes
 
 CASE = "error, "
-"""what the chain's file has before the size of an ensemble"""
+"""the key of the chain's file before the size of an ensemble"""
 STATISTICS = {"spearman": "spearman", "pearson": "pearson", "agreement-30%": "agreement"}
 
 

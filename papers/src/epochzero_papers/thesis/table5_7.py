@@ -1,9 +1,7 @@
 """Thesis, Table 5.7: ensembles from the post-training and from the best-response posterior.
 
 A posterior that is learnt after the supernet, or during its training. Ensembles of three on CIFAR-10; the thesis trains
-members for 100 epochs, in the DARTS space, here they are of NAS-Bench-201
-(`papers/src/epochzero_papers/thesis/ensembles.py` says at what
-scale).
+members for 100 epochs, in the DARTS space, here they are of NAS-Bench-201 (`ensembles.py` gives the scale).
 
 Shu. Understanding and improving neural architecture search (thesis, section 5.5.2).
 """

@@ -1,11 +1,11 @@
-"""Thesis, Table 6.1: training-free searches of NAS-Bench-201, and ours by dextr beside them.
+"""Thesis, Table 6.1: training-free searches of NAS-Bench-201, and a search by dextr.
 
 NASWOT takes the best of N random networks (here without repeats). TE-NAS prunes by kappa and linear regions, here on
-networks that are drawn from what is left, not on the supernet (`epochzero.study.methods.te_nas`); its kappa is that
-of the
-summed logits, and "labels" goes by that of the labelled loss, for pools that have no other. KNAS takes the 20 of 1,000
-networks with the largest kernel, `nasi_trace` by another name, and the best of them by validation accuracy after 12
-epochs. Scores are of one CIFAR-10 batch and one seed of weights. NASI works inside a supernet: `nasi_grid` measures it.
+networks drawn from the remaining choices, not on the supernet (`epochzero.study.methods.te_nas`); its kappa is that of
+the summed logits, and "labels" uses that of the labelled loss, for pools that have no other. KNAS takes the 20 of 1,000
+networks with the largest kernel, the same as `nasi_trace`, and the best of them by validation accuracy after 12 epochs.
+Scores are of one CIFAR-10 batch and one seed of weights. NASI works inside a supernet: `python -m epochzero_papers
+nasi-record` measures it.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 6).
 """

@@ -1,8 +1,8 @@
 """NASI in the DARTS space: test errors of the networks that it selects, trained on CIFAR.
 
 Search with a fixed (FIX, nu = 100) and an adaptive constraint (ADA, from 500 on), mu = 2, 100 steps, then 600 epochs on
-CIFAR. Here on CIFAR-10 alone. The small form searches in a supernet of 3 cells and 4 channels, and
-trains for one epoch on a few images: its errors say that the way is whole, and nothing of the networks.
+CIFAR. Here on CIFAR-10 alone. The small form searches in a supernet of 3 cells and 4 channels, and trains for one epoch
+on a few images: its errors show that the code runs to its end and say nothing about the networks.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817. Number of the table as in chapter 6 of Shu's thesis.

@@ -1,7 +1,7 @@
 """Thesis, Table 6.4: NASI with random labels and with random data, test errors of the cells that it selects.
 
 Five searches each in the three spaces of NAS-Bench-1Shot1; random labels are uniform, random data standard Gaussian
-(`papers/src/epochzero_papers/nasi/one_shot.py`).
+(`nasi/one_shot.py`).
 
 Shu. Understanding and improving neural architecture search (thesis, section 6.5.4); NASI, arXiv:2109.00817.
 """

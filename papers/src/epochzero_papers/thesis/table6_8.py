@@ -1,8 +1,7 @@
 """Thesis, Table 6.8: NASI with other batch sizes in NAS-Bench-1Shot1, test errors of the cells that it selects.
 
-The trace norm is that of a batch of 8 to 128 images; otherwise as Table 6.4
-(`papers/src/epochzero_papers/nasi/one_shot.py`), with as
-many steps for each size.
+The trace norm is that of a batch of 8 to 128 images; otherwise as Table 6.4 (`nasi/one_shot.py`), with as many steps
+for each size.
 
 Shu. Understanding and improving neural architecture search (thesis, section 6.6); NASI, arXiv:2109.00817.
 """

@@ -2,7 +2,7 @@
 
     realizable       1/M, corollary 7.1
     non-realizable   kappa/M + mu (M^2 - nu)^2, corollary 7.2; tuned as
-    `papers/src/epochzero_papers/thesis/guarantees.py` says
+    `thesis/guarantees.py` says
 
 for four metrics M, all sums over layers, which is what the experiments ran. The thesis has every network of both
 benchmarks; here they are random ones. A higher correlation with the test error is a higher one with the accuracy here,

@@ -1,9 +1,8 @@
 """Thesis, Table 7.10: the non-realizable guarantee on NAS-Bench-201, by batch size.
 
 The batch of the metric M, or that of the condition number kappa, has 4 to 64 samples, the other one 64. mu and nu are
-tuned with 64 for both, on the first half of the networks (see `papers/src/epochzero_papers/thesis/guarantees.py`);
-the figures are of the
-other half, the thesis' of all networks. The small form has at most 16 samples in place of 64, and no more rows.
+tuned with 64 for both, on the first half of the networks (see `guarantees.py`); the figures are of the other half, the
+thesis' of all networks. The small form has at most 16 samples in place of 64, and no more rows.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

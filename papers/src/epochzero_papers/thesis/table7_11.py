@@ -2,9 +2,8 @@
 
 Networks with 4 to 32 channels in the first stage, where the benchmark has 16, twice and four times as many in the next
 two. Channels vary for the metric M with 4 for the condition number kappa, or for kappa with 32 for M. mu and nu are
-tuned with 16 for both, on the first half of the networks (see `papers/src/epochzero_papers/thesis/guarantees.py`);
-the figures are of the
-other half, the thesis' of all networks.
+tuned with 16 for both, on the first half of the networks (see `guarantees.py`); the figures are of the other half, the
+thesis' of all networks.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

@@ -47,7 +47,7 @@ PAPER = grid(
 
 @dataclass(frozen=True)
 class Size(Settings):
-    """`networks` cells, the first of those that the table has; `repeats` draws of each."""
+    """The first `networks` cells of the table; `repeats` draws of each."""
 
     networks: int = len(CELLS)
     repeats: int = 10

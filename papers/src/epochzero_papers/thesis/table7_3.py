@@ -1,10 +1,10 @@
-"""Thesis, Tables 7.3 and 7.13: HNAS on NAS-Bench-201 with every metric, and others at as many evaluations.
+"""Thesis, Tables 7.3 and 7.13: HNAS on NAS-Bench-201 with every metric, and other searches with as many evaluations.
 
-Twenty evaluations each, feedback the validation accuracy on CIFAR-10 after 12 epochs. HNAS looks at 2,000 more random
+Twenty evaluations each, feedback the validation accuracy on CIFAR-10 after 12 epochs. HNAS evaluates 2,000 more random
 networks in each step, as the published code does (here without repeats), and tunes the thesis' objective; rows "code"
-tune the published code's. Of the baselines the paper prints what others reported for 12,000 seconds; since HNAS' twenty
-evaluations cost some 3,000, they stand beside 80 evaluations. TPE stands for BOHB. REA has a population of 10 and
-tournaments of 3.
+tune the published code's. For the baselines the paper prints what others reported for 12,000 seconds; HNAS' twenty
+evaluations cost some 3,000, so those figures are compared with 80 evaluations. TPE takes the place of BOHB. REA has a
+population of 10 and tournaments of 3.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

@@ -1,10 +1,10 @@
-r"""Thesis, Table 7.4: how the gradient metrics of a network at initialisation are connected.
+r"""Thesis, Table 7.4: correlations between gradient metrics of a network at initialisation.
 
     grad, snip, grasp   as `grad_norm`, `snip` and |`grasp`|: sums over layers, which is what the experiments ran;
                         the published code has grasp signed, the thesis' eq. 7.3 absolute
     trace               sqrt(||Theta||_tr / m), eq. 7.4; Theta the tangent kernel of the labels' logits f
     knas                sqrt |1/m^2 sum_ij grad f(x_i) . grad f(x_j)|, eq. D.11; not the loss gradients of `knas`
-    fisher, naswot      as the proxies of that name; synflow without its logarithm, which Pearson's correlation feels
+    fisher, naswot      as the proxies of that name; synflow without its logarithm, which changes Pearson's correlation
 
 The thesis has every network of both benchmarks, one batch of CIFAR-10, and does not say how many samples; its published
 code takes 64. Here: distinct random networks, and networks that a metric has no value for are left out of its rows. The

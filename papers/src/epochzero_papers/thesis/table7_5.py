@@ -5,9 +5,8 @@
     realizable + trade-off   1/M + mu (M^2 - nu)^2
     non-realizable           kappa/M + mu (M^2 - nu)^2
 
-The last two are tuned as `papers/src/epochzero_papers/thesis/guarantees.py` says, each by itself, where the thesis
-takes the parameters of the
-last for both. Otherwise as Table 7.1, for three datasets.
+The last two are tuned as in `guarantees.py`, each by itself, where the thesis takes the parameters of the last for
+both. Otherwise as Table 7.1, for three datasets.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

@@ -4,7 +4,7 @@ HNAS searches networks of 8 cells and 16 channels (the published code has 5 cell
 trace metric and kappa, and 25 that its bound likes best are trained for 10 epochs on half of the training images, which
 tunes the bound. The winner, as a network of 20 cells and 36 channels, is trained for 600 epochs; five independent
 evaluations. Here on CIFAR-10 alone. The small form has a pool of 4 and M from SNIP, and trains on a few images: its
-errors say that the way is whole, and nothing of the networks.
+errors show that the code runs to its end and say nothing about the networks.
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7).
 """

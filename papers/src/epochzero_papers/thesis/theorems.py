@@ -1,4 +1,4 @@
-r"""What the thesis proves of wide and deep cells, on linear cells where all of it can be measured.
+r"""Theorems of the thesis on wide and deep cells, for linear cells in which every quantity can be measured.
 
 The widest cell has inner nodes y_i = W_i x, the narrowest y_i = W_i ... W_1 x, i = 1, ..., n, and the objective is a
 function f of all of them. With lambda_j = ||W_j||, the largest singular value (the thesis says eigenvalue; its proof
@@ -86,7 +86,7 @@ def smoothness(nodes: Nodes, objective: Objective, weights: Weights, x: Tensor, 
 
 
 def bound_4_3(weights: Weights, of_widest: Sequence[float], block: int) -> float:
-    """What theorem 4.3 allows the narrowest cell, given the Lipschitz constants of the widest one's blocks."""
+    """Returns the bound of theorem 4.3 for the narrowest cell, from Lipschitz constants of the widest one."""
     return math.prod(norms(weights)[:block]) * of_widest[block]
 
 
@@ -100,7 +100,7 @@ def gradient_variance(nodes: Nodes, objective: Objective, weights: Weights, x: T
 
 
 def bound_4_4(weights: Weights, of_widest: Sequence[float], block: int) -> float:
-    """What theorem 4.4 allows the narrowest cell, given the variances of the widest one's blocks."""
+    """Returns the bound of theorem 4.4 for the narrowest cell, from the variances of the widest one's blocks."""
     sizes = norms(weights)
     scales = [math.prod(sizes[: k + 1]) / sizes[block] for k in range(block, len(weights))]
     return len(weights) * sum(variance * scale**2 for variance, scale in zip(of_widest[block:], scales, strict=True))
@@ -126,7 +126,7 @@ def random_case(seed: int, nodes: int = 4, size: int = 5, samples: int = 16, sca
 
 
 class Verdict(NamedTuple):
-    """What was measured of a block of the narrowest cell, and what the theorem allows."""
+    """The measured value of a block of the narrowest cell, and the bound of the theorem."""
 
     found: float
     allowed: float
