@@ -68,7 +68,7 @@ def test_printed_code_and_drawing(op: Op, inputs: tuple[Shape, ...], output: Sha
     ("op", "inputs", "why"),
     [
         (Turned(), ((3,),), r"needs an input of shape \(N, E\) and got \(3,\)"),
-        (PairProducts(), ((4,), ROWS), "is no row beside rows"),
+        (PairProducts(), ((4,), ROWS), "does not match rows"),
         (FactorMachine(), ((3,),), "needs an input of shape"),
         (AsRows(5), ((12,),), "cannot be cut into 5 equal rows"),
         (Padded(1), (ROWS,), "needs a vector"),

@@ -1,4 +1,4 @@
-"""The network as data."""
+"""Networks as data: plans, the ops that they consist of, drawings and printed code."""
 
 from epochzero.plan.builder import Builder, chain
 from epochzero.plan.execute import execute, execute_jet

@@ -15,11 +15,11 @@ from epochzero.types import Shape
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 MINOR = ("norm", "activation", "")
-"""kinds of op that go without saying in the label of a block that has others"""
+"""kinds of op that the label of a block leaves out if it has others"""
 
 
 class Called(str):
-    """The name of a block, with words for the title of its drawing."""
+    """The name of a block, with a title for its drawing."""
 
     words: str
 
@@ -43,14 +43,14 @@ class Unit(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What a part of a network costs."""
+    """The cost of a part of a network."""
 
     params: int
     macs: int
 
 
 def members(plan: Plan, block: str) -> tuple[int, ...]:
-    """The nodes of a block, of the whole network for an empty name."""
+    """Returns the nodes of a block, of the whole network for an empty name."""
     nodes = plan.blocks.get(block)
     if nodes is None:
         known = sorted(filter(None, plan.blocks))
@@ -60,7 +60,7 @@ def members(plan: Plan, block: str) -> tuple[int, ...]:
 
 
 def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which nodes outside these ones they read, and which of them are read outside (else the last one)."""
+    """Returns the nodes outside that these nodes read, and those of them that are read outside (else the last one)."""
     inside = set(nodes)
     sources = dict.fromkeys(s for i in nodes for s in plan.nodes[i].inputs if s not in inside)
     ends, readers = plan.outputs, plan.readers
@@ -69,7 +69,7 @@ def boundary(plan: Plan, nodes: Sequence[int]) -> tuple[tuple[int, ...], tuple[i
 
 
 def units(plan: Plan, block: str, opens: Callable[[Unit], bool] = lambda _: False) -> tuple[Unit, ...]:
-    """The direct parts of a block in an order in which they can run.
+    """Returns the direct parts of a block in an order in which they can run.
 
     A block within it is opened, its own parts taking its place, where `opens` says so, and where
     it could not run in one go because it both feeds and reads another part.
@@ -96,7 +96,7 @@ def _parts(plan: Plan, nodes: Sequence[int], prefix: str, opened: set[str]) -> l
 
 
 def _sorted(parts: list[Unit]) -> tuple[list[Unit], list[Unit]]:
-    """The units in topological order, and the blocks that stand in the way of one."""
+    """Returns the units in topological order, and the blocks that make such an order impossible."""
     home = {i: at for at, unit in enumerate(parts) for i in unit.nodes}
     before = [{home[s] for s in unit.sources if s in home} for unit in parts]
     order: dict[int, Unit] = {}
@@ -118,7 +118,7 @@ def _sorted(parts: list[Unit]) -> tuple[list[Unit], list[Unit]]:
 
 
 def alive(plan: Plan, nodes: Sequence[int]) -> set[int]:
-    """The nodes of a block on some path from its inputs to its outputs that no cut edge interrupts."""
+    """Returns the nodes of a block on some path from its inputs to its outputs without a cut edge."""
     sources, outputs = boundary(plan, nodes)
     whole = [i for i in nodes if plan.nodes[i].op.kind != "zero"]
     reached, needed = set(sources), set(outputs)
@@ -132,7 +132,7 @@ def alive(plan: Plan, nodes: Sequence[int]) -> set[int]:
 
 
 def size(plan: Plan, nodes: Sequence[int]) -> Size:
-    """Trainable numbers, each counted once, and multiply-accumulates of some nodes."""
+    """Returns trainable parameters, each counted once, and multiply-accumulates of some nodes."""
     names = dict.fromkeys(name for i in nodes for name in plan.nodes[i].params)
     params = sum(plan.weights[name].numel for name in names if plan.weights[name].trainable)
     return Size(params, sum(plan.nodes[i].op.macs(*input_shapes(plan, i)) for i in nodes))
@@ -143,7 +143,7 @@ def input_shapes(plan: Plan, node: int) -> tuple[Shape, ...]:
 
 
 def is_chain(plan: Plan, unit: Unit) -> bool:
-    """Each node reads the one before it and nothing else."""
+    """Returns True where each node reads the one before it and nothing else."""
     before = (*unit.sources, *unit.nodes)
     links = zip(unit.nodes, before, strict=False)
     one_way = len(unit.sources) == 1 and unit.outputs == unit.nodes[-1:]
@@ -155,6 +155,6 @@ def shape_text(shape: Shape, times: str = TIMES) -> str:
 
 
 def labels(plan: Plan, nodes: Sequence[int]) -> list[str]:
-    """The labels of the ops that tell what a chain does: of ReLU, convolution and norm, the convolution."""
+    """Returns the labels of the ops that characterise a chain: of ReLU, convolution and norm, the convolution."""
     ops = [plan.nodes[i].op for i in nodes]
     return [op.label() for op in ops if op.kind not in MINOR] or [op.label() for op in ops]

@@ -1,4 +1,4 @@
-"""How a plan comes about: op by op, and block by block."""
+"""Building a plan op by op and block by block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from epochzero.types import Shape
 
 
 class Facts(NamedTuple):
-    """What an op says of itself for given input shapes."""
+    """Shape, parameters and cost of an op for given input shapes."""
 
     shape: Shape
     params: dict[str, Param]
@@ -32,7 +32,7 @@ _remembered = lru_cache(maxsize=65536)(_ask)
 
 
 class Builder:
-    """Collects nodes and blocks, and infers shapes as they come; each is known by the number that it is given."""
+    """Collects nodes and blocks and infers their shapes; each gets a number, by which later ones refer to it."""
 
     def __init__(self) -> None:
         self._pieces: list[Node | Place] = []
@@ -44,7 +44,7 @@ class Builder:
         return self.add(Input(shape), name=name)
 
     def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a node and return its number. With `shares`, it uses the parameters of the node of that name."""
+        """Appends a node and returns its number. With `shares`, it uses the parameters of the node of that name."""
         facts = _facts(op, tuple([self._pieces[i].shape for i in inputs]))
         named = tuple([f"{shares or name}.{attribute}" for attribute in facts.params])
         for full, param in zip(named, facts.params.values(), strict=True):
@@ -59,9 +59,9 @@ class Builder:
         return len(self._pieces) - 1
 
     def inline(self, block: Plan, *inputs: int, name: str, shares: str | None = None) -> int:
-        """Append a whole plan as the block `name`, its inputs bound to these; returns its number.
+        """Appends a whole plan as the block `name`, its inputs bound to these; returns its number.
 
-        A block that comes many times is planned once, and copied only when the network is run or drawn. With
+        A block that is repeated is planned once, and copied only when the network is run or drawn. With
         `shares`, it uses the parameters of the block of that name: a siamese network.
         """
         given = tuple([self._pieces[i].shape for i in inputs])
@@ -85,10 +85,10 @@ class Builder:
         return self._pieces[index].shape
 
     def plan(self, auxiliary: int | None = None) -> Plan:
-        """The finished plan; what was added last is its output.
+        """Returns the finished plan; the node added last is its output.
 
-        `auxiliary` is what `module()` gives beside the output in training. What leads to it alone, the auxiliary tower,
-        is part of `params` and not of `flops`, and never scored.
+        `auxiliary` is a second output of `module()` in training. The auxiliary tower, the nodes that lead to it alone,
+        counts in `params` and not in `flops`, and is never scored.
         """
         whole = Plan(Skeleton(tuple(self._pieces), self._weights, self._flops), tuple(self._parts))
         if auxiliary is None:
@@ -102,7 +102,7 @@ class Builder:
 
 
 def chain(shape: Shape, **ops: Op) -> Plan:
-    """One op after the other, each under its name."""
+    """Returns the plan of one op after the other, each under its name."""
     net = Builder()
     x = net.input(shape)
     for name, op in ops.items():

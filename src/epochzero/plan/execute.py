@@ -14,14 +14,14 @@ Watch = Callable[[Node, tuple[Tensor, ...], Tensor], None]
 
 
 def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
-    """The network's output. Values are let go of as soon as nothing needs them."""
+    """Returns the network's output. Values are freed as soon as nothing needs them."""
     result = _values(plan.trunk, weights, inputs, watch)[-1]
     assert result is not None
     return result
 
 
 def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The output and the auxiliary output of a plan that has one."""
+    """Returns the output and the auxiliary output of a plan that has one."""
     assert plan.auxiliary is not None
     values = _values(plan, weights, inputs)
     result, auxiliary = values[-1], values[plan.auxiliary]
@@ -32,7 +32,7 @@ def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Ten
 def _values(
     plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None
 ) -> list[Tensor | None]:
-    """The nodes' values, as far as something still needs them at the end."""
+    """Returns the nodes' values, as far as something still needs them at the end."""
     values: list[Tensor | None] = [None] * len(plan.nodes)
     for index, value in zip(plan.inputs, inputs, strict=True):
         values[index] = value
@@ -49,7 +49,7 @@ def _values(
 
 
 def execute_jet(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Jet]) -> Jet:
-    """The output's value, velocity and acceleration, from those of the inputs."""
+    """Returns the output's value, velocity and acceleration, from those of the inputs."""
     plan = plan.trunk
     jets: list[Jet | None] = [None] * len(plan.nodes)
     for index, jet in zip(plan.inputs, inputs, strict=True):

@@ -1,4 +1,4 @@
-"""How weights start. A weight depends only on the scheme, the seed, its name and its shape.
+"""Initialisation of weights. A weight depends only on the scheme, the seed, its name and its shape.
 
 So a network's weights do not depend on what else is scored, on the order of work or on the device; and two
 architectures that share a named weight start from the same numbers, which makes their scores comparable.
@@ -38,25 +38,25 @@ STANDARD_DEVIATION: dict[str, Callable[[Param], float]] = {
     "normal": lambda p: 1.0,
 }
 TABLE = 0.02
-"""the deviation of tables; the references cut them off at an absolute 2, which is as good as never"""
+"""the standard deviation of tables; the references truncate them at 2, which has no effect"""
 SCHEMES = ("default", *STANDARD_DEVIATION)
 
 
 def generator(seed: int, *path: object) -> torch.Generator:
-    """A random generator of its own for everything that has a name, on the CPU."""
+    """Returns a random generator on the CPU, one for each seed and name."""
     digest = hashlib.blake2b("/".join(map(str, (seed, *path))).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
 def check(origin: Origin) -> None:
-    """UnknownNameError for a scheme that does not exist."""
+    """Raises UnknownNameError for a scheme that does not exist."""
     if origin.scheme not in SCHEMES:
         hint = near_miss(origin.scheme, list(SCHEMES))
         raise UnknownNameError(f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}.")
 
 
 class _Drawn:
-    """The weights that were drawn last: a population of like networks draws each weight once."""
+    """A cache of drawn weights: a population of similar networks draws each weight once."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -100,7 +100,7 @@ CPU = torch.device("cpu")
 
 
 def draw(params: Mapping[str, Param], origin: Origin, device: torch.device = CPU) -> dict[str, Tensor]:
-    """Every parameter and buffer of a plan. The tensors are shared: read them, never write them."""
+    """Returns every parameter and buffer of a plan. The tensors are shared: read them, never write them."""
     check(origin)
     return {name: _drawn(origin, name, param, device) for name, param in params.items()}
 
@@ -121,7 +121,7 @@ class Drawing:
 
 
 def constants(params: Mapping[str, Param], device: torch.device = CPU) -> dict[str, Tensor]:
-    """Those of the parameters that are ones or zeros: parts of two tensors, since nobody may write them."""
+    """Returns the parameters that are ones or zeros, as parts of two shared tensors: never write them."""
     fixed = {name: param for name, param in params.items() if param.role in ("one", "zero")}
     longest = max((param.numel for param in fixed.values()), default=0)
     whole = {"one": torch.ones(longest, device=device), "zero": torch.zeros(longest, device=device)}

@@ -33,7 +33,7 @@ class PlanModule(nn.Module):
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """The output; in training, with the auxiliary output beside it where the plan has one."""
+        """Returns the output; in training, a pair with the auxiliary output where the plan has one."""
         plan = self.plan.with_statistics("tracked" if self.training else "running")
         run = execute if plan.auxiliary is None or not self.training else execute_both
         return run(plan, self.weights(), inputs)

@@ -1,7 +1,7 @@
 """The network as data: nodes in topological order, with static shapes and named parameters.
 
-A space builds a plan in well under a millisecond; no tensor is made. Parameter and multiply-accumulate
-counts, drawings and printed code are read off it, and the engine runs it.
+A space builds a plan in well under a millisecond, without tensors. Counts of parameters and multiply-accumulates,
+drawings and printed code come from it, and the engine runs it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class Node(NamedTuple):
     name: str
     """dotted path: `cell3.edge20.conv` is the conv of block `edge20` in block `cell3`"""
     shape: Shape
-    """of the output for one sample"""
+    """the shape of the output for one sample"""
     params: tuple[str, ...]
-    """full names of its parameters and buffers, in the op's order; two nodes that share one name it twice"""
+    """full names of its parameters and buffers, in the op's order; shared ones have the same name in both nodes"""
 
 
 class Place(NamedTuple):
-    """Where a block goes in a skeleton."""
+    """The place of a block in a skeleton."""
 
     inputs: tuple[int, ...]
     """indices of earlier pieces"""
     name: str
     shape: Shape
-    """of the block's output for one sample"""
+    """the shape of the block's output for one sample"""
     home: str
     """the name of the block whose parameters it uses: its own, unless it shares those of an earlier one"""
 
 
 class Totals(NamedTuple):
-    """What the nodes of a plan add up to."""
+    """The totals of a plan's nodes."""
 
     nodes: int
-    """that are no inputs"""
+    """the number of nodes other than inputs"""
     flops: int
     params: int
     activations: int
@@ -64,14 +64,14 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """A plan but for what is in its blocks; plans that differ in nothing else have one together."""
+    """A plan without the contents of its blocks; plans that differ only in those share one."""
 
     pieces: tuple[Node | Place, ...]
-    """each after those that it reads, which it names by their places here"""
+    """nodes and places of blocks, each after those that it reads, which are indices here"""
     weights: dict[str, Param]
     """parameters and buffers of the nodes"""
     flops: int
-    """of the nodes; less those of an auxiliary tower, wherever these are"""
+    """of the nodes, without an auxiliary tower, whether that is in nodes or in blocks"""
 
     def is_like(self, other: Skeleton) -> bool:
         return self is other or self.pieces == other.pieces
@@ -87,17 +87,17 @@ class Skeleton:
 
     @cached_property
     def block_ends(self) -> list[Ends]:
-        """What its blocks have to take and to give."""
+        """The input and output shapes of its blocks."""
         return [(tuple([self.pieces[i].shape for i in place.inputs]), place.shape) for place in self.places]
 
     @cached_property
     def borrowers(self) -> tuple[int, ...]:
-        """The places whose blocks use the parameters of others."""
+        """The indices of the places whose blocks use the parameters of others."""
         return tuple([k for k, place in enumerate(self.places) if place.home != place.name])
 
     @cached_property
     def totals(self) -> Totals:
-        """Of its nodes."""
+        """The totals of its nodes."""
         nodes = [piece for piece in self.pieces if isinstance(piece, Node)]
         names = [name for node in nodes for name in node.params]
         return Totals(
@@ -111,17 +111,17 @@ class Skeleton:
 
 
 Ends = tuple[tuple[Shape, ...], Shape]
-"""the shapes that a plan takes, and the one that it gives"""
+"""the input shapes of a plan, and its output shape"""
 
 
 class Inlined(NamedTuple):
-    """A whole plan at its place as a block of a larger one."""
+    """A whole plan as a block of a larger one."""
 
     block: Plan
     inputs: tuple[int, ...]
     name: str
     start: int
-    """the index of its first node that is no input"""
+    """the index of its first node other than an input"""
     home: str
     """the name of the block whose parameters it uses: its own, unless it shares those of an earlier one"""
 
@@ -144,20 +144,20 @@ class Plan:
 
     skeleton: Skeleton
     parts: tuple[Plan, ...] = ()
-    """the blocks that go to the places of the skeleton; their nodes are copied when they are first needed"""
+    """the blocks at the places of the skeleton; their nodes are copied when they are first needed"""
     auxiliary: int | None = None
     """a node whose value is a second output, in training alone"""
 
     @staticmethod
     def of(nodes: Sequence[Node], flops: int, weights: dict[str, Param], auxiliary: int | None = None) -> Plan:
-        """A plan whose nodes are given, each after its inputs."""
+        """Returns a plan of these nodes, each after its inputs."""
         return Plan(Skeleton(tuple(nodes), weights, flops), (), auxiliary)
 
     def with_parts(self, parts: Sequence[Plan]) -> Plan:
-        """The same skeleton with other blocks, which take and give what those before them did."""
+        """Returns the same skeleton with other blocks of the same input and output shapes."""
         fit = [part.skeleton.ends for part in parts] == self.skeleton.block_ends
         if not fit or self.auxiliary is not None or any(part.auxiliary is not None for part in parts):
-            raise ValueError("blocks that take the place of others have their shapes, and no auxiliary output")
+            raise ValueError("blocks that replace others need the same shapes, and no auxiliary output")
         return Plan(self.skeleton, tuple(parts))
 
     @cached_property
@@ -178,7 +178,7 @@ class Plan:
 
     @cached_property
     def last_nodes(self) -> tuple[int, ...]:
-        """That of each piece of the skeleton."""
+        """The index of the last node of each piece of the skeleton."""
         parts = iter(self.parts)
         sizes = (next(parts).totals.nodes if isinstance(piece, Place) else 1 for piece in self.skeleton.pieces)
         return tuple(itertools.accumulate(sizes, initial=-1))[1:]
@@ -217,27 +217,27 @@ class Plan:
 
     @property
     def params(self) -> int:
-        """How many trainable numbers the network has."""
+        """The number of trainable parameters."""
         return self.totals.params
 
     @property
     def shares(self) -> bool:
-        """Whether two of its nodes use the same parameter."""
+        """True where two of its nodes use the same parameter."""
         return self.totals.shared > 0
 
     @property
     def activations(self) -> int:
-        """How many numbers the nodes give for one sample."""
+        """The number of values that the nodes compute for one sample."""
         return self.totals.activations
 
     @property
     def has_layers(self) -> bool:
-        """Whether there is a convolution or a linear layer."""
+        """True where there is a convolution or a linear layer."""
         return self.totals.layers > 0
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self.totals.nodes + len(self.input_shapes)
 
     @cached_property
@@ -276,7 +276,7 @@ class Plan:
 
     @cached_property
     def blocks(self) -> dict[str, tuple[int, ...]]:
-        """The nodes of each block by its dotted name, of the whole network by none; inputs belong to no block."""
+        """The nodes of each block by its dotted name, of the whole network by an empty one; inputs are in no block."""
         blocks: dict[str, list[int]] = {"": []}
         for i, node in enumerate(self.nodes):
             if node.inputs:
@@ -287,7 +287,7 @@ class Plan:
 
     @cached_property
     def readers(self) -> tuple[frozenset[int], ...]:
-        """For each node, those that read it."""
+        """For each node, the nodes that read it."""
         readers: list[set[int]] = [set() for _ in self.nodes]
         for i, node in enumerate(self.nodes):
             for source in node.inputs:
@@ -322,7 +322,7 @@ class Plan:
 
     @cached_property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each node, which values nobody needs after it has run."""
+        """For each node, the values that are no longer needed after it has run."""
         last = {source: i for i, node in enumerate(self.nodes) for source in node.inputs}
         released: list[list[int]] = [[] for _ in self.nodes]
         for source, user in last.items():
@@ -345,7 +345,7 @@ class Plan:
         return {}
 
     def with_statistics(self, statistics: Statistics) -> Plan:
-        """The same network with every batch norm reading its mean and variance from there."""
+        """Returns the same network with batch norms that use these statistics."""
         if statistics not in self._by_statistics:
 
             def switch(node: Node) -> Node:
@@ -363,25 +363,25 @@ class Plan:
         return Plan.of(nodes, self.flops, weights, self.auxiliary)
 
     def module(self, origin: Origin = Origin()) -> PlanModule:
-        """An ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
+        """Returns an ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""
         from epochzero.plan.module import PlanModule
 
         return PlanModule(self, origin)
 
     def code(self) -> str:
-        """Stand-alone PyTorch source of this network: a class `Network` with the parameters of `module()`."""
+        """Returns stand-alone PyTorch source of this network: a class `Network` with the parameters of `module()`."""
         from epochzero.plan.printing.code import code
 
         return code(self)
 
     def svg(self, block: str = "") -> str:
-        """An SVG image of a block, or of the whole network."""
+        """Returns an SVG image of a block, or of the whole network."""
         from epochzero.plan.drawing.draw import svg
 
         return svg(self, block)
 
     def drawn(self, block: str = "") -> str:
-        """The same as lines of text for a terminal."""
+        """Returns the drawing as lines of text for a terminal."""
         from epochzero.plan.drawing.draw import text
 
         return text(self, block)

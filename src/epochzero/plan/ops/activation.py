@@ -14,13 +14,13 @@ from epochzero.types import Shape
 
 
 class Activation(Op):
-    """A function of each number by itself."""
+    """An elementwise function."""
 
     kind = "activation"
     channelwise = True
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The function's first and second derivative at x."""
+        """Returns the first and second derivative of the function at x."""
         raise NotImplementedError
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:

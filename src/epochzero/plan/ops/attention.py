@@ -1,14 +1,14 @@
-r"""Self-attention from queries, keys and values side by side in one row, as one linear layer gives them.
+r"""Self-attention from the output of one linear layer: queries, keys and values concatenated.
 
 For each head, with q, k, v of shape (N, D) and rows i, j of it:
 
     a_ij = softmax_j (q_i . k_j + q_i . K_ij) / sqrt(D)
     y_i  = sum_j a_ij (v_j + V_ij)
 
-Without relative positions K and V are zero. With them, the tokens after the first stand in a square grid, and K_ij is
-the sum of two rows of learnt tables, one for how many lines j is below i and one for how many columns it is to the
-right, both cut off at a largest distance. Row 0 of each table is for pairs with the class token, which comes first.
-V_ij has tables of its own. All heads share them.
+Without relative positions K and V are zero. With them, the tokens after the first form a square grid, and K_ij is the
+sum of two rows of learnt tables, one for the number of rows that j is below i and one for the number of columns that it
+is to the right, both cut off at a largest distance. Row 0 of each table is for pairs with the class token, which comes
+first. V_ij has tables of its own. All heads share them.
 
 Vaswani et al. Attention is all you need. NeurIPS 2017. arXiv:1706.03762
 Shaw, Uszkoreit, Vaswani. Self-attention with relative position representations. NAACL 2018. arXiv:1803.02155
@@ -28,18 +28,18 @@ from epochzero.types import Shape
 
 
 def split_heads(qkv: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, scaled by 1/sqrt(D), keys and values of each head."""
+    """Returns queries, scaled by 1/sqrt(D), keys and values of each head."""
     q, k, v = qkv.reshape(*qkv.shape[:2], 3, heads, -1).permute(2, 0, 3, 1, 4)  # [B, heads, N, D]
     return q * q.shape[3] ** -0.5, k, v
 
 
 def join_heads(y: Tensor) -> Tensor:
-    """What the heads say, side by side."""
+    """Concatenates the outputs of the heads."""
     return y.transpose(1, 2).flatten(2)  # [B, N, heads * D]
 
 
 def relative_vectors(count: int, farthest: int, vertical: Tensor, horizontal: Tensor) -> Tensor:
-    """For each pair of tokens, the vector of where the second stands as seen from the first."""
+    """Returns the vector of each pair of tokens: the position of the second relative to the first."""
     side = int((count - 1) ** 0.5)
     places = torch.arange(count - 1, device=vertical.device)
     vectors = []
@@ -56,7 +56,7 @@ def attend(qkv: Tensor, heads: int) -> Tensor:
 
 
 def attend_relatively(qkv: Tensor, heads: int, keys: Tensor, values: Tensor) -> Tensor:
-    """The same with a key and a value for each pair of tokens."""
+    """Attention with a key and a value for each pair of tokens."""
     q, k, v = split_heads(qkv, heads)
     likeness = q @ k.transpose(-2, -1) + torch.einsum("bhid,ijd->bhij", q, keys)  # [B, heads, N, N]
     weight = likeness.softmax(-1)
@@ -64,7 +64,7 @@ def attend_relatively(qkv: Tensor, heads: int, keys: Tensor, values: Tensor) -> 
 
 
 class SelfAttention(nn.Module):
-    """Attention of tokens to each other, from queries, keys and values side by side."""
+    """Attention of tokens to each other, from concatenated queries, keys and values."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class SelfAttention(nn.Module):
 
 
 class RelativeSelfAttention(nn.Module):
-    """The same with learnt vectors for where one token stands as seen from another."""
+    """Attention with learnt vectors for the position of one token relative to another."""
 
     def __init__(self, heads: int, width: int, farthest: int) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class RelativeAttention(Op):
 
     heads: int
     farthest: int = 14
-    """the distance beyond which positions are no longer told apart"""
+    """the distance beyond which positions are the same"""
 
     kind = "attention"
     prints = (split_heads, join_heads, attend_relatively, relative_vectors, RelativeSelfAttention)
@@ -168,7 +168,7 @@ class RelativeAttention(Op):
 
 
 def softmax_jet(x: Jet) -> Jet:
-    """Of softmax over the last axis: p' = p (x' - E x') and p'' = p ((x' - E x')^2 + x'' - E x'' - Var x')."""
+    """Softmax over the last axis: p' = p (x' - E x') and p'' = p ((x' - E x')^2 + x'' - E x'' - Var x')."""
     value, velocity, acceleration = x
     p = value.softmax(-1)
     speed = velocity - (p * velocity).sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What every op is: one small frozen class that knows its shape, parameters, cost and how to run.
+"""The base class of ops: small frozen classes with their shape, parameters, cost and `run`.
 
 Axes: B batch, C channels, H W space, F features, N tokens, E their width. Shapes are those of one sample, without
 the batch axis.
@@ -18,24 +18,24 @@ from torch import Tensor
 from epochzero.types import Shape
 
 Role = Literal["weight", "bias", "one", "zero", "table"]
-"""How a parameter is drawn: `weight` and `bias` by the initialisation scheme, `one` and `zero` as they say, and
-`table` (tokens and positions that are learnt) as small noise."""
+"""The initialisation of a parameter: `weight` and `bias` follow the scheme, `one` and `zero` are constant, and `table`
+(learnt tokens and positions) is small noise."""
 
 Kind = Literal["conv", "linear", "norm", "activation", "pool", "attention", "identity", "zero", ""]
-"""What counts as a layer. Sums, concatenations and inputs are no layers: their kind is empty."""
+"""The kind of layer. Sums, concatenations and inputs are not layers: their kind is empty."""
 
 Wiring = Literal["input", "sum", "join", "gather", ""]
-"""How an op that is no layer connects others. In a population, sums and joins are replaced by gathers of maps."""
+"""The connection that an op without a kind makes. In a population, gathers of maps replace sums and joins."""
 
 RoutineStep = Literal["wiring", "relu", "norm", "convolution", "pooling", ""]
-"""What an op becomes in a routine on a GPU (`epochzero.engine.gpu.routine`); empty where routines cannot run it."""
+"""The step that an op becomes in a routine on a GPU (`epochzero.engine.gpu.routine`); empty where there is none."""
 
 Jet = tuple[Tensor, Tensor, Tensor]
 """A value with its first and second derivative along a curve: f(t), f'(t), f''(t)."""
 
 
 class Joined(tuple[Tensor, Tensor, Tensor]):
-    """A jet whose streams are the thirds of one tensor along the batch: what is linear runs on all three at once."""
+    """A jet whose streams are the thirds of one tensor along the batch: linear ops run on all three at once."""
 
     whole: Tensor
 
@@ -46,7 +46,7 @@ class Joined(tuple[Tensor, Tensor, Tensor]):
 
 
 def joined(jet: Jet) -> Tensor:
-    """[3 B, ...]: value, velocity and acceleration, one after the other along the batch."""
+    """Returns value, velocity and acceleration concatenated along the batch, [3 B, ...]."""
     return jet.whole if isinstance(jet, Joined) else torch.cat(jet)
 
 
@@ -57,21 +57,21 @@ Gradients = list[Tensor | None]
 
 
 class Back(Protocol):
-    """Takes the gradient of an op's output back, as often as wanted, without autograd."""
+    """The backward pass of an op without autograd; it can run any number of times."""
 
     def __call__(
         self, gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
     ) -> tuple[Gradients, Gradients]:
-        """Those of the inputs and parameters that are wanted; None for others.
+        """Returns the gradients of the inputs and parameters that are asked for; None for others.
 
-        `rectified`: the first input is what a ReLU gave, and its gradient is to go through that ReLU as well. Asked of
-        convolutions alone.
+        `rectified`: the first input is the output of a ReLU, and its gradient has to go through that ReLU too. Only
+        convolutions are asked for that.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """The shape of one parameter or buffer, and how it starts."""
+    """The shape of one parameter or buffer, and its initialisation."""
 
     shape: Shape
     role: Role
@@ -94,8 +94,8 @@ class Op:
     linear: ClassVar[bool] = False
     """linear in its inputs, apart from an additive bias that `unbiased` leaves out"""
     channelwise: ClassVar[bool] = False
-    """along the first axis, each output depends on that input alone, and each parameter holds one number for it:
-    several networks side by side are one op"""
+    """along the first axis, each output depends on its own input alone, and each parameter holds one number for it:
+    the same op runs several networks joined along that axis"""
     wiring: ClassVar[Wiring] = ""
     rectifies: ClassVar[bool] = False
     """max(x, 0): a gradient goes back through it where its output is positive"""
@@ -114,32 +114,32 @@ class Op:
     use `torch`, `nn`, `Tensor` and each other, and nothing else"""
 
     def shape(self, *inputs: Shape) -> Shape:
-        """The output's shape for these input shapes; ValueError where they do not fit."""
+        """Returns the output's shape for these input shapes; ValueError where they do not fit."""
         return inputs[0]
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
-        """Parameters and buffers by name, in the order in which `run` takes them."""
+        """Returns parameters and buffers by name, in the order in which `run` takes them."""
         return {}
 
     def macs(self, *inputs: Shape) -> int:
-        """Multiply-accumulates for one sample."""
+        """Returns the multiply-accumulates for one sample."""
         return 0
 
     @property
     def name(self) -> str:
-        """The operation in small letters, e.g. `relu`: by this name proxies know it."""
+        """The operation in small letters, e.g. `relu`, as proxies see it."""
         return type(self).__name__.lower()
 
     def routine_step(self, networks: int = 1) -> RoutineStep:
-        """What this op, of so many networks, becomes in a routine."""
+        """Returns the step that this op, of this many networks, becomes in a routine."""
         return "wiring" if self.wiring in ("input", "gather") or self.kind in ("identity", "zero") else ""
 
     def side_by_side(self, count: int, *inputs: Shape) -> Op | None:
-        """The op that does this for so many networks, each with inputs of these shapes; None where there is none."""
+        """Returns one op that does this for `count` networks, each with inputs of these shapes, or None."""
         return self if self.channelwise else None
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        """The output for the inputs `x` and the parameters `w`."""
+        """Returns the output for the inputs `x` and the parameters `w`."""
         raise NotImplementedError
 
     def layer_weights(self, params: Sequence[str]) -> Sequence[str]:
@@ -150,11 +150,11 @@ class Op:
         return params[:1] if self.kind in ("conv", "linear") else ()
 
     def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
-        """The output and its way back, where the op has one that is quicker than autograd's."""
+        """Returns the output and its backward pass, where the op has one that is faster than autograd's."""
         return None
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
-        """The output's value and derivatives from the inputs' (second-order Taylor mode)."""
+        """Returns the output's value and two derivatives from those of the inputs (second-order Taylor mode)."""
         if not self.linear:
             raise NotImplementedError
         flat = self.unbiased(w)
@@ -164,19 +164,19 @@ class Op:
         return value, self.run(tuple([jet[1] for jet in x]), flat), self.run(tuple([jet[2] for jet in x]), flat)
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The parameters without the bias: how a linear op acts on derivatives."""
+        """Returns the parameters without the bias, with which a linear op acts on derivatives."""
         return w
 
     def label(self) -> str:
-        """A few characters for a drawing."""
+        """Returns a few characters for a drawing."""
         return self.drawn_as.format(op=self) or self.name
 
     def code(self, *inputs: Shape) -> str:
-        """The constructor call of `module`; empty where the op is an expression of its inputs."""
+        """Returns the constructor call of `module`; empty where the op is an expression of its inputs."""
         return self.module.format(*inputs, op=self)
 
     def expression(self, *names: str) -> str:
-        """Python for the output where no module is needed, e.g. `a + b`."""
+        """Returns Python for the output where no module is needed, e.g. `a + b`."""
         if not self.printed_as:
             raise NotImplementedError
         return self.printed_as.format(*names, op=self)
@@ -188,25 +188,25 @@ def options(*given: tuple[str, object, object]) -> str:
 
 
 def spatial(op: Op, shape: Shape) -> tuple[int, int, int]:
-    """Channels, height and width of an input that has to be an image."""
+    """Returns channels, height and width of an input that has to be an image."""
     if len(shape) != 3:
         raise ValueError(f"{op} needs an input of shape (C, H, W) and got {shape}")
     return shape[0], shape[1], shape[2]
 
 
 def pair(value: Pair) -> tuple[int, int]:
-    """One number for height and one for width."""
+    """Returns one number for height and one for width."""
     return (value, value) if isinstance(value, int) else value
 
 
 def sides(kernel: Pair, stride: Pair) -> str:
-    """A window in a few characters: `3×3 /2`."""
+    """Returns a window in a few characters: `3×3 /2`."""
     down = "" if pair(stride) == (1, 1) else f" /{max(pair(stride))}"
     return "×".join(map(str, pair(kernel))) + down
 
 
 def windowed(size: int, kernel: int, stride: int, padding: int, dilation: int = 1) -> int:
-    """How many positions a sliding window has."""
+    """Returns the number of positions of a sliding window."""
     positions = (size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
     if positions < 1:
         raise ValueError(f"a window of {kernel} does not fit into a map of size {size} with padding {padding}")
@@ -214,14 +214,14 @@ def windowed(size: int, kernel: int, stride: int, padding: int, dilation: int = 
 
 
 def tokens(op: Op, shape: Shape) -> tuple[int, int]:
-    """Number and width of an input that has to be a row of tokens."""
+    """Returns number and width of an input that has to be a row of tokens."""
     if len(shape) != 2:
         raise ValueError(f"{op} needs an input of shape (N, E) and got {shape}")
     return shape[0], shape[1]
 
 
 def product(a: Jet, b: Jet, times: Callable[[Tensor, Tensor], Tensor]) -> Jet:
-    """The jet of something linear in both a and b."""
+    """Returns the jet of a product that is linear in both a and b."""
     value = times(a[0], b[0])
     velocity = times(a[1], b[0]) + times(a[0], b[1])
     return value, velocity, times(a[2], b[0]) + 2 * times(a[1], b[1]) + times(a[0], b[2])

@@ -1,4 +1,4 @@
-r"""Batch norm on the batch's own statistics, with a second derivative that costs little.
+r"""Batch norm on the batch's own statistics, with a fast second derivative.
 
     y  = xh w + b            xh = (x - mean) r,  r = 1/sqrt(var + eps), over the m values of a channel
     gx = w r P(gy)           P(v) = v - mean(v) - xh mean(v xh)
@@ -29,7 +29,7 @@ from epochzero.plan.ops.base import Gradients
 
 
 def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """Batch norm in training, nothing tracked; may be differentiated twice."""
+    """Computes batch norm as in training, without tracking; can be differentiated twice."""
     check(x.numel() // x.shape[1], x.shape)
     y: Tensor = _Forward.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
     return y
@@ -38,7 +38,7 @@ def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 def recorded_batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Callable[..., tuple[Gradients, Gradients]]]:
-    """The same with its way back (see `epochzero.plan.ops.base.Back`)."""
+    """Returns the output and its backward pass (see `epochzero.plan.ops.base.Back`)."""
     check(x.numel() // x.shape[1], x.shape)
     y, mean, rstd = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
 
@@ -56,7 +56,7 @@ def recorded_batch_norm(
 
 
 def check(values: int, shape: Sequence[int]) -> None:
-    """ValueError unless a norm has several values for each channel."""
+    """Raises ValueError unless there are several values for each channel."""
     if values == 1:
         raise ValueError(f"a batch norm needs more than one value for each channel, and got {list(shape)}")
 
@@ -72,7 +72,7 @@ class _Forward(Function):
 
     @staticmethod
     def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, _: None) -> Tensor:
-        """P is its own transpose, so that torch's gradient is the way forward too."""
+        """Uses torch's gradient: P is its own transpose."""
         x, weight, mean, rstd = ctx.saved_tensors
         wide = (1, -1) + (1,) * (x.dim() - 2)
         dy = torch.zeros_like(x)
@@ -119,7 +119,7 @@ class _Backward(Function):
         rstd: Tensor,
         eps: float,  # noqa: ARG004
     ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-        """Many gradients of the same values: rows of a tangent kernel."""
+        """Takes many gradients of the same values, the rows of a tangent kernel."""
         if in_dims[0] is None or any(dim is not None for dim in in_dims[1:]):
             raise NotImplementedError("only gradients of one batch of values are batched")
         wide = (1, -1) + (1,) * (x.dim() - 2)

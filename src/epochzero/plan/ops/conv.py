@@ -51,7 +51,7 @@ class Conv(Op):
         return replace(self, out_channels=count * self.out_channels, groups=count * self.groups)
 
     def routine_step(self, networks: int = 1) -> RoutineStep:
-        """A square window, no bias, and one group for each network."""
+        """Routines run square windows without bias, one group for each network."""
         square = isinstance(self.kernel, int) and isinstance(self.stride, int) and isinstance(self.padding, int)
         return "convolution" if square and not self.bias and self.groups == networks else ""
 

@@ -12,7 +12,7 @@ from epochzero.types import Shape
 
 
 def look_up(ids: Tensor, tables: list[Tensor]) -> Tensor:
-    """Of each field, the row of its table that its id names."""
+    """Returns for each field the row of its table with this id."""
     fields = zip(ids.unbind(1), tables, strict=True)
     return torch.stack([nn.functional.embedding(*field) for field in fields], 1)  # [B, fields, width]
 
@@ -31,7 +31,7 @@ class Tables(nn.Module):
 
 
 def ids_in(table: Tensor, rows: tuple[int, ...]) -> Tensor:
-    """The last columns as ids; what is beyond a field's rows starts again from 0."""
+    """Returns the last columns as ids, modulo the number of rows of each field."""
     last = table[:, -len(rows) :].detach().round()  # [B, fields]
     return last.remainder(torch.tensor(rows, dtype=last.dtype, device=last.device)).long()
 
@@ -44,7 +44,7 @@ class Embedding(Op):
     """
 
     rows: tuple[int, ...]
-    """of each field's table"""
+    """the number of rows of each field's table"""
     width: int
 
     prints = (look_up, Tables)

@@ -52,7 +52,7 @@ class Linear(Op):
 
 @dataclass(frozen=True, slots=True)
 class GroupedLinear(Op):
-    """So many linear layers, each on its own features."""
+    """Several linear layers, each on its own features."""
 
     count: int
     out_features: int

@@ -1,4 +1,4 @@
-"""Weighted sums, for networks that hold many others: the weights come with the op, or from an input of the plan."""
+"""Weighted sums, for supernets: the weights are constants of the op, or an input of the plan."""
 
 from __future__ import annotations
 

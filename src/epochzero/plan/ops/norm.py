@@ -14,8 +14,8 @@ from epochzero.plan.ops.batch_statistics import batch_norm, recorded_batch_norm
 from epochzero.types import Shape
 
 Statistics = Literal["batch", "tracked", "running"]
-"""batch: of the batch at hand, nothing remembered; tracked: the same and remembered (training); running: as
-remembered (evaluation)."""
+"""batch: those of the batch, not stored; tracked: the same, and stored (training); running: the stored ones
+(evaluation)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Window(Op):
 
 @dataclass(frozen=True, slots=True)
 class MaxPool(Window):
-    """The largest value in a sliding square window; its derivatives are those of that value."""
+    """The largest value in a sliding square window; the derivatives are those of that value."""
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return F.max_pool2d(x[0], self.kernel, self.stride, self.padding)
@@ -96,7 +96,7 @@ class AvgPool(Window):
 
     @property
     def _centred(self) -> bool:
-        """Whether it is a mean around each place, of what lies inside the map."""
+        """True for the mean around each position, of those inside the map, with stride 1."""
         return self.stride == 1 and self.kernel == 2 * self.padding + 1 and not self.count_padding
 
     def label(self) -> str:
@@ -109,7 +109,7 @@ class AvgPool(Window):
 
 
 class _Centred(Function):
-    """Average pooling of stride 1: torch's values, and a backward pass that costs no more than a forward one."""
+    """Average pooling of stride 1 whose backward pass is as fast as the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: int) -> Tensor:
@@ -146,7 +146,7 @@ class _Box(Function):
 
 @lru_cache(maxsize=64)
 def _spread(kernel: int, height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """By how much a window is larger than the part of it inside the map."""
+    """Returns the size of a window divided by the size of its part inside the map."""
     inside = F.avg_pool2d(torch.ones(1, 1, height, width, dtype=torch.float64), kernel, 1, kernel // 2)
     return (1 / inside).to(device, dtype)  # [1, 1, H, W]
 

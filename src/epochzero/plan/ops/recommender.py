@@ -1,6 +1,6 @@
-r"""What networks on a table of features are made of, beside linear layers.
+r"""Ops of networks on a table of features, besides linear layers.
 
-    Turned              rows and features change places, so that a linear layer mixes rows
+    Turned              rows and features swapped, so that a linear layer mixes rows
     PairProducts        x_i . x_j for all i > j, of a vector and rows of the same width
     FactorMachine       (sum_i x_i)^2 - sum_i x_i^2, of rows x_i
     AsRows, Padded      a vector cut into rows; a vector with zeros after it
@@ -26,7 +26,7 @@ from epochzero.types import Shape
 
 @dataclass(frozen=True, slots=True)
 class Turned(Op):
-    """Rows and features change places: (N, E) becomes (E, N)."""
+    """Rows and features swapped: (N, E) becomes (E, N)."""
 
     linear = True
     printed_as = "{0}.mT"
@@ -40,13 +40,13 @@ class Turned(Op):
 
 
 def lower_triangle(square: Tensor) -> Tensor:
-    """What is below the diagonal, row by row."""
+    """Returns the entries below the diagonal, row by row."""
     row, column = torch.tril_indices(square.shape[1], square.shape[1], -1, device=square.device)
     return square[:, row, column]
 
 
 def pair_products(vector: Tensor, rows: Tensor) -> Tensor:
-    """The products of all pairs of rows, the vector being one more before them."""
+    """Returns the products of all pairs of rows, with the vector as the first row."""
     x = torch.cat([vector[:, None], rows], 1)  # [B, 1 + N, E]
     return lower_triangle(torch.bmm(x, x.mT))  # [B, N (N + 1) / 2]
 
@@ -61,7 +61,7 @@ class PairProducts(Op):
     def shape(self, *inputs: Shape) -> Shape:
         n, e = tokens(self, inputs[1])
         if inputs[0] != (e,):
-            raise ValueError(f"a vector of shape {inputs[0]} is no row beside rows of shape {inputs[1]}")
+            raise ValueError(f"a vector of shape {inputs[0]} does not match rows of shape {inputs[1]}")
         return (n * (n + 1) // 2,)
 
     def macs(self, *inputs: Shape) -> int:
@@ -81,7 +81,7 @@ class PairProducts(Op):
 
 
 def factor_machine(rows: Tensor) -> Tensor:
-    """Twice the products of all pairs of rows, feature by feature, in linear time."""
+    """Returns twice the sum of products of all pairs of rows, feature by feature, in linear time."""
     return rows.sum(1).square() - rows.square().sum(1)  # [B, E]
 
 
@@ -124,7 +124,7 @@ class AsRows(Op):
 
 @dataclass(frozen=True, slots=True)
 class Padded(Op):
-    """A vector with so many zeros after it."""
+    """A vector followed by zeros."""
 
     zeros: int
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from epochzero.types import Shape
 
 Ranges = tuple[tuple[int, int], ...]
-"""places along an axis: from, up to but not including; in ascending order"""
+"""ranges along an axis: start and end (exclusive), ascending"""
 Places = tuple[Ranges, ...]
-"""of a part of a parameter: along each axis"""
+"""a part of a parameter: the ranges along each axis"""
 Region = tuple[slice, ...]
 
 
@@ -22,12 +22,12 @@ def length(ranges: Ranges) -> int:
 
 
 def first(shape: Shape) -> Places:
-    """The places of a parameter of this shape in a larger one: the first along each axis."""
+    """Returns the places of a parameter of this shape at the start of each axis of a larger one."""
     return tuple(((0, size),) for size in shape)
 
 
 def taken(whole: Tensor, places: Places) -> Tensor:
-    """The part, for autograd to see."""
+    """Returns the part, differentiably."""
     for axis, ranges in enumerate(places):
         pieces = [whole.narrow(axis, start, stop - start) for start, stop in ranges]
         whole = pieces[0] if len(pieces) == 1 else torch.cat(pieces, axis)
@@ -35,7 +35,7 @@ def taken(whole: Tensor, places: Places) -> Tensor:
 
 
 def regions(places: Places) -> Iterator[tuple[Region, Region]]:
-    """Where each rectangle of a part lies in the whole, and in the part."""
+    """Yields each rectangle of a part: its region in the whole, and in the part."""
     axes = [list(zip(ranges, _packed(ranges), strict=True)) for ranges in places]
     for corner in itertools.product(*axes):
         yield tuple(slice(*there) for there, _ in corner), tuple(slice(*here) for _, here in corner)

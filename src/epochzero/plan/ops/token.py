@@ -1,4 +1,4 @@
-"""Images as rows of tokens, and what transformers add to them.
+"""Images as rows of tokens, and the learnt tokens of transformers.
 
 Dosovitskiy et al. An image is worth 16x16 words. ICLR 2021. arXiv:2010.11929
 """
@@ -16,7 +16,7 @@ from epochzero.types import Shape
 
 @dataclass(frozen=True, slots=True)
 class ToTokens(Op):
-    """Each place of an image as a token, row by row: (C, H, W) becomes (H*W, C)."""
+    """Each pixel of an image as a token, row by row: (C, H, W) becomes (H*W, C)."""
 
     linear = True
     drawn_as = "to tokens"
@@ -31,7 +31,7 @@ class ToTokens(Op):
 
 
 class FirstToken(nn.Module):
-    """A learnt token in front of the others."""
+    """Prepends a learnt token."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class FirstToken(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class ClassToken(Op):
-    """A learnt token in front of the others: (N, E) becomes (1 + N, E)."""
+    """A learnt token before the others: (N, E) becomes (1 + N, E)."""
 
     linear = True
     prints = (FirstToken,)

@@ -1,4 +1,4 @@
-"""Ops without parameters that only wire: inputs, sums and products, skips and cut edges, joining and cutting."""
+"""Ops without parameters: inputs, sums and products, skips and cut edges, concatenation and slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epochzero.types import Shape
 
 @dataclass(frozen=True, slots=True)
 class Input(Op):
-    """Where data enters the network."""
+    """An input of the network."""
 
     size: Shape
 
@@ -74,7 +74,7 @@ class Multiply(Op):
 
 @dataclass(frozen=True, slots=True)
 class Concat(Op):
-    """Its inputs side by side along an axis of one sample: 0 for channels, or for tokens; -1 for their features."""
+    """Its inputs concatenated along an axis of one sample: 0 for channels or tokens, -1 for the features of tokens."""
 
     axis: int = 0
 
@@ -126,7 +126,7 @@ class Narrow(Op):
 
 @dataclass(frozen=True, slots=True)
 class Pick(Op):
-    """One of several: the tile, or the token, of this number along the first axis, which goes away."""
+    """One entry along the first axis, e.g. a tile or a token; the axis is removed."""
 
     index: int
 
@@ -136,7 +136,7 @@ class Pick(Op):
 
     def shape(self, *inputs: Shape) -> Shape:
         if len(inputs[0]) < 2 or not 0 <= self.index < inputs[0][0]:
-            raise ValueError(f"an input of shape {inputs[0]} has no part number {self.index}")
+            raise ValueError(f"an input of shape {inputs[0]} has no entry {self.index} along its first axis")
         return inputs[0][1:]
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
@@ -168,7 +168,7 @@ class Tiles(Op):
 
 @dataclass(frozen=True, slots=True)
 class Shift(Op):
-    """The image moved by one place up and to the left, zeros after it.
+    """The image shifted by one pixel up and to the left, with zeros where it ends.
 
     A 1×1 convolution of stride 2 of this sees what one of the image misses (FactorizedReduce). For even sizes that
     is the same as cutting off the first row and column; odd sizes work too.
@@ -187,7 +187,7 @@ class Shift(Op):
 
 @dataclass(frozen=True, slots=True)
 class Flatten(Op):
-    """All numbers of a sample in one row."""
+    """All numbers of a sample as a vector."""
 
     linear = True
     printed_as = "{0}.flatten(1)"
@@ -215,7 +215,7 @@ class Identity(Op):
 
 @dataclass(frozen=True, slots=True)
 class Zero(Op):
-    """A cut edge: zeros on which nothing depends, of the input's shape or, for images, of another width or stride."""
+    """A cut edge: constant zeros, of the input's shape or, for images, of another width or stride."""
 
     channels: int | None = None
     stride: int = 1
