@@ -181,12 +181,12 @@ def test_embedding_rows_are_limited(table: CtrTable, tmp_path: Path) -> None:
         ({"proxy": "sigo"}, "Did you mean 'sigeo'"),
         ({"warmup": 1.5}, "a share from 0 to 1"),
         ({"preset": PRESETS["published"]}, r"takes 4 batches of 512: .* \(--option batch_size=16\)"),
-        ({"preset": replace(TINY, top=9)}, "Of 5 networks that are looked at, 9 cannot be trained"),
+        ({"preset": replace(TINY, top=9)}, "Of 5 evaluated networks, 9 cannot be trained"),
         ({"preset": replace(TINY, widest=8)}, "has no width up to 8"),
         ({"share": 0.0}, "above 0, at most 1"),
         ({"highest": 0.0}, "have to be finite numbers above 0"),
         ({"max_embedding_rows": 3}, "need at least 5 rows"),
-        ({"max_params": 10}, "at most 10 parameters beside its embeddings: the smallest has [0-9,]+\\."),
+        ({"max_params": 10}, "at most 10 parameters outside its embeddings: the smallest has [0-9,]+\\."),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(table: CtrTable, changes: dict[str, object], why: str) -> None:
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(table: CtrTable, changes
 
 def test_a_folder_that_cannot_be_made_is_refused(table: CtrTable, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="cannot be written"):
         SubOneShotSearch(table, preset=TINY).run(tmp_path / "file" / "inside")
 
 
@@ -294,7 +294,7 @@ MADE = ["--data=synthetic:400", "--out=OUT"]
         ([*CLICKS, "--feedback=hnas"], "has no use for --feedback"),
         ([*MADE, "--workers=2"], "has no use for --workers"),
         (["--winner-scores=none"], "has no use for --winner-scores"),
-        ([*CLICKS, "--max-params=10"], "at most 10 parameters beside its embeddings: the smallest has"),
+        ([*CLICKS, "--max-params=10"], "at most 10 parameters outside its embeddings: the smallest has"),
         ([*CLICKS, "--max-flops=9"], "at most 9 multiply-accumulates: the smallest has"),
         (CLICKS, "missing.tsv"),
         (["--data=synthetic:many", "--out=OUT"], "takes a number of rows"),
@@ -302,7 +302,7 @@ MADE = ["--data=synthetic:400", "--out=OUT"]
         ([*CLICKS, "--proxy=sigo"], "Did you mean 'sigeo'"),
         ([*CLICKS, "--warmup=1.5"], "a share from 0 to 1 of an epoch, not 1.5"),
         ([*CLICKS, "--warmup=nan"], "a share from 0 to 1 of an epoch, not nan"),
-        ([*CLICKS, "--method=evolution"], "by evolution_nasrec or random, not by 'evolution'"),
+        ([*CLICKS, "--method=evolution"], "is evolution_nasrec or random, not 'evolution'"),
     ],
 )
 def test_the_command_refuses_in_one_sentence(tmp_path: Path, arguments: list[str], why: str) -> None:

@@ -1,17 +1,17 @@
-r"""From a click-through table to a recommender: SiGeo's sub-one-shot search in NASRec's spaces.
+"""SiGeo's sub-one-shot search for recommenders in NASRec's spaces.
 
-    warm-up of a supernet, for a share of one epoch
-    evolution over sub-networks that inherit its weights, scored on four batches of validation rows
-    the best k trained from scratch; log loss and AUC on validation and test rows
+    1. warm-up of a supernet, for a share of one epoch
+    2. evolution over sub-networks that inherit its weights, scored on four batches of validation rows
+    3. training of the best k from scratch; log loss and AUC on validation and test rows
 
-    chain = SubOneShotSearch(table, warmup=0.01, proxy="sigeo", preset=REDUCED)
-    found = chain.run("runs/clicks")                 # killed at any moment and run again: goes on, and ends the same
-    found.best.arch, found.best.test.log_loss
+    search = SubOneShotSearch(table, warmup=0.01, proxy="sigeo", preset=PRESETS["reduced"])
+    result = search.run("runs/clicks")               # killed at any moment and run again: resumes, and ends the same
+    result.best.arch, result.best.test_log_loss
 
-The best of the k is the one with the lowest log loss on the validation rows: nothing is chosen by the test rows.
-`proxy` is any proxy or combination. Plain `sigeo` weighs its terms by the warm-up (zero_shot without one,
-warm_recommender after one) and plain `zico` takes four batches. `one_shot` is NASRec's own fitness: the last layer is
-fine-tuned on training rows, and the log loss on validation rows counts.
+The best of the k has the lowest log loss on the validation rows; test rows choose nothing. `proxy` is any proxy or
+combination. Plain `sigeo` has the weights zero_shot without a warm-up and warm_recommender after one, and plain `zico`
+takes four batches. `one_shot` is NASRec's fitness: minus the log loss on validation rows after the last layer was
+fine-tuned on training rows.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -31,6 +31,7 @@ from pathlib import Path
 
 from epochzero.data.batch import Batch, digest
 from epochzero.errors import DataError, UserError
+from epochzero.files import made_folder
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
@@ -50,16 +51,16 @@ from epochzero.types import Origin
 ONE_SHOT = "one_shot"
 EVOLUTION, RANDOM = "evolution_nasrec", "random"
 PARTS = 4
-"""batches that a sub-network is scored on"""
+"""batches on which a sub-network is scored"""
 STORE = "chain.db"
 
 Tell = Callable[[str, int, int, str], None]
-"""Called with the stage, how much of it is done, all of it, and a note."""
+"""Called with the stage, the work done in it, all of it, and a note."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How large a chain is: as published, unless told otherwise."""
+    """The sizes of a search, by default those published."""
 
     widest: int = 1024
     most_rows: int = 64
@@ -68,11 +69,11 @@ class Preset:
     tournament: int = 64
     children: int = 8
     top: int = 15
-    """how many are trained from scratch"""
+    """networks to train from scratch"""
     batch_size: int = 512
     """of warm-up, scoring and training"""
     fine_steps: int = FINE.epoch
-    """in which `one_shot` trains the last layer; it validates on as many batches at most"""
+    """steps in which `one_shot` trains the last layer, and the most batches on which it validates"""
 
     def __post_init__(self) -> None:
         if wrong := [name for name, size in asdict(self).items() if size < 1]:
@@ -84,7 +85,7 @@ class Preset:
 
     @property
     def options(self) -> dict[str, int]:
-        """Of the search."""
+        """Options of the search method."""
         return {name: getattr(self, name) for name in ("population", "generations", "tournament", "children")}
 
 
@@ -99,23 +100,23 @@ PRESETS = {
 
 @dataclass(frozen=True)
 class TrainedCandidate:
-    """A network that was found, after training from scratch."""
+    """A network of the search, after training from scratch."""
 
     arch: str
     score: float
     params: int
-    """beside the embeddings"""
+    """outside the embeddings"""
     flops: int
     val_log_loss: float
     val_auc: float
-    """nan where all rows have the same label, as `test_auc`"""
+    """nan if all rows have the same label; `test_auc` likewise"""
     test_log_loss: float
     test_auc: float
 
 
 @dataclass(frozen=True)
 class RecommenderResult:
-    """What a chain found."""
+    """The result of a search for a recommender."""
 
     candidates: tuple[TrainedCandidate, ...]
     """the best of the search, best first"""
@@ -124,39 +125,39 @@ class RecommenderResult:
     warmup_steps: int
     embedding_params: int
     seconds: dict[str, float]
-    """of this call by stage; what was there already took none"""
+    """by stage, in this call; a stage that was complete before takes none"""
 
     @property
     def best(self) -> TrainedCandidate:
-        """By log loss on the validation rows."""
-        return min(self.candidates, key=lambda found: found.val_log_loss)
+        """The candidate with the lowest log loss on the validation rows."""
+        return min(self.candidates, key=lambda candidate: candidate.val_log_loss)
 
 
 @dataclass(frozen=True)
 class SubOneShotSearch:
-    """Everything that the way from a table to a recommender depends on."""
+    """A search, with everything that its result depends on."""
 
     table: CtrTable
     space: str = "nasrec_small"
     proxy: str = "sigeo"
     warmup: float = 0.01
-    """the share of one epoch for which the supernet is trained"""
+    """share of one epoch for which the supernet is trained"""
     scaled: bool = True
-    """whether the schedule of the warm-up is squeezed into that share, or cut off after it"""
+    """true if the schedule of the warm-up is compressed into that share; otherwise it is cut off"""
     preset: Preset = PRESETS["published"]
     max_params: int | None = None
-    """beside the embeddings"""
+    """outside the embeddings"""
     max_flops: int | None = None
     max_embedding_rows: int | None = None
-    """of all tables together, as `max_embedding_bytes`"""
+    """of all embedding tables together; `max_embedding_bytes` likewise"""
     max_embedding_bytes: int | None = None
     share: float = 1.0
-    """of the training rows, from the first on, that supernet and networks are trained on"""
+    """the first share of the training rows, on which supernet and networks are trained"""
     highest: float = Settings.highest
-    """the learning rate of training from scratch; NASRec tunes it for each table (the warm-up's stays as published)"""
+    """learning rate of training from scratch, which NASRec tunes for each table; the warm-up has the published one"""
     seed: int = 0
     method: str = EVOLUTION
-    """`evolution_nasrec`, or `random` as a baseline, which looks at as many networks"""
+    """`evolution_nasrec`, or `random` as a baseline with the same number of networks"""
     every: int = 500
     """steps between checkpoints"""
     tell: Tell = field(default=lambda stage, done, total, note: None, repr=False, compare=False)
@@ -164,9 +165,7 @@ class SubOneShotSearch:
     def __post_init__(self) -> None:
         check_labels(self.table, "train")
         if not self.table.size("test"):
-            raise DataError(
-                f"The table {self.table.folder} has no test rows: give its split column some that say test."
-            )
+            raise DataError(f"The table {self.table.folder} has no test rows: mark some as test in its split column.")
         size = self.preset.batch_size
         if (rows := self.table.size("val")) < PARTS * size:
             most = rows // PARTS
@@ -177,17 +176,17 @@ class SubOneShotSearch:
             )
         if not 1 <= self.preset.top <= self.preset.evaluations:
             raise UserError(
-                f"Of {self.preset.evaluations} networks that are looked at, {self.preset.top} cannot be trained."
+                f"Of {self.preset.evaluations} evaluated networks, {self.preset.top} cannot be trained: lower --top."
             )
         if not 0 < self.share <= 1:
             raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
         check_method(self.method)
-        self.schedule, self.objective, self.training  # noqa: B018  what cannot be is refused before anything is run
+        self.schedule, self.objective, self.training  # noqa: B018  invalid settings are refused first
         check_limits(self.fitted, self.max_params, self.max_flops)
 
     @cached_property
     def fitted(self) -> Nasrec:
-        """The space for this table, at the preset's size."""
+        """The space for this table, in the preset's size."""
         preset = self.preset
         limits = self.max_embedding_rows, self.max_embedding_bytes
         fitted = nasrec(self.space).on(self.table.num_dense, self.table.rows, *limits)
@@ -195,7 +194,7 @@ class SubOneShotSearch:
 
     @cached_property
     def data(self) -> CtrTable:
-        """The table with ids within the space's tables."""
+        """The table with ids within the embeddings of the space."""
         return self.table.capped(self.fitted.tables)
 
     @cached_property
@@ -209,7 +208,7 @@ class SubOneShotSearch:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """None for one-shot fitness."""
+        """The score of sub-networks; None for one-shot fitness."""
         return objective_of(self.proxy, self.warmup)
 
     @cached_property
@@ -217,28 +216,24 @@ class SubOneShotSearch:
         return Settings(batch_size=self.preset.batch_size, highest=self.highest)
 
     def run(self, folder: str | Path) -> RecommenderResult:
-        """Go all the way. The folder takes a store and checkpoints, from which the same chain goes on."""
-        place, seconds = Path(folder), dict[str, float]()
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"The folder {place} cannot be made ({error.strerror}): choose another.") from error
+        """Runs or resumes the search; the folder takes its store and checkpoints."""
+        place, seconds = made_folder(Path(folder)), dict[str, float]()
         with Store.open(place / STORE) as store:
             with _timed(seconds, "warm-up"):
                 supernet = self.warmed(place)
             self._keep_warm_up(supernet, seconds["warm-up"], store)
             with _timed(seconds, "search"):
-                outcome = self.searched(supernet, store)
+                result = self.searched(supernet, store)
             with _timed(seconds, "training"):
-                candidates = self._retrained(outcome, store, place)
+                candidates = self._retrained(result, store, place)
         steps, rows = self.schedule.steps, self.fitted.embedding_params
-        return RecommenderResult(candidates, outcome.text, outcome.evaluated, steps, rows, seconds)
+        return RecommenderResult(candidates, result.text, result.evaluated, steps, rows, seconds)
 
     def warmed(self, place: Path) -> RecommenderSupernet:
-        """The supernet after its warm-up, from its checkpoint where there is one."""
+        """The supernet after its warm-up."""
         sizes = self.preset.widest, self.preset.most_rows, self.preset.batch_size
-        told = self.table.fingerprint, self.fitted.tables, self.schedule, sizes, self.trained_rows, self.seed
-        file = place / f"warm-{self.space}-{digest(*map(str, told))[:16]}.pt"
+        identity = self.table.fingerprint, self.fitted.tables, self.schedule, sizes, self.trained_rows, self.seed
+        file = place / f"warm-{self.space}-{digest(*map(str, identity))[:16]}.pt"
         steps = self.schedule.steps
         if file.exists():
             warm = WarmUp.load(file, self.fitted)
@@ -260,7 +255,7 @@ class SubOneShotSearch:
         return warm.supernet
 
     def _keep_warm_up(self, supernet: RecommenderSupernet, seconds: float, store: Store) -> None:
-        """Beside the search, for reports; a warm-up that was there already keeps the seconds that it took."""
+        """Records the warm-up for reports; if it was complete before, the seconds of then stay."""
         if self.schedule.steps:
             settings: dict[str, JSON] = {"space": self.space, "supernet": supernet.id, "steps": self.schedule.steps}
             store.begin_run("warm-up", settings, manifest(settings)).finish({"seconds": seconds})
@@ -274,7 +269,7 @@ class SubOneShotSearch:
         else:
             source, objective = Inherited(supernet, batch), self.objective
         task = Task(self.fitted, objective.proxies, batch, Origin(seed=self.seed), sources=(source,))
-        outcome: Result = run_search(
+        result: Result = run_search(
             task,
             self.method,
             self.preset.evaluations,
@@ -285,9 +280,9 @@ class SubOneShotSearch:
             store=store,
             progress=lambda now: self.tell("search", now.evaluated, self.preset.evaluations, now.headline),
         )
-        if outcome.best is None:
-            raise nothing_found(outcome)
-        return outcome
+        if result.best is None:
+            raise nothing_found(result)
+        return result
 
     @cached_property
     def batch(self) -> Batch:
@@ -300,8 +295,8 @@ class SubOneShotSearch:
         fitness = OneShot(supernet, training, validation, replace(FINE, epoch=count))
         return Feedback(fitness, f"{ONE_SHOT}-{digest(supernet.id, self.table.fingerprint, size, count)[:16]}")
 
-    def _retrained(self, outcome: Result, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
-        found, top = [], self.distinct(outcome.top(LEADERS))
+    def _retrained(self, result: Result, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
+        trained, top = [], self.distinct(result.top(LEADERS))
         for number, candidate in enumerate(top):
 
             def show(step: int, steps: int, loss: float, number: int = number) -> None:
@@ -317,11 +312,11 @@ class SubOneShotSearch:
                 every=self.every,
                 tell=show,
             )
-            found.append(self._measured(candidate, source, store))
-        return tuple(found)
+            trained.append(self._measured(candidate, source, store))
+        return tuple(trained)
 
     def distinct(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The first few that are different networks: choices that an architecture does not use make none."""
+        """The first few different networks; unused choices of an architecture make no difference."""
         plans = ((pruned(self.fitted.plan(candidate.arch)), candidate) for candidate in candidates)
         each: dict[object, Candidate] = {}
         for plan, candidate in plans:
@@ -329,7 +324,7 @@ class SubOneShotSearch:
         return list(each.values())[: self.preset.top]
 
     def _measured(self, candidate: Candidate, source: TrainingSource, store: Store) -> TrainedCandidate:
-        """Trained and measured, unless the store knows it."""
+        """Trains and measures a network, unless the store has its metrics."""
         proxies = (VAL_LOSS, VAL_AUC, TEST_LOSS, TEST_AUC)
         task = Task(self.fitted, proxies, self.batch, sources=(source,))
         settings: dict[str, JSON] = {"source": source.name, "space": self.space, "arch": candidate.text}
@@ -342,7 +337,7 @@ class SubOneShotSearch:
 
 
 def objective_of(proxy: str, warmup: float) -> Objective | None:
-    """What sub-networks are scored by; None for one-shot fitness."""
+    """The score of sub-networks; None for one-shot fitness."""
     usual = {"sigeo": f"sigeo(weights={'warm_recommender' if warmup else 'zero_shot'})"}
     usual["zico"] = f"zico(batches={PARTS})"
     return None if proxy == ONE_SHOT else parse_objective(usual.get(proxy, proxy))
@@ -350,14 +345,14 @@ def objective_of(proxy: str, warmup: float) -> Objective | None:
 
 def check_method(method: str) -> None:
     if method not in (EVOLUTION, RANDOM):
-        raise UserError(f"A search for recommenders goes by {EVOLUTION} or {RANDOM}, not by '{method}'.")
+        raise UserError(f"The method of a search for recommenders is {EVOLUTION} or {RANDOM}, not '{method}'.")
 
 
 def check_limits(space: Nasrec, max_params: int | None, max_flops: int | None) -> None:
-    """UserError where no network is so small; parameters are those beside the embeddings."""
+    """UserError if no network is within the limits; parameters are those outside the embeddings."""
     least = space.plan(space.smallest())
     sizes = least.params - space.embedding_params, least.flops
-    words = "parameters beside its embeddings", "multiply-accumulates"
+    words = "parameters outside its embeddings", "multiply-accumulates"
     for limit, size, what in zip((max_params, max_flops), sizes, words, strict=True):
         if limit is not None and size > limit:
             raise UserError(

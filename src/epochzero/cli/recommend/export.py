@@ -11,21 +11,16 @@ from epochzero import recommend
 from epochzero.cli.console import millions
 from epochzero.cli.options import AsJson
 from epochzero.cli.product import made_with, tell
-from epochzero.cli.recommend.options import DATA, OUTPUT
 
 
 def export(
     weights: Annotated[Path, typer.Option("--weights", help="Folder of `epochzero recommend train`.")],
-    out_dir: Annotated[
-        Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.", rich_help_panel=OUTPUT)
-    ],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.")],
     data: Annotated[
         str | None,
-        typer.Option("--data", help="A table of clicks whose first rows the check takes.", rich_help_panel=DATA),
+        typer.Option("--data", help="A table of clicks whose first rows the check takes."),
     ] = None,
-    onnx: Annotated[
-        bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.", rich_help_panel=OUTPUT)
-    ] = True,
+    onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True,
     json: AsJson = False,
 ) -> None:
     """Write a recommender as a product: code that needs torch alone, weights, checked ONNX, a model card, the encoding.

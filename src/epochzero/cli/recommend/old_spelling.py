@@ -55,10 +55,11 @@ def searched(context: typer.Context) -> bool:
             f"A search for recommenders has no use for {unused[0]}: leave it out; `--option batch_size=256` and the "
             "like change its sizes."
         )
-    same = {"--space", "--schema", "--bad-lines", "--warmup", "--preset", "--option", "--top", "--seed"}
-    same |= {"--max-params", "--max-flops", "--json"} | ({"--proxy", "--method"} & given)
-    told = {option.removeprefix("--").replace("-", "_"): value[option] for option in same}
-    hinting("search", search_)(data=data, out_dir=value["--out"], **told)
+    default = {"--proxy": "sigeo", "--method": "evolution_nasrec"}
+    own = {option: default[option] if option in default.keys() - given else value[option] for option in USED}
+    own["--data"], own["--out-dir"] = data, own.pop("--out")
+    asked = {option.removeprefix("--").replace("-", "_"): one for option, one in own.items() if option != "--plugin"}
+    hinting("search", search_)(**asked)
     return True
 
 

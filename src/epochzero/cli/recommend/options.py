@@ -3,65 +3,66 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from epochzero.cli.console import err
+from epochzero.cli.options import Device, Seed, panel
 from epochzero.quantities import key_values
 
-DATA, SIZES, RUNNING, OUTPUT = "Data", "Sizes and settings", "Running", "Output"
-"""the groups of options in help"""
-
-Schema = Annotated[
-    str | None,
-    typer.Option(
-        "--schema",
-        help="Columns of the table: criteo, avazu, kdd12, kdd12_clicks, or a .json or .toml file.",
-        rich_help_panel=DATA,
-    ),
-]
-BadLines = Annotated[
-    str,
-    typer.Option(
-        "--bad-lines", help="strict stops at the first bad line, skip puts bad lines aside.", rich_help_panel=DATA
-    ),
-]
 SearchedData = Annotated[
     str,
     typer.Option(
-        "--data",
-        help="Folder of `epochzero recommend search`, a table of clicks with its --schema, or synthetic:ROWS.",
-        rich_help_panel=DATA,
+        "--data", help="Folder of `epochzero recommend search`, a table of clicks with its --schema, or synthetic:ROWS."
     ),
 ]
-RecommenderSpace = Annotated[
-    str, typer.Option("--space", help="nasrec_small or nasrec_full.", rich_help_panel="Network")
-]
-Epochs = Annotated[
-    int | None, typer.Option("--epochs", help="Passes over the training rows; default: 1.", rich_help_panel=SIZES)
-]
-TrainingBatch = Annotated[
-    int | None,
-    typer.Option("--batch-size", help="Rows in a batch; default: that of the search, or 512.", rich_help_panel=SIZES),
-]
-TrainingOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        help="highest (learning rate), lowest, rise, eps, clip, share, max_embedding_rows, max_embedding_bytes: "
-        "highest=0.05. May be repeated.",
-        rich_help_panel=SIZES,
-    ),
+RecommenderSpace = Annotated[str, typer.Option("--space", help="nasrec_small or nasrec_full.")]
+BadLines = Annotated[
+    str, typer.Option("--bad-lines", help="strict stops at the first bad line, skip puts bad lines aside.")
 ]
 
 
-def training_options(epochs: int | None, batch_size: int | None, option: list[str] | None) -> dict[str, Any]:
-    """The settings of a training that are given; a later --option wins."""
-    given = {"epochs": epochs, "batch_size": batch_size}
-    return {name: value for name, value in given.items() if value is not None} | key_values(option or [])
+@panel("Data")
+@dataclass(frozen=True)
+class Reading:
+    """The format of the table."""
+
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", help="Columns: criteo, avazu, kdd12, kdd12_clicks, or a .json or .toml file."),
+    ] = None
+    bad_lines: BadLines = "strict"
+
+
+@panel("Training")
+@dataclass(frozen=True)
+class Training:
+    """The settings of a training."""
+
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the training rows; default: 1.")] = None
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", help="Rows in a batch; default: that of the search, or 512.")
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            help="highest (learning rate), lowest, rise, eps, clip, share, max_embedding_rows, max_embedding_bytes: "
+            "highest=0.05. May be repeated.",
+        ),
+    ] = None
+    seed: Seed = 0
+    device: Device = "cpu"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that are given; a later --option wins."""
+        given = {"epochs": self.epochs, "batch_size": self.batch_size}
+        return {name: value for name, value in given.items() if value is not None} | key_values(self.option or [])
 
 
 @contextmanager
@@ -81,9 +82,3 @@ def remarks_shown() -> Iterator[None]:
         warnings.showwarning = show
         warnings.simplefilter("always", Remark)
         yield
-
-
-def metrics_text(metrics: Mapping[str, Any]) -> str:
-    """Log loss and AUC in words."""
-    area = metrics["why"] or f"AUC {metrics['auc']:.4f}"
-    return f"log loss {metrics['log_loss']:.4f}, {area} ({metrics['rows']:,} rows)"

@@ -11,17 +11,13 @@ import typer
 from epochzero import recommend
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import AsJson, Device
-from epochzero.cli.recommend.options import DATA, OUTPUT, BadLines
+from epochzero.cli.recommend.options import BadLines
 
 
 def predict(
     model: Annotated[Path, typer.Option("--model", help="Folder of `epochzero recommend train`, or of its export.")],
-    data: Annotated[
-        Path, typer.Option("--data", help="A table with the columns of training; needs no label.", rich_help_panel=DATA)
-    ],
-    file: Annotated[
-        Path, typer.Option("--out", help="CSV file to write: line, probability and why.", rich_help_panel=OUTPUT)
-    ],
+    data: Annotated[Path, typer.Option("--data", help="A table with the columns of training; needs no label.")],
+    file: Annotated[Path, typer.Option("--out", help="CSV file to write: line, probability and why.")],
     bad_lines: BadLines = "strict",
     device: Device = "cpu",
     json: AsJson = False,

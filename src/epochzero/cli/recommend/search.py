@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -11,65 +12,63 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Plugins, Seed
+from epochzero.cli.options import AsJson, Plugins, Seed, panel, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommend.options import DATA, OUTPUT, SIZES, BadLines, RecommenderSpace, Schema, remarks_shown
+from epochzero.cli.recommend.options import Reading, RecommenderSpace, remarks_shown
 from epochzero.quantities import count, key_values
 
-SEARCH, LIMITS = "Search", "Limits"
+
+@panel("Search")
+@dataclass(frozen=True)
+class Searching:
+    """The space, and the way through it."""
+
+    space: RecommenderSpace = "nasrec_small"
+    proxy: Annotated[str, typer.Option("--proxy", help="Any proxy or combination, or one_shot.")] = "sigeo"
+    method: Annotated[str, typer.Option("--method", help="evolution_nasrec, or random as a baseline.")] = (
+        "evolution_nasrec"
+    )
+    warmup: Annotated[float, typer.Option("--warmup", help="Share of an epoch for which the supernet is trained.")] = (
+        0.01
+    )
+    seed: Seed = 0
 
 
+@panel("Sizes and limits")
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of the search and of its networks."""
+
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="published, or reduced for two cores; default: reduced without --data."),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="A size or setting: batch_size=256, highest=0.2. May be repeated."),
+    ] = None
+    top: Annotated[int | None, typer.Option("--top", min=1, max=100, help="Networks to train from scratch.")] = None
+    max_params: Annotated[
+        str | None, typer.Option("--max-params", help="Most parameters outside the embeddings: 1.5M.")
+    ] = None
+    max_flops: Annotated[str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.")] = None
+
+
+@spread
 def search(
+    reading: Reading,
+    searching: Searching,
+    sizes: Sizes,
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
             help="A table of clicks with its --schema, the folder of one in numbers, or synthetic:ROWS; default: "
             "12,000 generated rows.",
-            rich_help_panel=DATA,
         ),
-    ] = None,
-    schema: Schema = None,
-    bad_lines: BadLines = "strict",
-    space: RecommenderSpace = "nasrec_small",
-    proxy: Annotated[
-        str, typer.Option("--proxy", help="Any proxy or combination, or one_shot.", rich_help_panel=SEARCH)
-    ] = "sigeo",
-    method: Annotated[
-        str, typer.Option("--method", help="evolution_nasrec, or random as a baseline.", rich_help_panel=SEARCH)
-    ] = "evolution_nasrec",
-    warmup: Annotated[
-        float,
-        typer.Option("--warmup", help="Share of an epoch for which the supernet is trained.", rich_help_panel=SEARCH),
-    ] = 0.01,
-    seed: Seed = 0,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            help="published, or reduced for two cores; default: reduced without --data.",
-            rich_help_panel=SIZES,
-        ),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", help="A size or setting: batch_size=256, highest=0.2. May be repeated.", rich_help_panel=SIZES
-        ),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, max=100, help="Networks to train from scratch.", rich_help_panel=SIZES)
-    ] = None,
-    max_params: Annotated[
-        str | None,
-        typer.Option("--max-params", help="Most parameters outside the embeddings: 1.5M.", rich_help_panel=LIMITS),
-    ] = None,
-    max_flops: Annotated[
-        str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.", rich_help_panel=LIMITS)
     ] = None,
     out_dir: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for results and checkpoints; default: runs/SPACE.", rich_help_panel=OUTPUT),
+        Path | None, typer.Option("--out", help="Folder for results and checkpoints; default: runs/SPACE.")
     ] = None,
     plugin: Plugins = None,
     json: AsJson = False,
@@ -82,26 +81,20 @@ def search(
     clicks` then keeps the best network.
     """
     load_plugins(plugin)
-    changes = key_values(option or []) | ({} if top is None else {"top": top})
-    limits = {"max_params": count(max_params, "--max-params"), "max_flops": count(max_flops, "--max-flops")}
-    folder = out_dir or Path("runs") / space
+    folder = out_dir or Path("runs") / searching.space
     if out_dir is None:
         err.print(f"results go to {folder}; --out chooses another folder", soft_wrap=True)
     with remarks_shown(), progress_bar("search", estimate=False) as bar:
         result = recommend.search(
             data,
             out=folder,
-            schema=schema,
-            bad_lines=bad_lines,
-            space=space,
-            proxy=proxy,
-            method=method,
-            warmup=warmup,
-            preset=preset,
-            seed=seed,
-            options=changes,
+            **asdict(reading),
+            **asdict(searching),
+            preset=sizes.preset,
+            options=key_values(sizes.option or []) | ({} if sizes.top is None else {"top": sizes.top}),
+            max_params=count(sizes.max_params, "--max-params"),
+            max_flops=count(sizes.max_flops, "--max-flops"),
             progress=bar,
-            **limits,
         )
     report = loads((folder / "result.json").read_text(encoding="utf-8"))
     if json:
