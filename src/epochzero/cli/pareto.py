@@ -143,11 +143,11 @@ def _more_columns(report: dict[str, Any]) -> dict[str, list[Any]]:
 
 def write_front(folder: Path, result: Result, report: dict[str, Any]) -> list[str]:
     """The front as JSON, CSV and, with matplotlib, as a plot; the names of the files."""
-    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(result.front, _more_columns(report))}
+    texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(result.the_front, _more_columns(report))}
     try:
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")
-        drawing = plots.save(drawn(result.front), folder, "front")
+        drawing = plots.save(drawn(result.the_front), folder, "front")
     except UserError as error:  # no matplotlib
         err.print(str(error), style="yellow")
         drawing = []

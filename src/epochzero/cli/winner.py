@@ -47,7 +47,7 @@ def check_winner(objectives: str | None, scores: str, given: Mapping[str, object
     """UserError for options about one winner that are wrong, or that mean nothing for a front."""
     if scores not in ("auto", "all", "none"):
         raise UserError(f"--winner-scores takes auto, all or none, not {scores!r}.")
-    for option, value in (given | {"--winner-scores": scores if scores == "all" else None}).items():
+    for option, value in {**given, "--winner-scores": scores if scores == "all" else None}.items():
         if objectives is not None and value is not None:
             raise UserError(f"{option} is about one winner, and --objectives gives a whole front: leave out {option}.")
 

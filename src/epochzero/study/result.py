@@ -66,10 +66,9 @@ class Result:
     """What a search found so far, whatever its method."""
 
     def __init__(self, task: Task, objective: Objective | Goals) -> None:
-        goals = objective if isinstance(objective, Goals) else None
         self.task = task
-        self.objective = Objective(goals.proxies) if goals else objective
-        self.front: Front | None = Front(goals) if goals else None
+        self.objective = Objective(objective.proxies) if isinstance(objective, Goals) else objective
+        self.front: Front | None = Front(objective) if isinstance(objective, Goals) else None
         """the networks that no other beats in every objective, of a search with several objectives"""
         self.best: Candidate | None = None
         """None while no network has a score"""
@@ -157,19 +156,20 @@ class Result:
     @property
     def members(self) -> list[Member]:
         """The networks of the front, the best by the first objective first."""
-        return self._front.members
+        return self.the_front.members
 
     @property
     def goals(self) -> Goals:
-        return self._front.goals
+        return self.the_front.goals
 
     @property
     def values(self) -> Floats:
         """The scores of all networks that have them, in the order of evaluation [networks, goals]."""
-        return self._front.values
+        return self.the_front.values
 
     @property
-    def _front(self) -> Front:
+    def the_front(self) -> Front:
+        """The front; UserError for a search by one objective."""
         if self.front is None:
             raise UserError("A search by one objective has no front: use top(), or search by several objectives.")
         return self.front
@@ -218,7 +218,7 @@ class Result:
         for name, column in self._values.items():
             column.extend(by_proxy[name].value for by_proxy in scores)
         merits: Sequence[Any]
-        revised = None
+        revised: Floats | None = None
         if self.front is not None:
             merits = self.front.tell([Member(arch, self.task.space.text(arch), ()) for arch in archs], scores)
         elif self.objective.of_a_set:

@@ -107,13 +107,6 @@ class PreparedSearch:
         With `keep_interrupted`, Ctrl-C returns the result so far, if there is any.
         """
         settings = self.settings
-        common: dict[str, Any] = {
-            "seed": settings.seed,
-            "options": settings.options,
-            "store": store,
-            "time_limit": settings.time_limit,
-            "kind": kind,
-        }
         latest: list[R] = []
 
         def watch(result: R) -> None:
@@ -121,17 +114,24 @@ class PreparedSearch:
             if progress is not None:
                 progress(result)
 
+        common: dict[str, Any] = {
+            "seed": settings.seed,
+            "options": settings.options,
+            "store": store,
+            "time_limit": settings.time_limit,
+            "kind": kind,
+            "progress": watch,
+            "objective": self.objective,
+        }
         if self.inside:
             from epochzero.study.inside import run_inside
 
-            result: R = run_inside(
-                self.task, self.method, self.budget, objective=self.objective, progress=watch, **common
-            )
+            result: R = run_inside(self.task, self.method, self.budget, **common)
         else:
             limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
-            by: dict[str, Any] = {"objective": self.objective, "budget": limits, "latency": self.limit}
+            by: dict[str, Any] = {"budget": limits, "latency": self.limit}
             try:
-                result = run_search(self.task, self.method, self.budget, progress=watch, **by, **common)
+                result = run_search(self.task, self.method, self.budget, **by, **common)
             except KeyboardInterrupt:
                 if not keep_interrupted or not latest or latest[0].best is None:
                     raise
@@ -157,8 +157,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use hnas.")
     if feedback is not None and goals is not None:
         raise UserError("Networks are trained by one feedback: leave out --objectives.")
-    for option, limit in (("--max-params", settings.max_params), ("--max-flops", settings.max_flops)):
-        count(limit, option)
+    for option, given_limit in (("--max-params", settings.max_params), ("--max-flops", settings.max_flops)):
+        count(given_limit, option)
     accuracies = None if settings.table is None else TableSource.read(settings.table, space)
     sources: list[Source] = []
     if settings.pool is not None:
