@@ -39,7 +39,7 @@ from epochzero.evaluate.speed.report import Report, saver
 from epochzero.objectives.bundles import bundles, groups
 from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.study.networks import batch_for, network_of
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.types import Origin, Score
 
 Known = dict[int, dict[str, Score]]

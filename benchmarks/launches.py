@@ -35,7 +35,7 @@ from epochzero.engine.population import grouped_kernels, grouping, population, r
 from epochzero.objectives.bundles import groups
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
-from epochzero.study.networks import network_of
+from epochzero.engine.space_networks import network_of
 from epochzero.types import Origin
 
 SHAPE = (3, 8, 8)

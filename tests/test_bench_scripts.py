@@ -18,13 +18,13 @@ from scipy.stats import kendalltau, spearmanr
 from epochzero.engine import parse_list
 from epochzero.engine.gpu import fused
 from epochzero.engine.proxy import parse
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
 from epochzero.evaluate.plots import new_panels
 from epochzero.objectives.objective import parse_objective
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export
-from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score, Setting

@@ -29,11 +29,11 @@ from epochzero.engine.population.grouped_ops import GatherSum
 from epochzero.engine.population.merge import merge
 from epochzero.engine.population.reductions import agreements, mark, products, variances
 from epochzero.engine.population.tape import INPUT, Tape
+from epochzero.engine.space_networks import network_of
 from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
 from epochzero.plan import execute
 from epochzero.plan.init import draw
 from epochzero.registry import spaces
-from epochzero.study.networks import network_of
 from epochzero.types import Origin
 from tests.engine.gpu.plain_kernels import PLAIN
 

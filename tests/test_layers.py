@@ -25,7 +25,12 @@ LAYERS = [
     {"tables"},
     {"stats"},
     {"supernet"},
-    {"executors", "study", "hardware", "evaluate", "run", "bare"},
+    {"executors.base", "executors.local"},
+    {"study.methods", "study.clock", "study.sources", "study.task"},
+    {"executors"},
+    {"hardware"},
+    {"study"},
+    {"evaluate"},
     {"train"},
     {"ensemble"},
     {"export"},
@@ -34,44 +39,64 @@ LAYERS = [
     {"report"},
     {"next_steps", "api"},
     {"testing"},
+    {"bare"},
     {"cli"},
     {"__main__"},
 ]
+"""packages and modules, the lowest first; a module of a package may have a place of its own"""
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(ROOT.rglob("*.py"))
 
 
+def place(module: str) -> str:
+    """The entry of `LAYERS` for a module, `study.task` or else `study`."""
+    parts = module.split(".")[1:]
+    return ".".join(parts[:2]) if ".".join(parts[:2]) in RANK else parts[0]
+
+
 def imported(file: Path) -> set[str]:
-    """The layers that a file imports, also inside functions; not what is only for the type checker."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        modules = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            modules = [node.module]
-            if node.module == "epochzero":
-                modules = [f"epochzero.{alias.name}" for alias in node.names]
+    """The modules that a file imports, also inside functions; not what is only for the type checker."""
+    modules: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules.add(node.module)
         elif isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        found |= {m.split(".")[1] for m in modules if m.startswith("epochzero.")}
-    return found
+            modules.update(alias.name for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(file.read_text(encoding="utf-8")))
+    return {module for module in modules if module.startswith("epochzero.")}
+
+
+PACKAGES = {"epochzero", "epochzero.study", "epochzero.executors"}
+"""packages whose own modules are imported from them"""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
 def test_imports_point_up(file: Path) -> None:
-    layer = file.relative_to(ROOT).parts[0].removesuffix(".py")
-    if layer == "__init__":
+    name = ".".join(("epochzero", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+    if name == "epochzero":
         return
+    layer = place(name)
     assert layer in RANK, f"{layer} has no place in the order of layers"
-    for other in imported(file) - {"__version__"}:
-        assert RANK[other] <= RANK[layer], f"{file.name} of {layer} imports {other}, which lies above it"
+    for other in imported(file) - {"epochzero.__version__"}:
+        assert RANK[place(other)] <= RANK[layer], f"{name} imports {other}, which is in a higher layer"
 
 
-@pytest.mark.parametrize("package", ["study.methods", "stats", "store", "tables", "types", "registry"])
+@pytest.mark.parametrize(
+    "package", ["study", "study.methods", "objectives", "stats", "store", "tables", "types", "registry"]
+)
 def test_loads_without_torch(package: str) -> None:
     program = (
         f"import importlib, pkgutil, sys, epochzero.{package} as package\n"
-        "for found in pkgutil.iter_modules(getattr(package, '__path__', [])):\n"
-        f"    importlib.import_module('epochzero.{package}.' + found.name)\n"
+        "for module in pkgutil.iter_modules(getattr(package, '__path__', [])):\n"
+        f"    importlib.import_module('epochzero.{package}.' + module.name)\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -16,6 +16,7 @@ from epochzero.engine import Network, PlanNetwork, Proxy, score_network
 from epochzero.engine.device import usable
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 from epochzero.next_steps import Result
@@ -24,7 +25,6 @@ from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
 from epochzero.store import Store
-from epochzero.study.networks import batch_for
 from epochzero.study.search import SearchSettings, prepare
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task

@@ -13,10 +13,10 @@ from epochzero.analysis.curves import dextr_of_each, output_curve, principal_com
 from epochzero.analysis.features import layer_independence
 from epochzero.data import from_tensors
 from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import DegenerateError, UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
-from epochzero.study.networks import batch_for, network_of
 from tests.command import CHEAP, CUT
 
 NB201 = spaces["nb201"]

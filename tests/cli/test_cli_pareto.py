@@ -22,7 +22,8 @@ import epochzero as ez
 from epochzero.cli.console import number
 from epochzero.engine import parse
 from epochzero.hardware.latency import KEYS
-from epochzero.hardware.meters import Timing, TorchMeter
+from epochzero.hardware.meters import TorchMeter
+from epochzero.hardware.timing import Timing
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.study.methods.dominance import first_front

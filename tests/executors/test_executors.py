@@ -266,7 +266,7 @@ def test_workers_may_round_as_this_process_may(monkeypatch: pytest.MonkeyPatch) 
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int | None]]:
     """As if there were one; how much of its memory is taken, of which."""
     taken: list[tuple[float, int | None]] = []
-    monkeypatch.setattr("epochzero.study.task.usable", lambda _: None)
+    monkeypatch.setattr("epochzero.engine.device.usable", lambda _: None)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda *given: taken.append(given))
     return taken
 

@@ -15,26 +15,17 @@ import pytest
 import torch
 
 from epochzero.engine import parse
+from epochzero.engine.space_networks import batch_for, budgeted
 from epochzero.errors import UserError
 from epochzero.hardware.latency import KEYS, PATIENCE, Latency, LatencyLimit, SwiftSpace, meter_of, timed
-from epochzero.hardware.meters import (
-    RUNS,
-    WARM_UP,
-    Meter,
-    OnnxMeter,
-    Timing,
-    TorchMeter,
-    UnmeasurableError,
-    exported,
-    summed_up,
-)
+from epochzero.hardware.meters import OnnxMeter, TorchMeter, exported
+from epochzero.hardware.timing import RUNS, WARM_UP, Meter, Timing, UnmeasurableError, summed_up
 from epochzero.objectives.goals import LATENCY
 from epochzero.registry import spaces
 from epochzero.spaces.autoformer import Autoformer
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.study.clock import Clock
-from epochzero.study.networks import batch_for, budgeted
 from epochzero.study.task import Task
 
 SPACE = spaces["mlp"]

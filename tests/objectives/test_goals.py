@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.objectives.goals import LATENCY, parse_goals
 from epochzero.registry import spaces
 from epochzero.study.front import as_csv
-from epochzero.study.networks import batch_for
 from epochzero.study.result import Result
 from epochzero.study.task import Task
 from epochzero.types import Score

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import epochzero as ez
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
 from epochzero.registry import experiments, spaces
 from epochzero.store import Store
 from epochzero.study.loop import defaults_of
-from epochzero.study.networks import batch_for
 from epochzero.supernet import make, methods
 from epochzero.train.recipes import Recipe
 from epochzero_papers.harness.base import Result

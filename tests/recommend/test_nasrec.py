@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data import from_tensors
+from epochzero.engine.space_networks import budgeted
 from epochzero.errors import UserError
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.schema import BUILT_IN, CRITEO_ROWS
@@ -21,7 +22,6 @@ from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.weights import full_path
 from epochzero.registry import spaces
-from epochzero.study.networks import budgeted
 from epochzero.testing import check_space
 from epochzero_papers.sigeo.nasrec_published import FEATURES, PUBLISHED
 from tests.recommend.nasrec_by_hand import ByHand

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from epochzero.data import white
+from epochzero.engine.space_networks import budgeted, size_of
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.spaces.budget import Budget
 from epochzero.spaces.mlp import MLP
-from epochzero.study.networks import budgeted, size_of
 from epochzero.testing import check_space
 from epochzero.types import Shape
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 import epochzero as ez
 from epochzero import data
 from epochzero.engine import parse
+from epochzero.engine.space_networks import built, module_of, network_of, size_of
 from epochzero.errors import UserError
 from epochzero.spaces.mlp import MLP
 from epochzero.store import Store
-from epochzero.study.networks import built, module_of, network_of, size_of
 from epochzero.study.task import Task
 from epochzero.types import Origin, Shape
 

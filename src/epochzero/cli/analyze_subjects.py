@@ -22,13 +22,13 @@ from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.device import usable
 from epochzero.engine.failure import REASONS
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import UserError
 from epochzero.evaluate.plots import save
 from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans
-from epochzero.study.networks import batch_for, network_of
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.types import Origin
 

@@ -11,7 +11,7 @@ from epochzero.errors import MachineError, UserError
 from epochzero.evaluate import plots
 from epochzero.evaluate.front_plot import drawn
 from epochzero.hardware.latency import KEYS, Latency, teller
-from epochzero.hardware.meters import RUNS, Timing
+from epochzero.hardware.timing import RUNS, Timing
 from epochzero.objectives.goals import LATENCY
 from epochzero.study.front import Member, as_csv
 from epochzero.study.result import Result

@@ -26,11 +26,11 @@ from epochzero.cli.options import (
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine import score_network
 from epochzero.engine.device import usable
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.objectives.objective import parse_objectives, single
 from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.types import Origin
 

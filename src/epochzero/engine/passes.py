@@ -36,12 +36,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from torch import Tensor
-
-from epochzero.plan.ops.base import Kind
 from epochzero.types import Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from epochzero.plan.ops.base import Kind
 
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""

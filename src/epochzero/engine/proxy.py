@@ -6,13 +6,14 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from epochzero.engine.passes import KERNELS, NEED_LABELS, Need
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Value = bool | int | float | str
 Needs = Sequence[Need] | Callable[..., Sequence[Need]]

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from epochzero.data import Batch
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.evaluate.bench import BenchOutcome, Case, run_bench
 from epochzero.evaluate.figures import Rules
@@ -23,7 +24,6 @@ from epochzero.progress import Progress, silent
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.store import Store
-from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin

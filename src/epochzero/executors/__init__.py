@@ -1,5 +1,49 @@
-"""Who scores the networks of a search or a benchmark: this process, others on this machine, or a Ray cluster."""
+"""Executors: where the networks of a search or a benchmark are scored, in this process, in others, or on a cluster."""
 
-from epochzero.executors.base import Executor, Prepare, executor_of
+from __future__ import annotations
+
+from epochzero.errors import UserError
+from epochzero.executors.base import Executor, Prepare
+from epochzero.registry import near_miss
 
 __all__ = ["Executor", "Prepare", "executor_of"]
+
+NAMES = ("local", "processes", "ray")
+
+
+def executor_of(
+    name: str = "local",
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    address: str | None = None,
+    gpus: float | None = None,
+    device: str = "cpu",
+    prepare: Prepare | None = None,
+) -> Executor:
+    """The executor of that name. Each takes the settings that mean something for it and refuses the others."""
+    given = {"workers": workers, "address": address, "gpus": gpus}
+    takes: dict[str, set[str]] = {"local": set(), "processes": {"workers"}, "ray": {"workers", "address", "gpus"}}
+    if name not in takes:
+        raise UserError(f"No executor is called '{name}'.{near_miss(name, list(NAMES))} Known: {', '.join(NAMES)}.")
+    for setting, value in given.items():
+        if value is not None and setting not in takes[name]:
+            fit = " or ".join(other for other in NAMES if setting in takes[other])
+            raise UserError(f"The executor '{name}' takes no {setting}: use it with the executor {fit}.")
+    for setting, number in {"workers": workers, "threads": threads}.items():
+        if number is not None and number < 1:
+            raise UserError(f"The number of {setting} is {number}; it has to be at least 1.")
+    if gpus is not None and gpus <= 0:
+        raise UserError(f"A worker cannot have {gpus} GPUs: give 1, or a part such as 0.25 for four workers on one.")
+    if name == "processes":
+        from epochzero.executors.processes import Processes
+
+        return Processes(workers, threads=threads or 1, prepare=prepare)
+    if name == "ray":
+        from epochzero.executors.ray import Ray
+
+        gpus = gpus or float(device != "cpu")
+        return Ray(workers, address=address, gpus=gpus, threads=threads or 1, prepare=prepare)
+    from epochzero.executors.local import Local
+
+    return Local(threads)

@@ -11,7 +11,7 @@ from random import Random
 
 from epochzero.engine import score_population
 from epochzero.engine.gpu import compiling
-from epochzero.study.networks import network_of
+from epochzero.engine.space_networks import network_of
 from epochzero.study.task import Task
 
 NETWORKS = 12

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import torch
-
 from epochzero.executors.base import Scored
 from epochzero.store import JSON
 
@@ -26,7 +24,9 @@ class Local:
         self.threads = threads
 
     def about(self) -> dict[str, JSON]:
-        return {"name": "local", "workers": 1, "threads": self.threads or torch.get_num_threads()}
+        from torch import get_num_threads
+
+        return {"name": "local", "workers": 1, "threads": self.threads or get_num_threads()}
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         with torch_threads(self.threads):
@@ -42,7 +42,9 @@ class Local:
 
 @contextmanager
 def torch_threads(number: int | None) -> Iterator[None]:
-    """Torch has so many threads, and as many as before afterwards."""
+    """Gives torch this number of threads inside the block; None leaves them as they are."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)
     try:

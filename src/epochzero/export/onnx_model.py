@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.errors import MachineError, UserError
-from epochzero.hardware.meters import RUNS, WARM_UP, Timing, quietly, summed_up
+from epochzero.hardware.meters import quietly
+from epochzero.hardware.timing import RUNS, WARM_UP, Timing, summed_up
 
 TOLERANCE = 1e-4
 """largest difference of any output"""

@@ -16,7 +16,7 @@ from epochzero.errors import MachineError
 from epochzero.export import onnx_model, standalone
 from epochzero.export.card import card
 from epochzero.export.subject import Subject, input_names
-from epochzero.hardware.meters import Timing
+from epochzero.hardware.timing import Timing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.plan.ops.embedding import Embedding

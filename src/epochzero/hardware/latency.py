@@ -20,20 +20,22 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from epochzero.engine import Proxy
 from epochzero.errors import UserError
-from epochzero.executors.base import Scored
-from epochzero.hardware.meters import RUNTIMES, Meter, OnnxMeter, TableMeter, Timing, TorchMeter, UnmeasurableError
+from epochzero.hardware.timing import RUNTIMES, Meter, TableMeter, Timing, UnmeasurableError
 from epochzero.objectives.goals import LATENCY
 from epochzero.registry import near_miss
-from epochzero.spaces.base import AnySpace
 from epochzero.store import Evaluated, Store
 from epochzero.study.clock import Clock
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero.types import Score, Setting
+
+if TYPE_CHECKING:
+    from epochzero.engine import Proxy
+    from epochzero.executors.base import Scored
+    from epochzero.spaces.base import AnySpace
 
 TABLE = "table:"
 KEYS = (LATENCY.name, "latency_low", "latency_high")
@@ -271,4 +273,6 @@ def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -
         raise UserError(
             f"Latency cannot be told by '{text}'.{near_miss(text, list(RUNTIMES))} Known: {', '.join(known)}."
         )
+    from epochzero.hardware.meters import OnnxMeter, TorchMeter
+
     return (OnnxMeter if text == "onnxruntime" else TorchMeter)(task, size, threads)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
-from typing import Any, Protocol, TypeAlias, runtime_checkable
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from epochzero.errors import UserError
-from epochzero.plan import Plan, chain
-from epochzero.plan.ops.linear import Linear
-from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.types import Shape
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from epochzero.plan import Plan
 
 
 class Architectures(Protocol):
@@ -112,6 +112,10 @@ def check_images(space: str, num_classes: int, shape: Shape, example: str) -> No
 @lru_cache(maxsize=1024)
 def pooled_classifier(num_classes: int, shape: Shape) -> Plan:
     """The mean over space and a linear classifier."""
+    from epochzero.plan import chain
+    from epochzero.plan.ops.linear import Linear
+    from epochzero.plan.ops.pool import GlobalAvgPool
+
     return chain(shape, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 

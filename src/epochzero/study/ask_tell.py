@@ -6,22 +6,23 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import FEEDBACK, Objective, looked_up
 from epochzero.quantities import count
 from epochzero.registry import searches, spaces
-from epochzero.spaces.base import AnySpace
 from epochzero.spaces.budget import Budget
 from epochzero.store import Evaluated, Store, manifest
 from epochzero.store.database import MEMORY
 from epochzero.study.loop import make_search
 from epochzero.study.methods.base import Pooling
-from epochzero.study.networks import batch_for
 from epochzero.study.result import Result
 from epochzero.study.task import Task
 from epochzero.types import Score, Setting
+
+if TYPE_CHECKING:
+    from epochzero.spaces.base import AnySpace
 
 
 class Study:
@@ -51,6 +52,8 @@ class Study:
         max_params: str | float | None = None,
         max_flops: str | float | None = None,
     ) -> None:
+        from epochzero.engine.space_networks import batch_for
+
         if isinstance(searches[method], Pooling):
             raise UserError(f"The search {method} scores a pool of its own first: use epochzero.search.")
         if getattr(searches[method], "fewest", 1) > 1:

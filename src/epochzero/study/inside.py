@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import Objective
@@ -20,8 +20,10 @@ from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
 from epochzero.study.result import INTERRUPTED, TIME_LIMIT, Candidate, Result
 from epochzero.study.task import Task
-from epochzero.supernet import Found, Inside, State, defaults_of, make
 from epochzero.types import Score
+
+if TYPE_CHECKING:
+    from epochzero.supernet import Found, Inside, State
 
 KIND = "inside"
 EVERY = 5.0
@@ -50,6 +52,8 @@ def run_inside(
 
     A method with an option `proxy` uses that of the objective unless the options name another.
     """
+    from epochzero.supernet import defaults_of, make
+
     if not isinstance(task.space, GivesPlans):
         raise UserError(f"{method} needs a space of plans, and {task.space.name} gives modules: use evolution.")
     options = dict(options or {})
@@ -152,6 +156,8 @@ def _state(store: Store, run: Run) -> State | None:
 
 def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) -> Run:
     """Begins the run that these settings define, or resumes it."""
+    from epochzero.supernet import defaults_of
+
     task = result.task
     settings: dict[str, JSON] = {
         "space": task.space.name,

@@ -16,7 +16,6 @@ from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
 from epochzero.study.methods.base import Choosing, Pooling, Revising, Search
-from epochzero.study.networks import budgeted
 from epochzero.study.pool import PoolSpace, scored_pool
 from epochzero.study.result import TIME_LIMIT, Result
 from epochzero.study.task import Task
@@ -86,6 +85,8 @@ def make_search(
     """
     maker, task = searches[method], result.task
     known = resolved(method, options)
+    from epochzero.engine.space_networks import budgeted
+
     space: Any = budgeted(task.space, budget, task.batch)
     space.fits = result.clock.timed("building", space.fits)
     for source in task.sources:

@@ -22,7 +22,6 @@ from epochzero.quantities import count
 from epochzero.registry import near_miss, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.loop import budget_of, run_search
-from epochzero.study.networks import batch_for
 from epochzero.study.result import INTERRUPTED, Result
 from epochzero.study.sources import Feedback, Listed, Source, TableSource
 from epochzero.study.task import Task
@@ -143,6 +142,8 @@ class PreparedSearch:
 
 def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSearch:
     """Checks the settings and loads the data; UserError for anything that cannot be searched."""
+    from epochzero.engine.space_networks import batch_for
+
     goals = None if settings.objectives is None else parse_goals(settings.objectives)
     method = settings.method or ("evolution" if goals is None else "pareto")
     inside = _is_inside(method)

@@ -16,17 +16,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epochzero.engine import Proxy
 from epochzero.errors import DataError, UserError
-from epochzero.executors.base import Scored
 from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.registry import near_miss
-from epochzero.spaces.base import AnySpace
 from epochzero.tables import AccuracyTable
 from epochzero.tables.keys import key_of
 from epochzero.types import Score
 
 if TYPE_CHECKING:
+    from epochzero.engine import Proxy
+    from epochzero.executors.base import Scored
+    from epochzero.spaces.base import AnySpace
     from epochzero.study.task import Task
 
 REASONS = "reasons"

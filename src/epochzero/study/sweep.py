@@ -27,17 +27,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from epochzero.engine.device import machine
-from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.executors.base import Scored
-from epochzero.executors.processes import Processes
 from epochzero.files import write, write_json
 from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
 from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -244,6 +240,11 @@ def sweep(asked: SweepSettings, begun: float) -> None:
     Workers are started first: they load torch while this process reads the data and lists what is to be scored, and
     get ready to score while it counts.
     """
+    from epochzero.engine.device import machine
+    from epochzero.engine.precision import set_precision
+    from epochzero.engine.space_networks import batch_for
+    from epochzero.executors.processes import Processes
+
     for name in ("networks", "workers", "population"):
         if (number := getattr(asked, name)) is not None and number < 1:
             raise UserError(f"--{name} is {number}; it has to be at least 1.")

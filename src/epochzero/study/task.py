@@ -1,28 +1,29 @@
-"""What is to be scored, on what, with which weights and by whom: everything but the architectures."""
+"""A scoring task: space, proxies, data, weights and executor; everything but the architectures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from epochzero.data import Batch
-from epochzero.engine import Proxy, score_population
-from epochzero.engine.device import usable
-from epochzero.engine.population.grouping import Room
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor, Scored
 from epochzero.executors.local import LOCAL
 from epochzero.objectives.objective import TABLE, is_looked_up
-from epochzero.plan.init import check
-from epochzero.spaces.base import AnySpace, Measured, check_complete
+from epochzero.spaces.base import check_complete
 from epochzero.store import Evaluated, Run, Store
-from epochzero.study.networks import module_of, network_of, size_of
-from epochzero.study.sources import Source
 from epochzero.types import Origin, Score, Setting
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from epochzero.data import Batch
+    from epochzero.engine import Proxy
+    from epochzero.engine.population.grouping import Room
+    from epochzero.spaces.base import AnySpace, Measured
+    from epochzero.study.sources import Source
 
 
 @dataclass(frozen=True)
@@ -37,52 +38,67 @@ class Task:
     executor: Executor = field(default=LOCAL, repr=False, compare=False)
     """scores what `evaluate` does not find in the store"""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
-    """answer for some of the proxies instead"""
-    _room: Room = field(default_factory=Room, init=False, repr=False, compare=False)
+    """give the scores of some of the proxies instead"""
 
     def __post_init__(self) -> None:
+        from epochzero.engine.device import usable
+        from epochzero.plan.init import check
+
         check_complete(self.space)
         check(self.origin)
         if not self.executor.elsewhere:
             usable(self.device)
+
+    @cached_property
+    def _room(self) -> Room:
+        from epochzero.engine.population.grouping import Room
+
+        return Room()
 
     @property
     def setting(self) -> Setting:
         return Setting(self.space.name, self.batch.id, str(self.origin))
 
     def size(self, arch: Any) -> Measured:
+        from epochzero.engine.space_networks import size_of
+
         return size_of(self.space, arch, self.batch)
 
     def module(self, arch: Any) -> nn.Module:
         """An ordinary module with the weights that the architecture is scored with."""
+        from epochzero.engine.space_networks import module_of
+
         return module_of(self.space, arch, self.batch, self.origin)
 
     def score(self, archs: Sequence[Any]) -> Scored:
         """The scores of each architecture by proxy, with the seconds that they took: here and now."""
+        from epochzero.engine.score import score_population
+        from epochzero.engine.space_networks import network_of
+
         networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
-        found = score_population(networks, self.proxies, self.batch, self.origin.seed, room=self._room)
-        return [(one.scores, one.seconds) for one in found]
+        scored = score_population(networks, self.proxies, self.batch, self.origin.seed, room=self._room)
+        return [(one.scores, one.seconds) for one in scored]
 
     def by_source(self) -> list[tuple[Source | None, list[Proxy]]]:
-        """Who answers for which proxies; None for the executor. UserError for a column that no table has."""
-        found: dict[Source | None, list[Proxy]] = {}
+        """The proxies of each source; None is the executor. UserError for a column that no table has."""
+        by_source: dict[Source | None, list[Proxy]] = {}
         for proxy in self.proxies:
             source = next((source for source in self.sources if source.covers(proxy)), None)
             if source is None and is_looked_up(proxy):
                 column = proxy.name.removeprefix(TABLE)
                 raise UserError(f"{proxy.name} needs a table with a column '{column}': name one with --table FILE.")
-            found.setdefault(source, []).append(proxy)
-        return list(found.items())
+            by_source.setdefault(source, []).append(proxy)
+        return list(by_source.items())
 
     def recall(self, archs: Sequence[Any], store: Store) -> list[dict[str, Score]]:
-        """Scores from the store alone; what it lacks is a failure."""
+        """Scores from the store; a score that it lacks is a failed one."""
         texts = [self.space.text(arch) for arch in archs]
         known = {proxy.text: store.scores(self.setting, proxy.key, texts) for proxy in self.proxies}
         lacks = Score.failed("the scores that were given have none of it")
         return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
 
     def held(self, archs: Sequence[Any], store: Store) -> list[bool]:
-        """Of which architectures the store has every score."""
+        """Whether the store has every score, for each architecture."""
         texts = [self.space.text(arch) for arch in archs]
         known = [
             store.scores(self._setting(source), proxy.key, texts)
@@ -98,45 +114,45 @@ class Task:
     def evaluate(
         self, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int] | None = None
     ) -> tuple[list[dict[str, Score]], float]:
-        """Scores from the store, or computed or looked up now; and the seconds that took.
+        """Returns scores from the store, or computed or looked up now, and the seconds that took.
 
-        They are recorded as steps of the run; without one, nothing is. The places of those that the store lacked a
-        score of are added to `new`.
+        They are recorded as steps of the run, if there is one. The indices of architectures for which the store lacked
+        a score are added to `new`.
         """
         new = set() if new is None else new
         if not self.sources:
             return self._evaluate(None, archs, store, run, step, new)
-        found: list[dict[str, Score]] = [{} for _ in archs]
+        scores: list[dict[str, Score]] = [{} for _ in archs]
         seconds = 0.0
         for source, proxies in self.by_source():
             part = replace(self, proxies=proxies, sources=())
-            scores, took = part._evaluate(source, archs, store, run, step, new)
-            found = [one | more for one, more in zip(found, scores, strict=True)]
+            more, took = part._evaluate(source, archs, store, run, step, new)
+            scores = [old | added for old, added in zip(scores, more, strict=True)]
             seconds += took
-        return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in found], seconds
+        return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in scores], seconds
 
     def _evaluate(
         self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int]
     ) -> tuple[list[dict[str, Score]], float]:
-        """By one source, or by the executor."""
+        """The same by one source, or by the executor."""
         setting = self._setting(source)
         score = self.executor.score if source is None else source.score
         texts = [self.space.text(arch) for arch in archs]
         keys = {proxy.text: proxy.key for proxy in self.proxies}
         names = list(keys)
         known = {name: store.scores(setting, key, texts) for name, key in keys.items()}
-        found = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
+        timed = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
         start = time.perf_counter()
-        lacks = [frozenset(names).difference(scores) for scores in found]
+        lacks = [frozenset(names).difference(scores) for scores in timed]
         new.update(i for i, lack in enumerate(lacks) if lack)
         for missing in dict.fromkeys(filter(None, lacks)):
             lacking = [i for i, lack in enumerate(lacks) if lack == missing]
             part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
             scored = score(part, [archs[i] for i in lacking])
             for i, (scores, took) in zip(lacking, scored, strict=True):
-                found[i] |= {name: (score_, took / len(scores)) for name, score_ in scores.items()}
+                timed[i] |= {name: (score_, took / len(scores)) for name, score_ in scores.items()}
         seconds = time.perf_counter() - start
-        kept = [{keys[name]: score_ for name, score_ in scores.items()} for scores in found]
+        kept = [{keys[name]: score_ for name, score_ in scores.items()} for scores in timed]
         if run is not None:
             run.record(setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
-        return [{name: scores[name][0] for name in names} for scores in found], seconds
+        return [{name: scores[name][0] for name in names} for scores in timed], seconds

@@ -21,12 +21,12 @@ from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork
 from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.space_networks import budgeted, built, network_of, size_of
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, check_complete
 from epochzero.spaces.budget import Budget, Cost, least_of
-from epochzero.study.networks import budgeted, built, network_of, size_of
 from epochzero.types import Origin, Shape
 
 ENUMERABLE = 50_000

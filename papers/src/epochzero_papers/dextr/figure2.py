@@ -20,10 +20,10 @@ import numpy as np
 
 from epochzero.analysis.curves import dextr_of_each
 from epochzero.data import Batch
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import DegenerateError, UserError
 from epochzero.registry import spaces
 from epochzero.stats import Estimate, spearman
-from epochzero.study.networks import batch_for, network_of
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from epochzero.analysis.features import layer_independence
+from epochzero.engine.space_networks import network_of
 from epochzero.registry import spaces
-from epochzero.study.networks import network_of
 from epochzero.types import Origin
 from epochzero_papers.dextr.figure2 import opened
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment

@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from epochzero.engine.space_networks import batch_for
 from epochzero.evaluate.figures import merits_of
 from epochzero.objectives.objective import Objective, members, parse_objective
 from epochzero.registry import spaces
 from epochzero.stats import proxy_quality
-from epochzero.study.networks import batch_for
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score

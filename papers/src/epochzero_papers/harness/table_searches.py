@@ -18,12 +18,12 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from epochzero.data import Batch
 from epochzero.engine import parse
+from epochzero.engine.space_networks import batch_for
 from epochzero.objectives.objective import is_looked_up, parse_objective
 from epochzero.registry import searches, spaces
 from epochzero.store import Store
 from epochzero.study.loop import Watch, defaults_of, run_search
 from epochzero.study.methods.base import Pooling
-from epochzero.study.networks import batch_for
 from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task

@@ -27,10 +27,10 @@ import torch
 
 from epochzero.engine.device import usable
 from epochzero.engine.precision import set_precision
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
 from epochzero.quantities import key_values, shape
 from epochzero.registry import spaces
-from epochzero.study.networks import batch_for
 from epochzero.supernet import State, make, relax
 from epochzero.supernet.base import resumed
 from epochzero.supernet.nasi import SAMPLED, Nasi, alpha, bar, fresh, most_probable, number, paper, stepped

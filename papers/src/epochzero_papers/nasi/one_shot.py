@@ -24,10 +24,10 @@ import numpy as np
 from torch import Tensor, tensor
 
 from epochzero.data.batch import digest
+from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError
 from epochzero.registry import spaces
 from epochzero.spaces.nb101_cell import Cell
-from epochzero.study.networks import batch_for
 from epochzero.supernet import State, make
 from epochzero.supernet.nasi import Nasi, alpha, fresh, most_probable, split, stepped
 from epochzero.tables import AccuracyTable

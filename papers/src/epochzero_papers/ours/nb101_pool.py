@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from epochzero.engine.space_networks import batch_for
 from epochzero.objectives.objective import parse_objective
 from epochzero.study.loop import run_search
 from epochzero.study.methods.hnas import METRICS
-from epochzero.study.networks import batch_for
 from epochzero.study.result import Result
 from epochzero.study.sources import Listed, TableSource
 from epochzero.study.task import Task

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epochzero.hardware.latency import Latency
-from epochzero.hardware.meters import TableMeter
+from epochzero.hardware.timing import TableMeter
 from epochzero.objectives.goals import Goal, parse_goals
 from epochzero.objectives.objective import is_looked_up
 from epochzero.registry import spaces

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from epochzero.study.networks import batch_for
+from epochzero.engine.space_networks import batch_for
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Extent

@@ -29,6 +29,7 @@ from epochzero.engine import PlanNetwork, Proxy
 from epochzero.engine.device import machine, usable
 from epochzero.engine.population.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed.agreement import agreement
 from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, saver
@@ -39,7 +40,6 @@ from epochzero.executors.processes import cores
 from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
 from epochzero.registry import near_miss, spaces
-from epochzero.study.networks import batch_for, network_of
 
 WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
 GPU_WORKERS = 8

@@ -16,9 +16,9 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine import parse_list, score_population
 from epochzero.engine.precision import set_precision
+from epochzero.engine.space_networks import network_of
 from epochzero.executors.processes import Processes
 from epochzero.registry import spaces
-from epochzero.study.networks import network_of
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
