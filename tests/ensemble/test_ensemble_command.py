@@ -85,7 +85,7 @@ def test_folders_keep_their_class_names_up_to_the_card(tmp_path: Path) -> None:
         "| classes | 0 blue, 1 red |",
         "| test | 1 images, held out of the training images by seed 0 |",
         f"| test error | {ran.json['ensemble']['error']:.4f} |",
-        "| input | image files are scaled until their shorter side is 8 pixels, and their middle is taken; pixels are ",
+        "| input | image files are scaled until their shorter side is 8 pixels, and cropped to the centre; pixels are ",
         "| recipe | epochs 1, batch_size 128, ",
         "| seed | 0 to 1, one for each member |",
         "| on | random and real inputs |",

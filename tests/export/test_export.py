@@ -288,7 +288,7 @@ def refused(tmp_path: Path, *arguments: object, code: int = 2) -> str:
 def test_weights_for_other_classes(tmp_path: Path, saved: Path) -> None:
     asked = ("--space", "resnet", "--arch", SMALLEST, "--weights", saved)
     says = refused(tmp_path, *asked, "--classes", 7)
-    assert "tell 4 classes apart, and the network 7: give --classes 4." in says
+    assert "have 4 classes, and the network 7: give --classes 4." in says
     assert epochzero("export", "--no-onnx", "--out", tmp_path / "out", *asked, "--num-classes", 4).code == 0
 
 

@@ -45,9 +45,9 @@ def test_one_file_of_code_runs_with_torch_alone(saved: Path, tmp_path: Path) -> 
     torch.testing.assert_close(torch.tensor(found), expected, atol=1e-5, rtol=1e-5)
     card = (tmp_path / "MODEL_CARD.md").read_text()
     assert "2 networks of nb201" in card and "divided by 255" in card and "| chosen by | random |" in card
-    assert "nothing is known of it here" in card and "| multiply-accumulates | " in card
+    assert "was not trained by EpochZero" in card and "| multiply-accumulates | " in card
 
 
 def test_an_ensemble_says_what_it_is(saved: Path, tmp_path: Path) -> None:
     says = refusal("export", "--weights", saved, "--out", tmp_path, "--classes", 9)
-    assert "says what it is: leave --classes out" in says
+    assert "determines this: leave --classes out" in says

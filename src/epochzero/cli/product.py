@@ -1,4 +1,4 @@
-"""What the commands that write products share: options they refuse, progress, and what they say in the end."""
+"""Refused options, status and output of the commands that write products."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Say = Callable[[str], None]
 
 
 def refuse(unused: Mapping[str, object], whole: str) -> None:
-    """UserError for options that were given although the folder answers them; `whole` names it."""
+    """UserError for options that were given although the folder at `whole` determines them."""
     for option, value in unused.items():
         if value is not None:
-            raise UserError(f"{whole} says what it is: leave {option} out.")
+            raise UserError(f"{whole} determines this: leave {option} out.")
 
 
-def made_with(write: Callable[[Say], Exported]) -> Exported:
-    """What `write` makes, with a line on the screen of what it is at."""
+def with_status(write: Callable[[Say], Exported]) -> Exported:
+    """The result of `write`, with its current step on the screen."""
     with err.status("export") as status:
-        return write(lambda what: status.update(f"export  {what}"))
+        return write(lambda step: status.update(f"export  {step}"))
 
 
-def tell(
+def show_product(
     made: Exported, facts: Mapping[str, Any], archs: Sequence[str], lines: Sequence[str], folder: Path, *, json: bool
 ) -> None:
-    """Print facts and checks as JSON, or architectures, lines about them, and where the files are."""
+    """Prints facts and checks as JSON, or architectures, lines about them, and the paths of the files."""
     if json:
         errors = {"model.py": made.code_error, "model.onnx": made.onnx_error}
         latency = None if made.latency is None else made.latency._asdict()

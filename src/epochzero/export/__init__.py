@@ -1,4 +1,4 @@
-"""From a winner to a product: code that stands alone, weights, ONNX that was checked, and a model card.
+"""Exports a network as a product: code that needs only torch, weights, checked ONNX, and a model card.
 
 made = export(Subject.of(space, arch), Path("product"))
 """

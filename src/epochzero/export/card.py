@@ -1,4 +1,4 @@
-"""The model card: what the network is, what it was trained on, how it scored, and how it was checked."""
+"""The model card: the network, its training, its scores and the checks of the product."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from epochzero.store import manifest
 if TYPE_CHECKING:
     from epochzero.export.product import Exported
 
-UNKNOWN = "## Training\n\nNot by EpochZero, or not at all: nothing is known of it here.\n"
+UNKNOWN = "## Training\n\nUnknown: the network was not trained by EpochZero.\n"
 MADE_BY = f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
 TAUGHT = ("distil", "temperature")
-"""what a recipe says of a teacher"""
+"""settings of a recipe that concern a teacher"""
 LIMITS = {"max_params": "parameters", "max_flops": "multiply-accumulates", "max_latency_ms": "milliseconds a sample"}
-"""what a search may be held to, and in which unit"""
+"""limits of a search and their units"""
 
 
 def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
@@ -53,7 +53,7 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
 
 
 def latency(made: Exported) -> str:
-    """Of one sample, and on what machine."""
+    """The latency of one sample, with the machine."""
     if made.latency is None:
         return "not measured"
     machine: Any = manifest({})["machine"]
@@ -61,7 +61,7 @@ def latency(made: Exported) -> str:
 
 
 def checked(made: Exported, on_real_inputs: bool) -> str:
-    """The section on how the files agree with each other."""
+    """The section on the agreement of the files with each other."""
     onnx = "not exported" if made.onnx_error is None else f"largest difference {made.onnx_error:.2g}"
     rows = {
         "model.py against the network that was searched": f"largest difference {made.code_error:.2g}",
@@ -86,7 +86,7 @@ def _training(training: Mapping[str, Any] | None) -> str:
 
 
 def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> str:
-    """The section on training: data, what was measured on the test images, how inputs are made, the recipe."""
+    """The section on training: data, test results, preprocessing of inputs, the recipe."""
     data, taught_by = identity["data"], identity.get("teacher")
     shape = shape_text(tuple(identity["input_shape"]))
     recipe = {name: value for name, value in identity["recipe"].items() if value and (taught_by or name not in TAUGHT)}
@@ -104,11 +104,11 @@ def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> s
 
 
 def told_input(data: Mapping[str, Any], shape: Sequence[int]) -> str:
-    """How an image becomes what the network takes."""
+    """The preprocessing of an image to the network's input."""
     numbers = {"mean": data["mean"], "std": data["std"]}
     stated = "; ".join(f"{name} {', '.join(f'{v:.4g}' for v in values)}" for name, values in numbers.items())
     scaled = f"pixels are divided by {data['scale']:g}, then " if data["scale"] != 1 else ""
-    cut = f"image files are scaled until their shorter side is {shape[-1]} pixels, and their middle is taken; "
+    cut = f"image files are scaled until their shorter side is {shape[-1]} pixels, and cropped to the centre; "
     return f"{cut if 'classes' in data else ''}{scaled}standardised per channel: {stated}"
 
 
@@ -134,7 +134,7 @@ def _scores(subject: Subject) -> list[str]:
 
 
 def _limits(settings: Mapping[str, Any]) -> str:
-    """What no network that was looked at might exceed."""
+    """The limits of a search in words."""
     given = {unit: settings.get(name) for name, unit in LIMITS.items()}
     told = [f"{most:,} {unit}" for unit, most in given.items() if most is not None]
     return f"at most {', '.join(told)}" if told else "any size"

@@ -1,14 +1,13 @@
 """An ensemble as a product: one `model.py` with the code of every member, one file of weights, ONNX, a card.
 
-A member's printed classes go into a function of their own, so that members may use the same names for different
-blocks. The network takes standardised images, as a single one does, and gives averaged probabilities.
+Each member's printed classes go into a function, so that members may use the same names for different blocks. The
+network takes standardised images and returns averaged probabilities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import indent
 
 import torch
@@ -16,10 +15,8 @@ from torch import Tensor
 
 from epochzero.data import pink
 from epochzero.ensemble.model import MANIFEST, Ensemble
-from epochzero.errors import MachineError
-from epochzero.export import card, onnx_model, standalone
-from epochzero.export.product import CARD, ONNX, Exported
-from epochzero.train.tensor_file import as_bytes
+from epochzero.export import card, standalone
+from epochzero.export.product import Exported, write_product
 
 NETWORK = '''
 
@@ -45,7 +42,7 @@ MEASURES = {
 
 
 def holds_ensemble(path: Path) -> bool:
-    """Whether a folder was saved by `epochzero ensemble`."""
+    """True for a folder that `epochzero ensemble` saved."""
     return (path / MANIFEST).is_file()
 
 
@@ -69,39 +66,22 @@ def export_ensemble(
     *,
     real: Tensor | None = None,
     onnx: bool = True,
-    say: Callable[[str], None] = lambda what: None,
+    say: Callable[[str], None] = lambda step: None,
 ) -> Exported:
-    """Write code, weights, ONNX and card to a folder that is there, once all agree on random and `real` inputs."""
-    if onnx:
-        onnx_model.check_packages()
+    """Writes code, weights, ONNX and card to an existing folder, after all agree on random and `real` inputs."""
     rng = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(count, *ensemble.input_shape, generator=rng) for count in (1, 2, 3)]
-    drawn += [pink(ensemble.input_shape, 2, 4, 1, 0).part(0)[0], *([] if real is None else [real])]
-    batches = [(x,) for x in drawn]
-    ensemble.eval()
-    with TemporaryDirectory(dir=folder, prefix=".export-") as name:
-        place = Path(name)
-        say(standalone.MODEL)
-        (place / standalone.MODEL).write_text(source(ensemble), encoding="utf-8")
-        (place / standalone.WEIGHTS).write_bytes(as_bytes(ensemble.state_dict()))
-        onnx_error, timing = None, None
-        with standalone.loaded(place) as network:
-            with torch.inference_mode():
-                code_error = max(float((ensemble(x) - network(x)).abs().max()) for (x,) in batches)
-            if not code_error < onnx_model.TOLERANCE:
-                raise MachineError(f"The printed code differs by {code_error:.2g}: this is a mistake of ours.")
-            if onnx:
-                say(ONNX)
-                made = onnx_model.to_onnx(network, *batches[1])
-                (place / ONNX).write_bytes(made)
-                session = onnx_model.session_of(made)
-                onnx_error = onnx_model.largest_error(session, network, batches)
-                timing = onnx_model.latency(session, batches[0])
-        checked = Exported([], code_error, onnx_error, timing)
-        (place / CARD).write_text(_card(ensemble, checked, real is not None), encoding="utf-8")
-        written = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), CARD]
-        files = [(place / file).replace(folder / file) for file in written]
-    return Exported(files, code_error, onnx_error, timing)
+    inputs = [torch.randn(count, *ensemble.input_shape, generator=rng) for count in (1, 2, 3)]
+    inputs += [pink(ensemble.input_shape, 2, 4, 1, 0).part(0)[0], *([] if real is None else [real])]
+    return write_product(
+        ensemble.eval(),
+        source(ensemble),
+        ensemble.state_dict(),
+        folder,
+        lambda checked: _card(ensemble, checked, real is not None),
+        batches=[(x,) for x in inputs],
+        onnx=onnx,
+        say=say,
+    )
 
 
 def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
@@ -129,13 +109,13 @@ def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
 
 
 def _training(ensemble: Ensemble) -> str:
-    """Of an ensemble that `epochzero ensemble` made, all; else how inputs are made, and what was measured."""
+    """The section on training; only inputs and measures for an ensemble that `epochzero ensemble` did not train."""
     facts, last = ensemble.facts, len(ensemble.texts) - 1
     measured = {MEASURES.get(name, name): f"{value:.4f}" for name, value in facts.get("measures", {}).items()}
     for attack in facts.get("attacks", ()):
         measured[f"under {attack['attack']}"] = (
-            f"{100 * attack['attack_accuracy']:.2f} % right of the member attacked, "
-            f"{100 * attack['defence_accuracy']:.2f} % of all together ({attack['images']} images)"
+            f"{100 * attack['attack_accuracy']:.2f} % accuracy of the attacked member, "
+            f"{100 * attack['defence_accuracy']:.2f} % of the ensemble ({attack['images']} images)"
         )
     if not {"data", "recipe", "seed"} <= facts.keys():
         told = card.told_input(ensemble.pixels._asdict(), ensemble.input_shape)

@@ -21,7 +21,7 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def check_packages() -> None:
-    """UserError where something is missing, before any work."""
+    """UserError if a package is missing."""
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise UserError(f"ONNX needs {package}: pip install 'epochzero[onnx]', or export with --no-onnx.")
@@ -31,7 +31,7 @@ def to_onnx(network: nn.Module, *example: Tensor, names: Sequence[str] = ("x",))
     """The model as bytes, inputs of these names [batch, ...] and output `y` [batch, ...]."""
     with quietly():
         batch = torch.export.Dim("batch")
-        # strict: len(x) of a tensor stays free then
+        # strict keeps len(x) of a tensor free
         program = torch.export.export(network, example, dynamic_shapes=({0: batch},) * len(example), strict=True)
         made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=names, output_names=["y"])
     assert made is not None
@@ -39,7 +39,7 @@ def to_onnx(network: nn.Module, *example: Tensor, names: Sequence[str] = ("x",))
 
 
 def session_of(model: bytes) -> Any:
-    """ONNX Runtime on the CPU, with as many threads as torch has."""
+    """ONNX Runtime on the CPU, with torch's number of threads."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -51,7 +51,7 @@ def session_of(model: bytes) -> Any:
 def largest_error(
     session: Any, network: nn.Module, batches: Sequence[Sequence[Tensor]], names: Sequence[str] = ("x",)
 ) -> float:
-    """The largest difference between ONNX Runtime and PyTorch; MachineError where it is too large."""
+    """The largest difference between ONNX Runtime and PyTorch; MachineError if it is too large."""
     worst = 0.0
     for inputs in batches:
         with torch.inference_mode():
@@ -73,7 +73,7 @@ def largest_error(
 
 
 def latency(session: Any, example: Sequence[Tensor], names: Sequence[str] = ("x",)) -> Timing:
-    """Of one sample, in milliseconds."""
+    """The latency of one sample in milliseconds."""
     x = _named([part[:1] for part in example], names)
     times = []
     for _ in range(WARM_UP + RUNS):

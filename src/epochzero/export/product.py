@@ -1,15 +1,15 @@
-"""Writes a network as a product: all of its files, or none."""
+"""Writes a network as a product: code, weights, checked ONNX and a model card."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from epochzero.data import pink
 from epochzero.errors import MachineError
@@ -18,23 +18,23 @@ from epochzero.export.card import card
 from epochzero.export.subject import Subject, input_names
 from epochzero.hardware.timing import Timing
 from epochzero.plan import Plan
-from epochzero.plan.module import PlanModule
 from epochzero.plan.ops.embedding import Embedding
+from epochzero.train.tensor_file import as_bytes
 
 ONNX, CARD = "model.onnx", "MODEL_CARD.md"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, and how it was checked."""
+    """The files of a product, and the errors of its checks."""
 
     files: list[Path]
     code_error: float
     """the largest difference between `model.py` and the network that was searched and trained"""
     onnx_error: float | None = None
-    """the same between ONNX Runtime and `model.py`; None without ONNX"""
+    """the largest difference between ONNX Runtime and `model.py`; None without ONNX"""
     latency: Timing | None = None
-    """of one sample by ONNX Runtime here"""
+    """of one sample in ONNX Runtime on this machine"""
 
 
 def export(
@@ -43,43 +43,71 @@ def export(
     *,
     real: Tensor | tuple[Tensor, ...] | None = None,
     onnx: bool = True,
-    say: Callable[[str], None] = lambda what: None,
+    say: Callable[[str], None] = lambda step: None,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> Exported:
-    """Write code, weights, ONNX and card to a folder that is there, once all agree on random and `real` inputs.
+    """Writes code, weights, ONNX and card to an existing folder, after all agree on random and `real` inputs.
 
-    `more` are other files by name, for their text.
+    `more` are the texts of other files by name.
     """
-    if onnx:
-        onnx_model.check_packages()
-    batches, names = _batches(subject.plan, real), input_names(subject.plan)
     module = subject.plan.module().eval()
     module.load_state_dict(subject.weights)
+    return write_product(
+        module,
+        standalone.source(subject.plan),
+        subject.weights,
+        folder,
+        lambda checked: card(subject, checked, real is not None),
+        batches=_batches(subject.plan, real),
+        names=input_names(subject.plan),
+        onnx=onnx,
+        say=say,
+        more=more,
+    )
+
+
+def write_product(
+    module: nn.Module,
+    source: str,
+    weights: Mapping[str, Tensor],
+    folder: Path,
+    card_of: Callable[[Exported], str],
+    *,
+    batches: Sequence[tuple[Tensor, ...]],
+    names: Sequence[str] = ("x",),
+    onnx: bool = True,
+    say: Callable[[str], None] = lambda step: None,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Exported:
+    """Writes all files of a product, or none. Printed code and ONNX are checked against `module`."""
+    if onnx:
+        onnx_model.check_packages()
     with TemporaryDirectory(dir=folder, prefix=".export-") as name:
         place = Path(name)
-        say("model.py")
-        standalone.write(place, subject.plan, subject.weights)
+        say(standalone.MODEL)
+        (place / standalone.MODEL).write_text(source, encoding="utf-8")
+        (place / standalone.WEIGHTS).write_bytes(as_bytes(weights))
         onnx_error, timing = None, None
         with standalone.loaded(place) as network:
             code_error = _code_error(module, network, batches)
             if onnx:
                 say("ONNX")
-                made = onnx_model.to_onnx(network, *batches[1], names=names)
-                (place / ONNX).write_bytes(made)
-                session = onnx_model.session_of(made)
+                model = onnx_model.to_onnx(network, *batches[1], names=names)
+                (place / ONNX).write_bytes(model)
+                session = onnx_model.session_of(model)
                 onnx_error = onnx_model.largest_error(session, network, batches, names)
                 say("latency")
                 timing = onnx_model.latency(session, batches[0], names)
         checked = Exported([], code_error, onnx_error, timing)
-        for file, text in {**more, CARD: card(subject, checked, real is not None)}.items():
+        for file, text in {**more, CARD: card_of(checked)}.items():
             (place / file).write_text(text, encoding="utf-8")
         written = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), *more, CARD]
         files = [(place / file).replace(folder / file) for file in written]
-    return Exported(files, code_error, onnx_error, timing)
+    return replace(checked, files=files)
 
 
 def _batches(plan: Plan, real: Tensor | tuple[Tensor, ...] | None) -> list[tuple[Tensor, ...]]:
-    """Batches of different sizes: white noise and any ids, pink noise where it can be made, and what was given."""
+    """Batches of different sizes: white noise or random ids, pink noise for images, and the `real` inputs."""
     rng = torch.Generator().manual_seed(0)
     drawn = [tuple(_drawn(plan, i, count, rng) for i in plan.inputs) for count in (1, 2, 3)]
     if len(plan.input_shape) == 3:
@@ -90,7 +118,7 @@ def _batches(plan: Plan, real: Tensor | tuple[Tensor, ...] | None) -> list[tuple
 
 
 def _drawn(plan: Plan, index: int, count: int, rng: torch.Generator) -> Tensor:
-    """A batch of so many samples for one input."""
+    """A batch of `count` random samples for one input."""
     tables = [node.op.rows for node in plan.nodes if index in node.inputs and isinstance(node.op, Embedding)]
     if tables:
         drawn = (torch.randint(rows, (count,), generator=rng) for rows in tables[0])
@@ -98,9 +126,9 @@ def _drawn(plan: Plan, index: int, count: int, rng: torch.Generator) -> Tensor:
     return torch.randn(count, *plan.nodes[index].shape, generator=rng)
 
 
-def _code_error(module: PlanModule, network: torch.nn.Module, batches: Sequence[Sequence[Tensor]]) -> float:
+def _code_error(module: nn.Module, network: nn.Module, batches: Sequence[Sequence[Tensor]]) -> float:
     with torch.inference_mode():
         error = max(float((module(*inputs) - network(*inputs)).abs().max()) for inputs in batches)
     if not error < onnx_model.TOLERANCE:
-        raise MachineError(f"The printed code differs from the network by {error:.2g}: this is a mistake of ours.")
+        raise MachineError(f"The printed code differs from the network by {error:.2g}: this is a bug in EpochZero.")
     return error

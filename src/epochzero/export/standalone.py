@@ -1,4 +1,4 @@
-"""Code and weights that need torch and nothing else.
+"""Code and weights that need only torch.
 
 `model.py` is the printed network with a function `load` at its end. The weights are a safetensors file, which is a
 length, a JSON table and the numbers, so that ten lines read it.
@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import nn
 
 from epochzero.plan import Plan
-from epochzero.train.tensor_file import as_bytes
 
 MODEL, WEIGHTS = "model.py", "model.safetensors"
 _numbers = count()
@@ -49,20 +48,14 @@ def source(plan: Plan) -> str:
     return f"{comments}\nimport json\nimport pathlib\n{ordered}\nimport torch\n{IMPORTS}{body}{LOADER}"
 
 
-def write(folder: Path, plan: Plan, weights: dict[str, Tensor]) -> None:
-    """Write code and weights."""
-    (folder / MODEL).write_text(source(plan), encoding="utf-8")
-    (folder / WEIGHTS).write_bytes(as_bytes(weights))
-
-
 @contextmanager
 def loaded(folder: Path) -> Iterator[nn.Module]:
-    """The network as its users will get it: by running `model.py` and its `load`."""
-    name = f"epochzero_exported_{next(_numbers)}"  # torch remembers modules by name: never the same twice
+    """The network as its users load it: runs `model.py` and its `load`."""
+    name = f"epochzero_exported_{next(_numbers)}"  # torch caches modules by name, so that each needs a new one
     spec = importlib.util.spec_from_file_location(name, folder / MODEL)
     assert spec is not None and spec.loader is not None
     model = importlib.util.module_from_spec(spec)
-    sys.modules[name] = model  # where torch.export looks up what the code names
+    sys.modules[name] = model  # torch.export looks up the code's names there
     try:
         spec.loader.exec_module(model)
         yield model.load()

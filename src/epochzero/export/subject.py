@@ -1,4 +1,4 @@
-"""What is exported: a network, its weights, and all that is known of it."""
+"""The subject of an export: a network, its weights and facts about it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from epochzero.types import Origin, Shape
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A network with weights, and what is known of it."""
+    """A network with weights, and facts about it for the card."""
 
     space: str
     arch: str
     plan: Plan
-    """without an auxiliary tower: what predicts"""
+    """without an auxiliary tower"""
     weights: dict[str, Tensor]
     about_weights: str
     training: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ class Subject:
     run: Run | None = None
     """the search that found it"""
     told: str = ""
-    """what stands in the card in place of its section on training"""
+    """replaces the card's section on training"""
 
     @staticmethod
     def of(
@@ -48,13 +48,13 @@ class Subject:
         origin: Origin = Origin(),
         store: Store | None = None,
     ) -> Subject:
-        """A network of a space: with the weights given, else as drawn at the start of a training.
+        """A network of a space with the given weights, or with initial weights drawn by `origin`.
 
-        Classes and input shape are those of the checkpoint, where it says so, else those the space was made for. The
-        store tells its scores, and the search that found it.
+        Classes and input shape default to those of the checkpoint, then of the space. The store provides its scores,
+        and the search that found it.
         """
         if not isinstance(space, Space):
-            raise UserError(f"The space '{space.name}' gives modules and no plans: there is no code to print of them.")
+            raise UserError(f"The space '{space.name}' gives modules and no plans: their code cannot be printed.")
         known = {} if weights is None else weights.identity
         native = space.plan(space.smallest())
         classes = num_classes or known.get("num_classes") or native.output_shape[0]
@@ -78,7 +78,7 @@ class Subject:
 
 
 def input_names(plan: Plan) -> tuple[str, ...]:
-    """What printed code and ONNX call the inputs."""
+    """The names of the inputs in printed code and ONNX."""
     return ("x",) if len(plan.inputs) == 1 else tuple(plan.nodes[i].name for i in plan.inputs)
 
 
@@ -95,13 +95,13 @@ def _with_tower(space: Space, arch: Any, num_classes: int, shape: Shape) -> Plan
 
 
 def _scores(store: Store, space: str, arch: str) -> dict[str, float]:
-    """What the store knows of a network: by proxy, the last where it was scored on several batches."""
+    """The store's scores of a network by proxy; the last one if it was scored on several batches."""
     rows = (row for row in store.all_scores() if (row.space, row.arch, row.status) == (space, arch, "ok"))
     return {row.proxy: row.value for row in rows if row.value is not None}
 
 
 def best_of(path: Path, store: Store) -> tuple[str, str]:
-    """Space and architecture of the winner of the last search that is finished and found something."""
+    """Space and architecture of the winner of the last finished search."""
     finished = _finished(store)
     if not finished:
         raise StoreError(

@@ -1,7 +1,7 @@
-"""Weights from a file, checked against the network that they are for.
+"""Weights from a file, checked against their network.
 
-A checkpoint of `epochzero train`, the folder of one, a `state_dict` saved by PyTorch, or a `.safetensors` file. None of
-them can run code here.
+The file is a checkpoint of `epochzero train`, the folder of one, a `state_dict` saved by PyTorch, or a `.safetensors`
+file. None of them can run code.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from epochzero.train.images import FORMAT
 from epochzero.train.tensor_file import read_tensors
 
 OURS = {"format", "identity", "epoch", "history", "weights"}
-"""what a checkpoint of `epochzero train` holds, at least"""
+"""keys of every checkpoint of `epochzero train`"""
 COUNTER = "num_batches_tracked"
 """a buffer of torch's batch norms that no prediction depends on"""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and what the file says of them."""
+    """Tensors by name, and the training that they are from."""
 
     name: str
     tensors: Mapping[str, Tensor]
     training: Mapping[str, Any] | None = None
-    """of a checkpoint of ours: identity, epoch and history"""
+    """of a checkpoint of `epochzero train`: identity, epoch and history"""
     refused: list[str] = field(default_factory=list)
-    """damaged checkpoints that were passed over"""
+    """why damaged checkpoints were skipped"""
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Which network the weights are of, as far as the file says."""
+        """The network of the weights, as far as the file names it."""
         return {} if self.training is None else self.training["identity"]
 
 
 def read_weights(path: Path) -> Weights:
-    """Read any of the kinds; DataError for a damaged, hostile or strange file."""
+    """Reads any of these; DataError for a damaged, hostile or unknown file."""
     if not path.exists():
         raise DataError(f"There are no weights '{path}'.")
     if path.is_dir():
@@ -60,7 +60,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def _from_state(name: str, state: Mapping[str, Any], refused: list[str]) -> Weights:
-    """Weights of a checkpoint of ours, or of a state_dict, bare or under that name."""
+    """Weights of a checkpoint of `epochzero train`, or of a state_dict, either directly or under that key."""
     ours = state.keys() >= OURS
     if ours and state["format"] != FORMAT:
         raise DataError(f"The checkpoint '{name}' is of format {state['format']}, and this EpochZero knows {FORMAT}.")
@@ -72,7 +72,7 @@ def _from_state(name: str, state: Mapping[str, Any], refused: list[str]) -> Weig
 
 
 def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]:
-    """The weights of the plan, in its order; UserError where they are of another network."""
+    """The weights in the plan's order; UserError if they are of another network."""
     given = {name: tensor for name, tensor in weights.tensors.items() if not name.endswith(COUNTER)}
     expected = {name: param.shape for name, param in plan.weights.items()}
     where = f"The weights '{weights.name}'"
@@ -87,9 +87,7 @@ def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]
         told = {shape[0] for shape in wrong.values() if shape}
         if len(told) == 1 and all(expected[name] == (num_classes, *shape[1:]) for name, shape in wrong.items()):
             (classes,) = told
-            raise UserError(
-                f"{where} tell {classes} classes apart, and the network {num_classes}: give --classes {classes}."
-            )
+            raise UserError(f"{where} have {classes} classes, and the network {num_classes}: give --classes {classes}.")
         name, shape = next(iter(wrong.items()))
         raise UserError(
             f"{where} are of another network: {name} is {list(shape)}, and should be {list(expected[name])}. Give the "

@@ -10,7 +10,7 @@ import typer
 from epochzero import recommend
 from epochzero.cli.console import millions
 from epochzero.cli.options import AsJson
-from epochzero.cli.product import made_with, tell
+from epochzero.cli.product import show_product, with_status
 
 
 def export(
@@ -32,7 +32,7 @@ def export(
     from epochzero.recommend.recommender import Recommender
 
     kept = Recommender.read(weights)
-    made = made_with(lambda say: recommend.export(weights, out_dir, data=data, onnx=onnx, say=say))
+    made = with_status(lambda say: recommend.export(weights, out_dir, data=data, onnx=onnx, say=say))
     facts = {"space": kept.space, "arch": kept.arch, "params": kept.plan.params, "flops": kept.plan.flops}
     lines = [f"params   {millions(kept.plan.params)}, embeddings included"]
-    tell(made, facts, [kept.arch], lines, out_dir, json=json)
+    show_product(made, facts, [kept.arch], lines, out_dir, json=json)

@@ -1,4 +1,4 @@
-"""Real inputs for the check of an export, from whatever `--data` names."""
+"""Real inputs for the check of an export, from any source of data."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from epochzero.train.image_data import SIDE, is_image_folder, load_images
 from epochzero.types import Shape
 
 REAL = 4
-"""samples that the check runs on"""
+"""number of samples for the check"""
 
 
 class RealInputs(NamedTuple):
-    """Standardised samples, and what their source says of the task."""
+    """Standardised samples, and the number of classes of their source."""
 
     x: Tensor
-    """[`REAL`, ...], fewer where there are fewer"""
+    """[`REAL`, ...], or fewer"""
     num_classes: int
 
 
 def real_inputs(source: str, shape: Shape | None, seed: int = 0) -> RealInputs:
-    """A few samples of this shape; of their own shape where it is not known, 32x32 pixels for image files."""
+    """A few samples of this shape, or without one of their own shape, 32x32 pixels for image files."""
     if not is_image_folder(Path(source)):
         batch = data_.load(source, input_shape=shape, size=REAL, parts=1, seed=seed)
         return RealInputs(batch.part(0)[0], batch.num_classes)

@@ -1,0 +1,79 @@
+"""Finds the network to export from the names of a space, an architecture, weights, a store or data."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from epochzero.errors import StoreError, UserError
+from epochzero.export.real_inputs import real_inputs
+from epochzero.export.subject import Subject, best_of
+from epochzero.export.weights import read_weights
+from epochzero.registry import spaces
+from epochzero.store import Store
+from epochzero.types import Origin, Shape
+
+
+class Resolved(NamedTuple):
+    """A network to export."""
+
+    subject: Subject
+    real: Tensor | None
+    """real inputs for the check"""
+    refused: list[str]
+    """why damaged checkpoints were skipped"""
+
+
+def resolve(
+    space: str | None = None,
+    arch: str | None = None,
+    *,
+    store: Path | None = None,
+    weights: Path | None = None,
+    data: str | None = None,
+    classes: int | None = None,
+    input_shape: Shape | None = None,
+    origin: Origin = Origin(),
+) -> Resolved:
+    """The network of an architecture, of trained weights, or of the last finished search in a store.
+
+    Space, architecture, classes and input shape default to those of the weights, then of the store, data or space.
+    """
+    given = None if weights is None else read_weights(weights)
+    known = {} if given is None else given.identity
+    text, name = arch or known.get("arch"), space or known.get("space") or "nb201"
+    with ExitStack() as stack:
+        opened = None if store is None else stack.enter_context(_opened(store))
+        if text is None:
+            name, text = _winner(space, store, opened)
+        sizes = input_shape or (tuple(known["input_shape"]) if "input_shape" in known else None)
+        real = None if data is None else real_inputs(data, sizes, origin.seed)
+        subject = Subject.of(
+            spaces[name],
+            spaces[name].parse(text),
+            num_classes=classes or known.get("num_classes") or (None if real is None else real.num_classes),
+            input_shape=sizes or (None if real is None else tuple(real.x.shape[1:])),
+            weights=given,
+            origin=origin,
+            store=opened,
+        )
+    return Resolved(subject, None if real is None else real.x, [] if given is None else given.refused)
+
+
+def _opened(path: Path) -> Store:
+    if not path.is_file():
+        raise StoreError(f"There is no store '{path}'.")
+    return Store.open(path)
+
+
+def _winner(space: str | None, path: Path | None, store: Store | None) -> tuple[str, str]:
+    """Space and architecture of the best network of the store's last search."""
+    if path is None or store is None:
+        raise UserError("Say what to export: give --arch, --store, or --weights of `epochzero train`.")
+    searched, best = best_of(path, store)
+    if space not in (None, searched):
+        raise UserError(f"The store's last search was in {searched}, not in {space}: leave --space out.")
+    return searched, best
