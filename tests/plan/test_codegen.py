@@ -279,7 +279,7 @@ def test_an_empty_network_gives_its_input_back() -> None:
 def test_names_that_are_no_identifiers_are_refused(name: str) -> None:
     net = Builder()
     net.add(Linear(4), net.input((4,)), name=name)
-    with pytest.raises(UserError, match="is no plain Python identifier"):
+    with pytest.raises(UserError, match="is not a plain Python identifier"):
         code(net.plan())
 
 

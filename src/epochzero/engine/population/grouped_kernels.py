@@ -1,4 +1,4 @@
-"""Convolution and average pooling of many networks at once, by kernels of our own where there are some."""
+"""Convolution and average pooling of many networks at once, by our own kernels where they run."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ KERNELS: dict[type[Op], type[Op]] = {Conv: GroupedConv, AvgPool: GroupedAvgPool}
 
 
 def with_kernels(op: Op) -> Op:
-    """The same op of many networks, run by our own kernels where there are some."""
+    """Returns the same op of many networks, run by our own kernels where there are some."""
     kind = KERNELS.get(type(op))
     return op if kind is None else kind(*(getattr(op, field.name) for field in fields(op)))  # type: ignore[arg-type]
 
 
 def slow_in_groups(x: Tensor) -> bool:
-    """Whether the library is slow at convolutions of many groups: a GPU's in double precision."""
+    """Returns True where the library is slow at convolutions of many groups: on a GPU in double precision."""
     return x.is_cuda and x.dtype == torch.float64
 
 
 def conv_products(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], groups: int) -> Tensor:
-    """`F.conv2d` as one product of matrices for each group; may be differentiated as often as wanted."""
+    """Computes `F.conv2d` as one product of matrices for each group; can be differentiated any number of times."""
     columns, size = _columns(x, weight, stride, padding, groups)
     return _images(weight.view(groups, -1, columns.shape[1]) @ columns, len(x), size)  # [B, G * Co, Ho, Wo]
 
@@ -90,7 +90,7 @@ def conv_products(x: Tensor, weight: Tensor, stride: tuple[int, int], padding: t
 def recorded_conv_products(
     x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], groups: int
 ) -> tuple[Tensor, Back]:
-    """The same with its way back."""
+    """Returns the output of `conv_products` and its backward pass."""
     columns, size = _columns(x, weight, stride, padding, groups)
     factors = weight.view(groups, -1, columns.shape[1])  # [G, Co, Ci * k * k]
     whole = _is_whole(weight, stride, padding)
@@ -115,7 +115,7 @@ def recorded_conv_products(
 def _columns(
     x: Tensor, weight: Tensor, stride: tuple[int, int], padding: tuple[int, int], groups: int
 ) -> tuple[Tensor, tuple[int, int]]:
-    """What each place of the output sees, [G, Ci * k * k, B * Ho * Wo], and the output's height and width."""
+    """Returns the windows of the input, [G, Ci * k * k, B * Ho * Wo], and the output's height and width."""
     sides = zip(x.shape[2:], weight.shape[2:], stride, padding, strict=True)
     height, width = (windowed(*side) for side in sides)
     if _is_whole(weight, stride, padding):
@@ -124,16 +124,16 @@ def _columns(
 
 
 def _is_whole(weight: Tensor, stride: tuple[int, int], padding: tuple[int, int]) -> bool:
-    """Whether each place of the output sees the same place of the input."""
+    """Returns True for a 1 x 1 convolution without stride and padding."""
     return weight.shape[2:] == (1, 1) == stride and padding == (0, 0)
 
 
 def _by_group(rows: Tensor, groups: int) -> Tensor:
-    """[B, G * R, N] as [G, R, B * N]."""
+    """Returns [B, G * R, N] as [G, R, B * N]."""
     each: Tensor = rows.unflatten(1, (groups, -1))  # type: ignore[no-untyped-call]
     return each.movedim(0, 2).flatten(2)
 
 
 def _images(products: Tensor, images: int, size: tuple[int, int]) -> Tensor:
-    """[G, R, B * H * W] as [B, G * R, H, W]."""
+    """Returns [G, R, B * H * W] as [B, G * R, H, W]."""
     return products.view(*products.shape[:2], images, *size).movedim(2, 0).flatten(1, 2)

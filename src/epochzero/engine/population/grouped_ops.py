@@ -1,4 +1,4 @@
-"""Ops that run several networks side by side: their maps lie one after the other along the first axis of a sample."""
+"""Ops that run several networks, whose maps are joined along the first axis of a sample."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Piece = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Gather(Op):
-    """Channels of its inputs, in the order of the pieces."""
+    """Channels of its inputs, concatenated in the order of the pieces."""
 
     pieces: tuple[Piece, ...]
 
@@ -45,7 +45,7 @@ def _gathered(pieces: tuple[Piece, ...], x: tuple[Tensor, ...]) -> Tensor:
 
 
 class _Gather(Function):
-    """Cutting and joining whose backward pass writes each piece of the gradient once."""
+    """Slices and their concatenation; the backward pass writes each piece of the gradient once."""
 
     @staticmethod
     def forward(ctx: Any, pieces: tuple[Piece, ...], *x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def _zeros(shape: torch.Size, like: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class GatherSum(Op):
-    """Maps of its inputs, brought together: each output map is the sum of some of them."""
+    """Sums of maps of its inputs: each output map is the sum of some of them."""
 
     table: GatherTable
 
@@ -106,14 +106,14 @@ class GatherSum(Op):
         return zeros.index_add(1, outs, every.index_select(1, index)).flatten(1, 2)
 
     def run_where(self, x: tuple[Tensor, ...], on: Tensor) -> Tensor:
-        """0 where `on` is not positive: the gradient of what a ReLU was given, `on` being what it gave."""
+        """Returns the sums, 0 where `on` is not positive: the gradient of the input of a ReLU with output `on`."""
         if fused.gathers(x[0]):
             return fused.gathered(x, self.table, on)
         return torch.ops.aten.threshold_backward(self.run(x, ()), on, 0)  # type: ignore[no-any-return]
 
 
 def back_sum(readers: Sequence[tuple[GatherSum | None, int]], maps: int) -> GatherSum:
-    """Adds up what comes back to the maps of a value from those that read all of them, or gathered some."""
+    """Returns the sum of the gradients of a value from readers of all of its maps, or of some by a gather."""
     tables = [everything(maps) if gather is None else gather.table.transposed(which) for gather, which in readers]
     outs, slots = (np.concatenate([getattr(t, name) for t in tables]) for name in ("outs", "slots"))
     sources = np.repeat(np.arange(len(tables)), [len(t.outs) for t in tables])
@@ -123,14 +123,14 @@ def back_sum(readers: Sequence[tuple[GatherSum | None, int]], maps: int) -> Gath
 
 
 def everything(maps: int) -> GatherTable:
-    """Each map as it is."""
+    """Returns the table of each map by itself."""
     each = np.arange(maps)
     return GatherTable(maps, (maps,), each, np.zeros_like(each), each)
 
 
 @dataclass(frozen=True, slots=True)
 class Apart(Op):
-    """An op that cannot run several networks at once: one after the other."""
+    """Runs an op without a grouped form on several networks, one after the other."""
 
     op: Op
     count: int
@@ -148,7 +148,7 @@ class Apart(Op):
         return self.op.mixes_samples
 
     def _own(self, *inputs: Shape) -> list[Shape]:
-        """The input shapes of one of them."""
+        """Returns the input shapes of one network."""
         return [(shape[0] // self.count, *shape[1:]) for shape in inputs]
 
     def shape(self, *inputs: Shape) -> Shape:
@@ -183,6 +183,6 @@ class Apart(Op):
 
 
 def grouped(op: Op, count: int, *inputs: Shape) -> Op:
-    """The op that does this for `count` networks: at once where it can, one network after the other where not."""
+    """Returns the op that does this for `count` networks: at once where it can, else one after the other."""
     joint = op.side_by_side(count, *inputs)
     return Apart(op, count) if joint is None else with_kernels(joint)

@@ -1,11 +1,11 @@
-"""Many networks as one plan: a population that runs in lockstep.
+"""Merging of many networks into one plan, which runs them as a population.
 
-The maps of P networks lie side by side along the first axis of a sample, [B, P*C, H, W]. Nodes of equal op and equal
-input shapes become one node: P convolutions are one with P times the groups, P batch norms are one over all channels. A
-`GatherSum` brings the maps together that a node needs, unless they lie together already.
+The maps of P networks are joined along the first axis of a sample, [B, P*C, H, W]. Nodes of equal op and equal input
+shapes become one node: P convolutions are one with P times the groups, P batch norms are one over all channels. A
+`GatherSum` collects the maps that a node needs, unless they are together already.
 
-Networks with the same skeleton are merged block by block, so that a cell that comes five times is merged once; others
-are merged node by node (`epochzero.engine.population.node_merge`).
+Networks with the same skeleton are merged block by block, so that a cell that is repeated five times is merged once;
+others are merged node by node (`epochzero.engine.population.node_merge`).
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from epochzero.plan.plan import Node, Place, Plan
 from epochzero.types import Shape
 
 LONGEST = 1 << 32
-"""no block has as many nodes"""
+"""more than the number of nodes of any block"""
 
 
 def mergeable(plan: Plan) -> bool:
-    """Whether it has one input and one output, and uses each of its parameters once."""
+    """Returns True for a plan with one input and one output that uses each of its parameters once."""
     return len(plan.input_shapes) == 1 and plan.auxiliary is None and not plan.shares
 
 
 def merge(plans: Sequence[Plan]) -> Merged:
-    """Mergeable plans as one; ValueError unless they take and give the same shapes."""
+    """Merges plans into one; ValueError unless their input and output shapes are the same."""
     skeleton = plans[0].skeleton
     if any(plan.skeleton.ends != skeleton.ends for plan in plans):
-        raise ValueError("networks that run in lockstep take the same inputs and give the same outputs")
+        raise ValueError("the networks of a population need the same input shapes and the same output shapes")
     if not all(plan.skeleton.is_like(skeleton) for plan in plans):
         return merged_nodes(tuple(plans))
     net = Builder()
@@ -71,6 +71,6 @@ def merge(plans: Sequence[Plan]) -> Merged:
 
 
 def _block(node: Node, given: Sequence[Shape]) -> Plan:
-    """A node as a plan of its own."""
+    """Returns a node as a plan of its own."""
     inputs = [Node(Input(shape), (), f"input{i}", shape, ()) for i, shape in enumerate(given)]
     return Plan.of((*inputs, node._replace(inputs=tuple(range(len(given))))), 0, {})

@@ -1,4 +1,4 @@
-"""What many networks that run side by side are as one plan; `epochzero.engine.population.merge` makes it."""
+"""The merged plan of many networks; `epochzero.engine.population.merge` makes it."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Members(NamedTuple):
 
     networks: Numbers
     orders: Numbers
-    """sorts the layers of a network as the network has them"""
+    """sorts the layers of a network in its own order"""
     slots: Numbers
-    """its output is this map of the merged node's, and so are its inputs of the merged node's inputs"""
+    """the index of its output among the maps of the merged node, and of its inputs among the node's inputs"""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """The (network, name) of parameters that are joined along the first axis."""
+    """The parameters, each (network, name), that are joined along the first axis."""
 
     networks: Sequence[int]
     names: Sequence[str]
     inside: str = ""
-    """what comes before each name"""
+    """a prefix of each name"""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -47,39 +47,39 @@ class Pack:
 
 
 Packs = dict[str, Pack]
-"""for each parameter of a merged plan, those that it joins"""
+"""for each parameter of a merged plan, the parameters that it joins"""
 
 
 @dataclass(frozen=True)
 class Merged:
-    """A plan that runs several networks; its last node holds their outputs side by side."""
+    """A plan that runs several networks; its last node is their outputs, joined."""
 
     plan: Plan
     size: int
-    """how many networks"""
+    """the number of networks"""
     packs: Packs
     find_members: Callable[[], dict[str, Members]]
     maps: dict[str, int]
-    """for each node of the plan, how many networks' maps its output holds"""
+    """for each node of the plan, the number of networks' maps in its output"""
     blocks: tuple[str, ...] | None = None
-    """the networks' blocks, each ending with all networks side by side; None where they have none in common"""
+    """the networks' blocks, each with the outputs of all networks joined; None where they have none in common"""
     parts: tuple[tuple[str, Merged], ...] = ()
-    """what it was put together from: the names and networks' parts, each ending with all networks side by side"""
+    """its parts with their names, each with the outputs of all networks joined"""
     made_of: tuple[Op | None, ...] = ()
-    """for each node of a part the op of one network that it runs; None for those that bring maps together"""
+    """for each node of a part the op of one network that it runs; None for gathers"""
     routines: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """of a part, what `epochzero.engine.gpu.block_run` works out once"""
+    """the routines of a part, which `epochzero.engine.gpu.block_run` plans once"""
 
     @cached_property
     def members(self) -> dict[str, Members]:
-        """For each node of the plan that is a layer, whose it is; found when layers are first watched."""
+        """For each node of the plan that is a layer, its members; computed when layers are first watched."""
         return self.find_members()
 
 
 def resized(plans: tuple[Plan, ...], others: tuple[Plan, ...], merged: Merged) -> Merged | None:
-    """The plans merged as others were that differ from them in sizes alone, node by node; None where they do not.
+    """Merges plans like others that differ from them in sizes alone; returns None where they differ in more.
 
-    A cell that comes again with more channels is merged by the same steps, and keeps the same tables.
+    A cell that is repeated with more channels is merged by the same steps and keeps the same tables.
     """
     sizes = _sizes(plans, others)
     if sizes is None:
@@ -94,14 +94,14 @@ def resized(plans: tuple[Plan, ...], others: tuple[Plan, ...], merged: Merged) -
 
 
 class _Sizes(NamedTuple):
-    """What the ops and shapes of some networks are in others."""
+    """The ops and shapes of some networks that correspond to those of others."""
 
     ops: dict[Op, Op]
     shapes: dict[Shape, Shape]
 
 
 def _sizes(plans: tuple[Plan, ...], others: tuple[Plan, ...]) -> _Sizes | None:
-    """From the others to the plans; None where two would become one, or where more than sizes differ."""
+    """Returns the mapping from the others to the plans; None where it is not one-to-one, or more than sizes differ."""
     sizes = _Sizes({}, {})
     looked_at: set[tuple[Skeleton, Skeleton]] = set()
     pairs = set(zip(plans, others, strict=True))
@@ -120,7 +120,7 @@ def _sizes(plans: tuple[Plan, ...], others: tuple[Plan, ...]) -> _Sizes | None:
 
 
 def _differ_in_sizes(skeleton: Skeleton, other: Skeleton, sizes: _Sizes) -> bool:
-    """Whether one is the other in these sizes; what is new of them is added."""
+    """Returns True where one is the other in these sizes, and adds those that are new."""
     if len(skeleton.pieces) != len(other.pieces):
         return False
     for new, old in zip(skeleton.pieces, other.pieces, strict=True):
@@ -136,7 +136,7 @@ def _differ_in_sizes(skeleton: Skeleton, other: Skeleton, sizes: _Sizes) -> bool
 
 
 def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[Shape]) -> Op | None:
-    """The op of a merged node in other sizes; None where it cannot be had."""
+    """Returns the op of a merged node in other sizes; None where there is none."""
     if node.op.wiring == "input":
         channels, *rest = sizes.shapes[(node.shape[0] // count, *node.shape[1:])]
         return Input((count * channels, *rest))

@@ -1,7 +1,7 @@
 """The nodes of many plans as arrays.
 
-What a node is, is looked at once for all plans that have it at the same place of their skeleton, and in the same block:
-networks of a space are made of few blocks.
+Equal nodes at the same place of a skeleton, and in the same block, share one row of a table: the networks of a space
+consist of few distinct blocks.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ NONE = -1
 
 
 class Row(NamedTuple):
-    """What a node is."""
+    """The facts of a node."""
 
     op: Op
     shapes: tuple[Shape, ...]
-    """of its inputs"""
+    """the shapes of its inputs"""
     shape: Shape
     params: tuple[str, ...]
     reads: tuple[int, ...]
-    """for each input how many nodes before it that is or, where it is outside of the block, -1 - its piece"""
+    """for each input its distance in nodes or, outside of the block, -1 - its piece"""
 
 
 class Flat(NamedTuple):
-    """The N nodes of some plans, one plan after the other."""
+    """The N nodes of several plans, one plan after the other."""
 
     table: list[Row]
     rows: Numbers
-    """[N] what each is"""
+    """[N] the row of each node in the table"""
     networks: Numbers
-    """[N] whose it is"""
+    """[N] the network of each node"""
     firsts: Numbers
     """where each plan begins, and the end"""
     inputs: Numbers
     """[N, A] the nodes that it reads; NONE beyond"""
     new: NDArray[np.bool_]
-    """[N, A] whether that is one that it has not read before"""
+    """[N, A] True for the first of equal inputs"""
 
     @staticmethod
     def of(plans: Sequence[Plan]) -> Flat:
@@ -68,7 +68,7 @@ class Flat(NamedTuple):
 
 
 def _columns(table: list[Row]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """What the rows read, 0 beyond that, and whether for the first time."""
+    """Returns the inputs of each row, 0 beyond them, and True for the first of equal ones."""
     width = max(len(row.reads) for row in table)
     reads = np.array([row.reads + (0,) * (width - len(row.reads)) for row in table])
     new = reads != 0
@@ -78,11 +78,11 @@ def _columns(table: list[Row]) -> tuple[Numbers, NDArray[np.bool_]]:
 
 
 _Begun = tuple[list[int], list[tuple[int, dict[Plan, int]]]]
-"""of a skeleton, the segments of its nodes, and for each place those of the blocks that were seen there"""
+"""the segments of a skeleton's nodes, and for each place those of the blocks seen there"""
 
 
 class _Segments:
-    """The rows of each piece, found when a plan first has it."""
+    """The rows of each piece, collected when a plan first has it."""
 
     def __init__(self) -> None:
         self.table: list[Row] = []
@@ -91,7 +91,7 @@ class _Segments:
         self._skeletons: dict[Skeleton, _Begun] = {}
 
     def of(self, plan: Plan) -> list[int]:
-        """The segments of its pieces."""
+        """Returns the segments of a plan's pieces."""
         skeleton = plan.skeleton
         if skeleton not in self._skeletons:
             self._skeletons[skeleton] = self._begun(skeleton)
@@ -129,7 +129,7 @@ def _rows(place: Place, block: Plan) -> list[Row]:
     rows: list[Row] = []
     bound = iter(place.inputs)
     where: list[int] = []
-    """of each node of the block its row or, where it is an input, -1 - the piece"""
+    """for each node of the block its row or, for an input, -1 - the piece"""
     for op, inputs, _, shape, params in block.nodes:
         if not inputs:
             where.append(-1 - next(bound))

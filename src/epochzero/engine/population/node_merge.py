@@ -1,8 +1,8 @@
 """Merging node by node: the nodes of all plans that are ready and alike become one.
 
-A node is ready when its inputs are there. Sums wait until nothing else is ready, and convolutions until sums alone are,
-so that as many as can be are one call. Activations and skips run on a whole node's output: nothing is gathered for
-them. A cut edge is one map of zeros for all, and sums leave it out.
+A node is ready when its inputs are placed. Sums wait until nothing else is ready, and convolutions until only sums are,
+so that as many as possible become one call. Activations and skips run on the whole output of a node, without a gather.
+All cut edges share one map of zeros, which sums leave out.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TURN_OF_KIND = {"zero": 0, "identity": 0, "activation": 0, "conv": 2, "linear": 
 
 
 def _turn(op: Op) -> int:
-    """What costs nothing first; sums when nothing else is ready, so that few of them bring most maps together."""
+    """Returns the turn of an op: free ops first, sums last, so that few gathers collect most maps."""
     return 3 if op.wiring in ("sum", "join") else TURN_OF_KIND.get(op.kind, 1)
 
 
 @lru_cache(maxsize=16)
 def merged_nodes(plans: tuple[Plan, ...]) -> Merged:
-    """Plans that take and give the same shapes as one."""
+    """Merges plans of the same input and output shapes, node by node."""
     return _Merging(plans).merged()
 
 
 class _Merging:
-    """Places the nodes of all plans."""
+    """Assigns the nodes of all plans to merged nodes."""
 
     def __init__(self, plans: tuple[Plan, ...]) -> None:
         self.size = len(plans)
@@ -53,22 +53,22 @@ class _Merging:
         self.users, self.user_starts = _users(self.flat)
         self.ready: list[list[Numbers]] = [[] for _ in range(TURNS)]
         self.arrived: list[Numbers] = []
-        """nodes that were placed, of which those that read them have not heard"""
+        """placed nodes whose readers do not count them as ready yet"""
         self.net = Builder()
         self.packs: Packs = {}
         self.members: dict[int, list[tuple[Numbers, Numbers]]] = {}
         """for each merged node, the layers that it runs and their slots"""
         self.made_of: list[Op | None] = []
         self.node = np.zeros_like(self.missing)
-        """the merged node that each node is in"""
+        """the merged node of each node"""
         self.slot = np.zeros_like(self.missing)
-        """which of the maps in that it is"""
+        """its index among the maps of the merged node"""
         self.blank = np.zeros(len(self.missing), np.bool_)
-        """whether that is zeros"""
+        """True for nodes that are zeros"""
         self.maps: list[tuple[int, Shape]] = []
-        """for each merged node, how many maps of which shape it holds"""
+        """for each merged node, the number and shape of its maps"""
         self.made: dict[tuple[object, ...], int] = {}
-        """merged nodes that others may use again"""
+        """merged nodes that can be reused"""
 
     def merged(self) -> Merged:
         self._place_inputs()
@@ -98,10 +98,10 @@ class _Merging:
         for group in inputs.T:
             shape = self._row(group).shape
             index = self._add(Input((self.size * shape[0], *shape[1:])), [], self.size, shape)
-            self._found(group, index, np.arange(self.size))
+            self._placed(group, index, np.arange(self.size))
 
     def _next(self) -> Numbers | None:
-        """The nodes whose turn it is, in the order in which they became ready."""
+        """Returns the nodes whose turn it is, in the order in which they became ready."""
         placed, self.arrived = np.concatenate(self.arrived), []
         begin = self.user_starts[placed]
         counts = self.user_starts[placed + 1] - begin
@@ -118,7 +118,7 @@ class _Merging:
         return None
 
     def _groups(self, now: Numbers) -> list[Numbers]:
-        """Nodes of equal op and input shapes, in the order of their first inputs.
+        """Groups nodes of equal op and input shapes, in the order of their first inputs.
 
         Norms of different merged nodes stay apart: gathering costs more than a second call.
         """
@@ -139,24 +139,24 @@ class _Merging:
         if op.kind == "zero":
             source = int(self.node[first[0]])
             index = self._once(("zero", shape), Zero(shape[0], getattr(op, "stride", 1)), source, 1, shape)
-            self._found(group, index, np.zeros_like(group))
+            self._placed(group, index, np.zeros_like(group))
             self.blank[group] = True
         elif op.kind in ("activation", "identity"):
             for source in sorted(set(self.node[first].tolist())):
                 index = self._once((op, source), op, source, *self.maps[source])
                 own = self.node[first] == source
-                self._found(group[own], index, self.slot[first[own]])
+                self._placed(group[own], index, self.slot[first[own]])
             if op.kind == "identity":
                 self.blank[group] = self.blank[first]
         elif op.wiring == "sum":
             self._place_sums(group, len(shapes), shape)
         elif op.wiring == "join":
-            self._found(group, self._gather(self.flat.inputs[group, : len(shapes)], shape), np.arange(len(group)))
+            self._placed(group, self._gather(self.flat.inputs[group, : len(shapes)], shape), np.arange(len(group)))
         else:
             self._place_joint(op, shapes, group, shape)
 
     def _place_sums(self, group: Numbers, terms: int, shape: Shape) -> None:
-        """Without the zeros in them; a sum of one map is that map."""
+        """Places sums without the zeros in them; a sum of one map is that map."""
         given = self.flat.inputs[group, :terms]
         kept = ~self.blank[given]
         kept[~kept.any(1), 0] = True
@@ -164,12 +164,12 @@ class _Merging:
         alone, many = counts == 1, counts > 1
         if alone.any():
             term = given[alone][kept[alone]]
-            self._found(group[alone], self.node[term], self.slot[term])
+            self._placed(group[alone], self.node[term], self.slot[term])
             self.blank[group[alone]] = self.blank[term]
         if many.any():
             read = given[many][kept[many]]
             index = self._sums(counts[many], self.node[read], self.slot[read], shape)
-            self._found(group[many], index, np.arange(many.sum()))
+            self._placed(group[many], index, np.arange(many.sum()))
 
     def _place_joint(self, op: Op, shapes: tuple[Shape, ...], group: Numbers, shape: Shape) -> None:
         count = len(group)
@@ -185,10 +185,10 @@ class _Merging:
                 self.packs |= {f"n{index}.{attribute}{i}": Pack((p,), (name,)) for i, (p, name) in each}
             else:
                 self.packs[f"n{index}.{attribute}"] = Pack(networks, names)
-        self._found(group, index, np.arange(count))
+        self._placed(group, index, np.arange(count))
 
-    def _found(self, group: Numbers, index: int | Numbers, slots: Numbers) -> None:
-        """These are in that merged node, or those."""
+    def _placed(self, group: Numbers, index: int | Numbers, slots: Numbers) -> None:
+        """Notes the merged node, or nodes, of a group, and the slots in it."""
         self.node[group], self.slot[group] = index, slots
         if isinstance(index, int) and self._row(group).op.kind:
             self.members.setdefault(index, []).append((group, slots))
@@ -207,14 +207,14 @@ class _Merging:
         return self.made[key]
 
     def _together(self, nodes: Numbers, slots: Numbers) -> int:
-        """The node whose maps are these and no others, in this order."""
+        """Returns a node whose maps are these and no others, in this order."""
         node, count = int(nodes[0]), len(nodes)
         if count == self.maps[node][0] and (nodes == node).all() and (slots == np.arange(count)).all():
             return node
         return self._sums(np.ones_like(nodes), nodes, slots, self.maps[node][1])
 
     def _sums(self, counts: Numbers, nodes: Numbers, slots: Numbers, shape: Shape) -> int:
-        """A node with maps that are sums of so many of these each."""
+        """Returns a node whose maps are sums of these; `counts` are the numbers of their terms."""
         sources, which = np.unique(nodes, return_inverse=True)
         key = tuple(column.tobytes() for column in (counts, nodes, slots))
         if key not in self.made:
@@ -225,7 +225,7 @@ class _Merging:
         return self.made[key]
 
     def _gather(self, given: Numbers, shape: Shape) -> int:
-        """A node with maps that are each joined from the places of these, and cut to its channels."""
+        """Returns a node whose maps are each concatenated from the inputs of a node, and cut to its channels."""
         sources = np.unique(self.node[given]).tolist()
         which = {node: k for k, node in enumerate(sources)}
         pieces: list[tuple[int, int, int]] = []
@@ -247,13 +247,13 @@ class _Merging:
 
 
 def _users(flat: Flat) -> tuple[Numbers, Numbers]:
-    """The nodes that read each, one after the other, and where those of each begin."""
+    """Returns the readers of every node, node by node, and where those of each begin."""
     sources, users = flat.inputs[flat.new], np.nonzero(flat.new)[0]
     counts = np.bincount(sources, minlength=len(flat.rows))
     return users[np.argsort(sources, kind="stable")], np.concatenate([[0], np.cumsum(counts)])
 
 
 def _ranges(begin: Numbers, counts: Numbers) -> Numbers:
-    """So many numbers from each beginning on."""
+    """Returns the ranges of `counts` numbers from each beginning on, concatenated."""
     ends = np.cumsum(counts)
     return np.repeat(begin + counts - ends, counts) + np.arange(counts.sum())

@@ -1,8 +1,8 @@
-"""A run of a merged plan whose gradients can be taken, as often as wanted.
+"""A run of a merged plan whose gradients can be taken any number of times.
 
-Autograd sees one node at a time, and neither sums nor ReLUs, for which it would keep more than they need. What it would
-add up between nodes, one full tensor for each node that reads some maps of a value, is here one `GatherSum`: the
-gradient of every map is the sum of what its readers send back.
+Autograd runs one node at a time, and neither sums nor ReLUs, for which it would keep too much. It would add up one full
+tensor for each node that reads some maps of a value; here one `GatherSum` does: the gradient of every map is the sum of
+the gradients that its readers send.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ Seen = Callable[[Node, Tensor], None]
 
 
 BackSums = dict[tuple[tuple[GatherSum | None, int], ...], GatherSum]
-"""what brings gradients back, by readers: to be kept from run to run of the same plan"""
+"""sums of gradients by the readers of a value, kept from run to run of the same plan"""
 INPUT = ""
 
 
 class _Local(NamedTuple):
-    """What autograd knows of one node."""
+    """The autograd graph of one node."""
 
     inputs: tuple[Tensor, ...]
     weights: tuple[Tensor, ...]
     output: GradientEdge
-    """not the output itself, which nobody may need any more"""
+    """not the output itself, which may no longer be needed"""
 
 
 class _Sent(NamedTuple):
-    """A gradient on its way back to a value: of the maps that a gather took of it, or of all of them."""
+    """A gradient sent to a value: of the maps that a gather read of it, or of all of them."""
 
     gradient: Tensor
     gather: GatherSum | None
@@ -48,18 +48,18 @@ class _Sent(NamedTuple):
 
 
 def _read_once(plan: Plan) -> set[int]:
-    """ReLUs whose output one node alone reads."""
+    """Returns the ReLUs whose output only one node reads."""
     readers = Counter(j for node in plan.nodes for j in node.inputs)
     return {j for j, count in readers.items() if count == 1 and plan.nodes[j].op.rectifies}
 
 
 def _skips(node: Node) -> bool:
-    """Passes its input on unchanged."""
+    """Returns True for a node whose output is its input."""
     return node.op.kind == "identity"
 
 
 class Tape:
-    """The values of one run, and what it takes to go back through it."""
+    """The values of one run, kept as far as its backward pass needs them."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Tape:
         self.plan = plan
         self._local: dict[int, _Local] = {}
         self._backs: dict[int, Back] = {}
-        """of ops that know the way back themselves"""
+        """the backward passes of ops that have their own"""
         self._rectified: dict[int, Tensor] = {}
         self._sole = _read_once(plan)
         self._follow = frozenset(follow)
@@ -122,7 +122,7 @@ class Tape:
 
     @torch.no_grad()
     def gradients(self, of_output: Tensor, names: Collection[str], seen: Seen | None = None) -> dict[str, Tensor]:
-        """Of <output, of_output>, for those of these parameters that it depends on; `INPUT` names the input.
+        """Returns the gradients of <output, of_output> for those of these parameters on which it depends.
 
         Only what is followed can be asked for.
         """
@@ -134,7 +134,7 @@ class Tape:
             if not sent[i] or not self._followed[i]:
                 continue
             node = self.plan.nodes[i]
-            if _skips(node):  # what is sent to a skip goes on to its source, unsummed
+            if _skips(node):  # gradients pass through a skip unsummed
                 sent[node.inputs[0]] += sent[i]
                 sent[i] = []
                 continue
@@ -166,7 +166,7 @@ class Tape:
         sent: list[list[_Sent]],
     ) -> None:
         source = node.inputs[0]
-        through = source in self._sole and node.op.kind == "conv"  # the ReLU before it, in the same go
+        through = source in self._sole and node.op.kind == "conv"  # the ReLU before it, by the same kernel
         params = [name in wanted for name in node.params]
         of_inputs, of_params = self._backs[i](gradient, [self._followed[source]], params, through)
         grads |= {name: own for name, own in zip(node.params, of_params, strict=True) if own is not None}
@@ -197,7 +197,7 @@ class Tape:
         grads |= {name: own for name, own in zip(names, back[len(places) :], strict=True) if own is not None}
 
     def _arrived(self, sent: list[_Sent], on: Tensor | None) -> Tensor:
-        """The sum of what was sent back to a value; through the ReLU that gave it, where one gave `on`."""
+        """Sums the gradients sent to a value; `on` is that value where it is the output of a ReLU, passed as well."""
         if len(sent) == 1 and sent[0].gather is None:
             whole = sent[0].gradient
             return whole if on is None else torch.ops.aten.threshold_backward(whole, on, 0)

@@ -17,7 +17,7 @@ HEADER = 80.0
 ASIDE = 8.0
 """between a circle and its caption"""
 APART = 5.0
-"""between what a block holds and its shape"""
+"""between the contents of a block and its shape"""
 CIRCLE = 40.0
 FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', Arial, sans-serif"
 
@@ -54,7 +54,7 @@ DARK: dict[str, Colours] = {
 
 
 def svg(plan: Plan, block: str | Sequence[str] = "") -> str:
-    """An SVG image of a block, of several one below the other, or of the whole network for an empty name."""
+    """Returns an SVG image of a block, of several below each other, or of the whole network for an empty name."""
     panels = [_Panel(sketch(plan, each)) for each in _each(block)]
     width = max(panel.width for panel in panels)
     height = sum(panel.height for panel in panels)
@@ -92,7 +92,7 @@ class _Panel:
         self.height = self.placed.height + HEADER + MARGIN
 
     def drawn(self, top: float, width: float) -> list[str]:
-        """Its lines of SVG, in the middle of a picture."""
+        """Returns its lines of SVG, centred in a picture."""
         left = (width - self.placed.width + self.aside[0] - self.aside[1]) / 2
         return [
             f'<text class="title" x="{MARGIN:g}" y="{top + 32:g}">{escape(self.seen.title)}</text>',
@@ -134,7 +134,7 @@ STYLE = (
 
 
 def _text_width(text: str, size: float = 13) -> float:
-    """A good guess for a sans-serif face."""
+    """Estimates the width of text in a sans-serif font."""
     widths = {**dict.fromkeys("il.,:;'|!() ", 0.31), **dict.fromkeys("mwMW@%", 0.88), "…": 0.95}
     return size * sum(widths.get(c, 0.68 if c.isupper() or ord(c) > 0x2E7F else 0.585) for c in text)
 
@@ -194,10 +194,10 @@ def _drawn(item: Item, box: Box, centre: Point) -> str:
 
 
 def text(plan: Plan, block: str | Sequence[str] = "") -> str:
-    """The same as lines of text, each a path between two places where paths meet.
+    """Returns the drawing as lines of text, each a path between two points where paths meet.
 
     input ─ conv 3x3 ─────▶ node1
-    input ╌ zero ╌╌╌╌╌╌╌╌╌▷ node2        dashed: nothing comes through
+    input ╌ zero ╌╌╌╌╌╌╌╌╌▷ node2        dashed: cut
     """
     sketches = [sketch(plan, each) for each in _each(block)]
     return "\n".join(f"{s.title}  {'  '.join(s.facts)}\n" + "\n".join(_paths(s)) + "\n" for s in sketches)
@@ -235,7 +235,7 @@ def _aligned(rows: Sequence[tuple[str, list[str], str, bool]]) -> list[str]:
 
 
 def _row(start: str, over: list[str], end: str, dead: bool, first: int, middle: int) -> list[str]:
-    """One path: where it starts, what it goes through, where it ends."""
+    """Returns one path: its start, the items on it, its end."""
     dash, tip = ("╌", "▷") if dead else ("─", "▶")
     lines: list[list[str]] = [[]]
     for word in over:

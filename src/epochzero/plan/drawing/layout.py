@@ -1,9 +1,9 @@
-"""Where the boxes and arrows of a drawing go, from left to right.
+"""Layout of a drawing: positions of boxes and arrows, from left to right.
 
-A box stands in the layer that its longest path from an input gives it. The longest path to the output is the
-spine, a straight line. What remains falls into paths beside the spine; each gets a row to itself between the
-layers where it leaves and joins the rest, as near as it can to the rows of its two ends (their barycentre) and
-where it crosses the fewest others. A drawing that is nothing but a long spine is broken into several rows.
+The layer of a box is the length of its longest path from an input. The longest path to the output is the spine, a
+straight line. The other boxes form paths; each gets a row of its own between the layers where it leaves and joins the
+rest, as near as possible to the rows of its two ends (their barycentre) and where it crosses the fewest others. A
+drawing that is one long spine is broken into several rows.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import NamedTuple
 GAP = 46.0
 """between two columns"""
 CHAIN_GAP = 36.0
-"""the same where everything stands in one row"""
+"""the same if everything is in one row"""
 ROW_GAP = 28.0
 CROSSING = 3.0
-"""how many rows of detour one crossing is worth"""
+"""the cost of a crossing, in rows of detour"""
 LONGEST_ROW = 9
 TIP = 8.0
 """the length of an arrow's head"""
 TURN = 22.0
-"""beside a row, for the arrow that leads on to the next"""
+"""the width beside a row for the arrow to the next one"""
 
 Edge = tuple[int, int]
 
@@ -42,7 +42,7 @@ RIGHT = Point(1.0, 0.0)
 
 
 class Box(NamedTuple):
-    """What is to be placed: its size, and whether it is a circle."""
+    """The size of an item to be placed, and whether it is a circle."""
 
     width: float
     height: float
@@ -77,7 +77,7 @@ class Lane:
     """the box that it leads to"""
     after: int
     before: int
-    """the layers between which the row is its own"""
+    """the layers between which no other lane is in its row"""
     row: int = 0
     edges: list[Edge] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ def arrange(boxes: Sequence[Box], edges: Sequence[Edge]) -> Layout:
 
 
 def _heights(rows: Sequence[int], boxes: Sequence[Box], row_of: dict[int, int]) -> tuple[dict[int, float], float]:
-    """The middle of each row, and how high they are together; a row without boxes is low."""
+    """Returns the middle of each row, and their total height; a row without boxes is low."""
     middles: dict[int, float] = {}
     top = 0.0
     for row in rows:
@@ -130,7 +130,7 @@ class _Graph:
             self.layers.append(max((self.layers[s] + 1 for s in sources), default=0))
 
     def _longest(self, free: Collection[int], end: int | None = None) -> list[int]:
-        """The longest path through free boxes, to `end` if given."""
+        """Returns the longest path through free boxes, to `end` if given."""
         best: dict[int, list[int]] = {}
         for v in sorted(free):
             before = max((best[s] for s in self.into[v] if s in best), key=len, default=[])
@@ -138,11 +138,11 @@ class _Graph:
         return best[end] if end is not None else max(best.values(), key=len)
 
     def is_simple(self, path: Sequence[int]) -> bool:
-        """Nothing joins or leaves it on its way."""
+        """Returns True where nothing joins or leaves the path on its way."""
         return all(len(self.into[v]) == len(self.out[v]) == 1 for v in path)
 
     def lanes(self) -> list[Lane]:
-        """The spine, the paths beside it, and the edges that pass over a layer or more."""
+        """Returns the spine, the other paths, and the edges that skip a layer or more."""
         last = len(self.layers) - 1
         free = set(range(len(self.layers)))
         lanes: list[Lane] = []
@@ -170,7 +170,7 @@ class _Graph:
 
 
 def _give_rows(lanes: list[Lane], layers: Sequence[int]) -> None:
-    """The spine is row 0; short lanes come nearest to it, each where it suits the boxes at its ends."""
+    """Assigns rows: the spine is row 0; short lanes are nearest to it, each close to the boxes at its ends."""
     row_of = dict.fromkeys(lanes[0].path, 0)
     placed = [lanes[0]]
     waiting = sorted(lanes[1:], key=lambda lane: (lane.before - lane.after, lane.after))
@@ -201,7 +201,7 @@ def _give_rows(lanes: list[Lane], layers: Sequence[int]) -> None:
 
 
 def _keep_order(lanes: list[Lane], graph: _Graph) -> None:
-    """The first input stands above the last; paths that could change places stand in the order of their boxes."""
+    """Puts the first input above the last, and paths that could be swapped in the order of their boxes."""
     row_of = {v: lane.row for lane in lanes for v in lane.path}
     inputs = [row_of[v] for v, sources in enumerate(graph.into) if not sources]
     if inputs[0] > inputs[-1]:
@@ -234,7 +234,7 @@ def _centre(
     levels: dict[Edge, float],
     gap: float,
 ) -> None:
-    """Spread the boxes of a simple lane evenly between its ends, unless an arrow would run behind one of them."""
+    """Spreads the boxes of a simple lane evenly between its ends, unless an arrow would run behind one of them."""
     if not graph.is_simple(lane.path) or lane.start is None or lane.end is None:
         return
     left = centres[lane.start].x + boxes[lane.start].width / 2
@@ -260,7 +260,7 @@ def _centre(
 def _slopes(
     edge: Edge, boxes: Sequence[Box], centres: Sequence[Point], level: float | None, gap: float
 ) -> list[tuple[Point, Point]]:
-    """Where an arrow goes up or down: from box to box, or to the row that it follows and from there."""
+    """Returns whether an arrow goes up or down: from box to box, or to the row that it follows and from there."""
     a, b = (centres[v].moved(RIGHT, side * boxes[v].width / 2) for v, side in zip(edge, (1, -1), strict=True))
     if level is None:
         return [(a, b)]
@@ -268,7 +268,7 @@ def _slopes(
 
 
 class _Arrows:
-    """Edges as smooth curves: they leave a box, follow the row that is theirs, and enter the next box."""
+    """Edges as smooth curves, which leave a box, follow their own row and enter the next box."""
 
     def __init__(
         self,
@@ -287,11 +287,11 @@ class _Arrows:
         return [self._arrow(edge, leaving[edge], entering[edge]) for edge in self.edges]
 
     def _level(self, edge: Edge, end: int) -> float:
-        """How high the edge runs where it leaves (0) or enters (1) a box."""
+        """Returns the height of an edge where it leaves (0) or enters (1) a box."""
         return self.levels.get(edge, self.centres[edge[1 - end]].y)
 
     def _ports(self, end: int) -> dict[Edge, tuple[Point, Point]]:
-        """For each edge, the point of the box's rim that it leaves or enters at, and its direction there."""
+        """Returns for each edge the point of the box's outline where it leaves or enters, and its direction there."""
         ports: dict[Edge, tuple[Point, Point]] = {}
         side = 1 if end == 0 else -1
         for v in range(len(self.boxes)):
@@ -335,7 +335,7 @@ class _Arrows:
 
 
 def _broken(boxes: Sequence[Box], path: Sequence[int], edges: Sequence[Edge]) -> Layout:
-    """One long path in several rows, each read from left to right."""
+    """Lays out one long path in several rows, each from left to right."""
     length = math.ceil(len(path) / math.ceil(len(path) / LONGEST_ROW))
     tall = max(box.height for box in boxes)
     pitch = tall + 1.6 * ROW_GAP

@@ -1,4 +1,4 @@
-"""What a drawing of a block shows, before anything is placed: items, and links between them."""
+"""The contents of a drawing before its layout: items, and links between them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from epochzero.plan.plan import Plan
 from epochzero.types import Shape
 
 LOOKS = ("zero", "attention", "conv", "linear", "pool", "identity", "activation", "norm")
-"""a chain looks like the first of these kinds that it holds"""
+"""a chain is drawn as the first of these kinds that it contains"""
 LONGEST = 28
 MOST_LABELS = 3
 
 Run = list[Unit]
-"""equal blocks, one after the other, that are drawn once"""
+"""equal consecutive blocks, which are drawn once"""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Item:
     """end, sum, block, other or one of LOOKS"""
     name: str
     lines: tuple[str, ...]
-    """what it says, first line first"""
+    """its lines of text"""
     notes: tuple[str, ...] = ()
     """shape and size, where they are shown"""
     about: str = ""
-    """more, for those who point at it"""
+    """the text of its tooltip"""
     round: bool = False
     times: int = 1
     dead: bool = False
     caption: str = ""
     inside: tuple[str, ...] = ()
-    """the ops of a block that is a row of blocks"""
+    """the ops of a block that is a chain of blocks"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Sketch:
 
 
 def sketch(plan: Plan, block: str) -> Sketch:
-    """The direct parts of a block, or of the whole network for an empty name; what lies within them is folded."""
+    """Returns the direct parts of a block, or of the whole network for an empty name, each folded to one item."""
     nodes = members(plan, block)
     sources, outputs = boundary(plan, nodes) if block else (plan.inputs, plan.outputs)
     live = alive(plan, nodes)
@@ -111,7 +111,7 @@ def sketch(plan: Plan, block: str) -> Sketch:
 
 
 def _runs(plan: Plan, parts: Sequence[Unit], outputs: Sequence[int]) -> list[Run]:
-    """Equal blocks that follow each other and that nothing else reads, joined."""
+    """Joins equal consecutive blocks that nothing else reads."""
     read = [*outputs, *(source for part in parts for source in part.sources)]
     runs: list[Run] = []
     for part in parts:
@@ -127,7 +127,7 @@ def _runs(plan: Plan, parts: Sequence[Unit], outputs: Sequence[int]) -> list[Run
 
 
 def _signature(plan: Plan, unit: Unit) -> Hashable:
-    """Equal for units that do the same to inputs of the same shape."""
+    """Returns a key that is equal for units that do the same to inputs of the same shape."""
     place = {i: k for k, i in enumerate((*unit.sources, *unit.nodes))}
     shapes = tuple(plan.nodes[source].shape for source in unit.sources)
     inner = tuple((plan.nodes[i].op, tuple(place[s] for s in plan.nodes[i].inputs)) for i in unit.nodes)
@@ -139,7 +139,7 @@ def _is_sum(plan: Plan, unit: Unit) -> bool:
 
 
 def _numbered(plan: Plan, runs: Sequence[Run]) -> bool:
-    """The sums of the block are numbered from 1, so that its one input can be 0."""
+    """Returns True where the sums of the block are numbered from 1, so that its one input can be 0."""
     sums = [run[0].path for run in runs if _is_sum(plan, run[0])]
     return bool(sums) and [_number(path) for path in sums] == [str(k + 1) for k in range(len(sums))]
 
@@ -189,13 +189,13 @@ def _item(plan: Plan, run: Run, live: set[int], numbered: bool, shared: bool, wh
 
 
 def _splits(plan: Plan, unit: Unit) -> bool:
-    """Its one input goes several ways, which are laid side by side and not summed."""
+    """Returns True where its one input takes several paths that are concatenated and not summed."""
     sums = any(len(plan.nodes[i].op.label()) == 1 for i in unit.nodes)
     return len(unit.sources) == 1 == len(unit.outputs) and not sums
 
 
 def _row(plan: Plan, block: str) -> list[str]:
-    """What a row of blocks does: the path of the ops that are each one's own, and how many channels they give.
+    """Returns the ops of a chain of blocks, those of each block itself, with the channels of their outputs.
 
     Nothing for a block of another kind. A shortcut or a gate, a block within a block of the row, is left out.
     """
@@ -221,12 +221,12 @@ def _row(plan: Plan, block: str) -> list[str]:
 
 
 def _channels(shape: Shape) -> int:
-    """The first side of a map or a vector, the second of a row of tokens."""
+    """Returns the first size of a map or a vector, the second of a row of tokens."""
     return (*shape, 1)[len(shape) == 2]
 
 
 def _told(said: list[str]) -> list[str]:
-    """Labels with repetitions counted instead of repeated; the first one may have a stride that the others lack."""
+    """Returns labels with repetitions counted; the first of them may have a stride that the others lack."""
     bare = [label.replace(" /2", "") for label in said]
     period = next((p for p in range(1, len(said) + 1) if bare == bare[:p] * (len(said) // p)), 0)
     if 1 < period < len(said) and said[period:] in (bare[period:], said[:-period]):
@@ -236,7 +236,7 @@ def _told(said: list[str]) -> list[str]:
 
 
 def _range(run: Run) -> str:
-    """`cell 0-4` for cell0 to cell4."""
+    """Returns `cell 0-4` for cell0 to cell4."""
     first, last = clean(run[0].path), clean(run[-1].path)
     stem = first.removesuffix(_number(first))
     if stem and _number(first) and last == stem + _number(last):
@@ -245,7 +245,7 @@ def _range(run: Run) -> str:
 
 
 def short(number: int) -> str:
-    """A count in three digits and a unit: 14.2M."""
+    """Returns a count with three digits and a unit: 14.2M."""
     for unit, factor in (("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3)):
         value = number / factor
         if value >= 0.9995:
@@ -254,6 +254,6 @@ def short(number: int) -> str:
 
 
 def clean(text: str) -> str:
-    """Text for one line of a drawing: printable, and not too long."""
+    """Returns text for one line of a drawing: printable, and not too long."""
     printable = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return printable if len(printable) <= LONGEST else printable[: LONGEST - 1] + "…"

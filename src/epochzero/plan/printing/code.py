@@ -1,4 +1,4 @@
-"""A plan as PyTorch source that stands alone: it imports torch and nothing of ours.
+"""A plan as stand-alone PyTorch source, which imports torch alone.
 
     Network().load_state_dict(plan.module().state_dict())
 
@@ -28,7 +28,7 @@ LONG_CHAIN = 4
 
 
 def code(plan: Plan) -> str:
-    """Python source of a class `Network` that does what `plan.module()` does, parameter names and all."""
+    """Returns Python source of a class `Network` that is equal to `plan.module()`, with the same parameter names."""
     names: list[str] = []
     for i in plan.inputs:
         names.append("x" if len(plan.inputs) == 1 else _local(checked(plan.nodes[i].name), names))
@@ -46,7 +46,7 @@ def code(plan: Plan) -> str:
 
 
 class Call(NamedTuple):
-    """A call with its arguments, each with what stands before it: nothing, or `name=`; or a list."""
+    """A call with its arguments, each with a prefix: nothing, or `name=`; or a list."""
 
     head: str
     args: list[tuple[str, Doc]]
@@ -61,7 +61,7 @@ Doc = str | Call
 
 
 def printed(doc: Doc, before: str, after: str = "") -> list[str]:
-    """A call over as many lines as it needs, as ruff and black would; `before` starts with the indent."""
+    """Returns a call on as many lines as it needs, formatted as by ruff and black; `before` starts with the indent."""
     flat = f"{before}{doc}{after}"
     if len(flat) <= LINE or isinstance(doc, str):
         return [flat]
@@ -77,7 +77,7 @@ def printed(doc: Doc, before: str, after: str = "") -> list[str]:
 
 
 def _broken(line: str) -> list[str]:
-    """A line over as many lines as it needs, where it is a call, or assigns or returns one."""
+    """Breaks a line that is a call, or assigns or returns one, into as many lines as it needs."""
     before, value = re.findall(r"^(\s*(?:return |[\w, ]+ = )?)(.*)", line)[0]
 
     def doc(node: ast.AST) -> Doc:
@@ -104,7 +104,7 @@ class Classes:
             part.child.key for alike in self.blocks.values() for part in alike[0].parts if part.child and part.owns
         )
         self.names: dict[Hashable, str] = {}
-        """of the blocks that get a class; the others are written out where they are used"""
+        """the names of blocks that get a class; the others are written where they are used"""
         self.numbers: dict[Hashable, list[tuple[int, ...]]] = {}
         """for each width in the constructor, its value in each block of the class"""
         self.arguments: dict[Hashable, dict[tuple[int, ...], str]] = {}
@@ -133,7 +133,7 @@ class Classes:
         return _free(name, "", reserved)
 
     def _widths(self, block: Block) -> list[int]:
-        """The numbers in the block's constructor that could be arguments of its class."""
+        """Returns the numbers in the block's constructor that could be arguments of its class."""
         widths: list[int] = []
         for part in block.parts:
             if part.child and part.owns:
@@ -144,7 +144,7 @@ class Classes:
         return widths
 
     def _handed(self, key: Hashable) -> list[int]:
-        """Which numbers of a class are handed to it as arguments."""
+        """Returns the indices of the numbers that a class gets as arguments."""
         return [self.numbers[key].index(values) for values in self.arguments[key]]
 
     def source(self, inputs: Sequence[str]) -> str:
@@ -221,13 +221,13 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _free(wanted: str, joint: str, taken: set[str]) -> str:
-    """The name itself, or with a counter where it is taken."""
+    """Returns the name itself, or with a counter where it is taken."""
     tries = (wanted, *(f"{wanted}{joint}{i}" for i in range(2, len(taken) + 3)))
     return next(name for name in tries if name not in taken)
 
 
 def _local(wanted: str, taken: Sequence[str]) -> str:
-    """A free name for a variable."""
+    """Returns a free name for a variable."""
     return _free(wanted.replace(".", "_"), "_", {*taken, "self", "torch", "nn"})
 
 
@@ -245,7 +245,7 @@ def _forward(block: Block, inputs: Sequence[str]) -> list[str]:
 
 
 def _statements(block: Block, inputs: Sequence[str], nested: bool) -> list[str]:
-    """One statement for each part; with `nested`, calls that are read once move to where they are read."""
+    """Returns one statement for each part; with `nested`, calls that are read once move to where they are read."""
     readers: dict[Ref, list[Part | None]] = {result: [None] for result in block.results}
     for part in block.parts:
         for ref in part.args:
@@ -279,7 +279,7 @@ def _statements(block: Block, inputs: Sequence[str], nested: bool) -> list[str]:
 
 
 def _moves(reader: Part | None, value: str, values: Sequence[str], nested: bool) -> bool:
-    """A value stands inside the expression that reads it: it is a call, and of plain names."""
+    """Returns True where a value moves into the expression that reads it: it is a call, and of plain names."""
     into_expression = nested and reader is not None and reader.op is not None
     simple = all(name.isidentifier() for name in values)
     return into_expression and simple and isinstance(ast.parse(value, mode="eval").body, ast.Call)

@@ -1,4 +1,4 @@
-"""A plan's blocks, described as the code that will be printed for them depends on them (see codegen.py)."""
+"""Descriptions of a plan's blocks from which `code` prints source."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Part:
     args: tuple[Ref, ...]
     outputs: int
     note: str = field(compare=False)
-    """the shape of what it gives"""
+    """the shape of its value"""
     op: Op | None = None
-    """of an expression"""
+    """the op of an expression"""
     code: tuple[str, ...] = ()
-    """of a module: its constructor call, cut where its widths go"""
+    """the constructor call of a module, cut where its widths go"""
     widths: tuple[int, ...] = ()
     child: Block | None = None
     stateful: bool = False
@@ -43,14 +43,14 @@ class Part:
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for parts that are equal up to their widths."""
+        """A key that is equal for parts that are equal up to their widths."""
         text = "" if self.op is None else self.op.expression(*placeholders(len(self.args)))
         child = self.child.key if self.child else None
         return self.path, self.args, self.outputs, text, self.code, child, self.stateful, self.shared
 
     @property
     def owns(self) -> bool:
-        """It makes a module of its own."""
+        """True where it makes a module of its own."""
         return self.op is None and not self.shared
 
     def expression(self, args: Sequence[str]) -> str:
@@ -67,32 +67,32 @@ class Block:
     results: tuple[Ref, ...]
     labels: tuple[str, ...]
     widths: tuple[int, int]
-    """channels (or features) of its first input and its first output"""
+    """the channels (or features) of its first input and its first output"""
     axis: str
     """channels or features"""
     tower: int = 0
-    """how many of its last parts run in training alone, for its second result"""
+    """the number of its last parts that run in training alone, for its second result"""
 
     @cached_property
     def key(self) -> Hashable:
-        """Equal for blocks that are equal up to their name and widths."""
+        """A key that is equal for blocks that are equal up to their name and widths."""
         return tuple(part.key for part in self.parts), self.inputs, self.results
 
     @cached_property
     def straight(self) -> bool:
-        """Each part reads the one before it and nothing else."""
+        """True where each part reads the one before it and nothing else."""
         flows = all(part.args == ((at - 1, 0),) and part.outputs == 1 for at, part in enumerate(self.parts))
         return flows and not self.tower and self.inputs == 1 and self.results == ((len(self.parts) - 1, 0),)
 
     @cached_property
     def chain(self) -> bool:
-        """It can be an `nn.Sequential`."""
+        """True where it can be an `nn.Sequential`."""
         fits = (part.owns and "." not in part.path and not hasattr(nn.Sequential(), part.path) for part in self.parts)
         return self.straight and all(fits)
 
     @property
     def bare(self) -> bool:
-        """One module without parameters, which needs no block around it."""
+        """True for one module without parameters, which needs no block around it."""
         return self.chain and len(self.parts) == 1 and not self.parts[0].stateful
 
 
@@ -101,19 +101,19 @@ def placeholders(count: int) -> list[str]:
 
 
 def checked(name: str) -> str:
-    """A dotted name that can be printed as code, or UserError."""
+    """Returns a dotted name if it can be printed as code; raises UserError if not."""
     for step in name.split("."):
         plain = step.isidentifier() and unicodedata.normalize("NFKC", step) == step
         if not plain or keyword.iskeyword(step) or step.startswith("__"):
             raise UserError(
-                f"The node name {name!r} cannot be printed as code: {step!r} is no plain Python identifier; "
+                f"The node name {name!r} cannot be printed as code: {step!r} is not a plain Python identifier; "
                 "rename it in the space that makes the plan."
             )
     return name
 
 
 def described(plan: Plan, name: str = "", home: str = "") -> Block:
-    """The block of this name (the whole network for none), whose parameters live under the name `home`."""
+    """Returns the block of this name (the whole network for none), with parameters under the name `home`."""
     nodes = members(plan, name)
     sources, outputs = boundary(plan, nodes) if name else (plan.inputs, plan.outputs)
     refs: dict[int, Ref] = {source: (-1, k) for k, source in enumerate(sources)}
@@ -130,7 +130,7 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
         refs.update({output: (at, k) for k, output in enumerate(unit.outputs)})
     for at, owner in borrowed.items():
         parts[at] = _sharing(parts, at, owner, home)
-    unread = next(reversed(refs.values()))  # what a block returns that nobody reads is all the same
+    unread = next(reversed(refs.values()))  # any value serves for a result that nothing reads
     shapes = plan.nodes[sources[0]].shape, plan.nodes[outputs[0]].shape
     return Block(
         name,
@@ -145,7 +145,7 @@ def described(plan: Plan, name: str = "", home: str = "") -> Block:
 
 
 def _split(plan: Plan, direct: Sequence[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
-    """The parts of a network that always run, and those that run for its auxiliary output alone."""
+    """Returns the parts of a network that always run, and those that run for its auxiliary output alone."""
     inside = [plan.tower.intersection(unit.nodes) for unit in direct]
     for unit, nodes in zip(direct, inside, strict=True):
         if nodes and len(nodes) < len(unit.nodes):
@@ -166,12 +166,12 @@ def _width(shape: Shape) -> int:
 
 
 def _widths(shape: Shape) -> Shape:
-    """The sizes of one sample that modules are made for: not the height and width of an image."""
+    """Returns the sizes of one sample that modules depend on: not the height and width of an image."""
     return shape[:1] if len(shape) == 3 else shape[:1] + shape[-1:]
 
 
 def _module(plan: Plan, node: int) -> str:
-    """The constructor call of a node's module; empty for an expression."""
+    """Returns the constructor call of a node's module; empty for an expression."""
     return plan.nodes[node].op.code(*input_shapes(plan, node))
 
 
@@ -198,7 +198,7 @@ def _part(plan: Plan, name: str, home: str, unit: Unit, refs: dict[int, Ref]) ->
 
 
 def _cut(constructor: str, widths: set[int]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """A constructor call cut at the whole numbers that are widths of the data: the rest, and the numbers."""
+    """Cuts a constructor call at the whole numbers that are widths of the data: the rest, and the numbers."""
     numbers = sorted(
         (node.col_offset, node.end_col_offset or 0, node.value)
         for node in ast.walk(ast.parse(constructor, mode="eval"))
@@ -210,7 +210,7 @@ def _cut(constructor: str, widths: set[int]) -> tuple[tuple[str, ...], tuple[int
 
 
 def _owner(plan: Plan, unit: Unit, here: str, expected: str) -> str:
-    """The name of the unit whose parameters this one uses: its own, unless it shares those of another."""
+    """Returns the name of the unit whose parameters this one uses: its own, unless it shares those of another."""
     for i in unit.nodes:
         for param in plan.nodes[i].params:
             owner = param.rpartition(".")[0]
@@ -220,7 +220,7 @@ def _owner(plan: Plan, unit: Unit, here: str, expected: str) -> str:
 
 
 def _sharing(parts: Sequence[Part], at: int, owner: str, home: str) -> Part:
-    """A part that uses another's parameters, as a call of that one's module."""
+    """Returns a part that uses another's parameters as a call of that one's module."""
     part, path = parts[at], owner.removeprefix(f"{home}." if home else "")
     for other in parts:
         if other.path == path and other.owns and replace(part, path=path, args=other.args) == other:
@@ -233,7 +233,7 @@ def _sharing(parts: Sequence[Part], at: int, owner: str, home: str) -> Part:
 
 
 def _attributes(block: str, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts with attribute names of their own: those with parameters keep theirs, others may give way."""
+    """Returns the parts with unique attribute names: those with parameters keep theirs, others may be renamed."""
     taken: list[str] = []
 
     def clashes(path: str) -> bool:
