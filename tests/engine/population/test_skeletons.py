@@ -41,9 +41,9 @@ def test_a_block_of_another_shape_has_no_place_in_a_skeleton() -> None:
     side = net.add(ReLU(), net.input(SHAPE), name="side")
     net.add(ReLU(), side, name="last")
     for other in (chain(SHAPE, conv=Conv(4, 1)), chain((4, 16, 16), conv=Conv(3, 1)), net.plan(auxiliary=side)):
-        with pytest.raises(ValueError, match="blocks that take the place of others"):
+        with pytest.raises(ValueError, match="blocks that replace others"):
             plan.with_parts([THIN, other])
-    with pytest.raises(ValueError, match="blocks that take the place of others"):
+    with pytest.raises(ValueError, match="blocks that replace others"):
         plan.with_parts([THIN])
 
 
