@@ -33,13 +33,13 @@ from epochzero.engine.population.grouping import Lockstep, population_size
 from epochzero.engine.population.population import Population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import split_list
+from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed.agreement import Agreement, agreement
 from epochzero.evaluate.speed.report import Report, saver
 from epochzero.objectives.bundles import bundles, groups
 from epochzero.quantities import shape
 from epochzero.registry import spaces
-from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.types import Origin, Score
 
 Known = dict[int, dict[str, Score]]

@@ -32,10 +32,10 @@ from epochzero.engine.gpu import arena, fused
 from epochzero.engine.gpu.arena import Moments, Source, Window
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.population import grouped_kernels, grouping, population, reductions
+from epochzero.engine.space_networks import network_of
 from epochzero.objectives.bundles import groups
 from epochzero.registry import spaces
 from epochzero.spaces import nb201
-from epochzero.engine.space_networks import network_of
 from epochzero.types import Origin
 
 SHAPE = (3, 8, 8)
