@@ -144,7 +144,7 @@ def differences(scores: Scores, truths: Sequence[Floats]) -> Iterator[list[str]]
     pairs += [((LIGHTER, steps), ("zico", steps)) for steps in later]
     for one, other in pairs:
         gaps = [paired_difference(scores[one], scores[other], y) for y in truths]
-        yield [f"{one[0]}, {one[1]} less {other[0]}, {other[1]}", *map(interval, gaps)]
+        yield [f"{one[0]}, {one[1]} - {other[0]}, {other[1]}", *map(interval, gaps)]
 
 
 def interval(found: Estimate) -> str:

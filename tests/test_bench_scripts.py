@@ -214,7 +214,7 @@ def test_warm_up_tables(warm_up: ModuleType, tmp_path: Path, capsys: pytest.Capt
         assert float(cells[3].split()[0]) == pytest.approx(rho, abs=5e-4)
         assert float(cells[6].split()[0]) == pytest.approx(tau, abs=5e-4)
     assert "| .83/.85/.85, .64/.66/.67 |" in printed, "SiGeo at 10 %, as its Table 3 has it"
-    assert "| sigeo, 78 less sigeo, 0 |" in printed
+    assert "| sigeo, 78 - sigeo, 0 |" in printed
     with Store.open(store) as opened:
         export(opened, tmp_path / "warm.csv.gz")
     warm_up.main([str(tmp_path / "warm.csv.gz"), "--table", str(table)])

@@ -1,4 +1,4 @@
-"""A cell and its variants trained side by side: as each would be alone, resumed where it was stopped, kept apart."""
+"""A cell and its variants trained in one population: equal to training one by one, resumed, and kept separate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of correlations: against slow scores one by one, what is left out, which networks are taken, resuming."""
+"""Tables of correlations: compared with scores one by one, missing data, the sampled networks, resuming."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of ensembles: what they read of a finished chain, one chain for all of them, and what is asked for."""
+"""Tables of ensembles: columns from a finished chain, one chain for all tables, and missing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures show beside correlations: bins of a metric, networks below a constraint, losses in training."""
+"""Figures other than correlations: bins of a metric, networks below a constraint, training losses."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_the_best_pair_is_that_of_a_slow_search_of_the_first_half() -> None:
     assert len(pairs) == 525, "and mu = 0"
     assert slow(found) == pytest.approx(max(map(slow, pairs)))
     assert slow(found) > slow(Bound(0, 0)), "the truth was made with a trade-off"
-    assert tuned(m, kappa, np.where(np.arange(40) < 20, truth, -truth)) == found, "the second half is not looked at"
+    assert tuned(m, kappa, np.where(np.arange(40) < 20, truth, -truth)) == found, "the second half is not used"
 
 
 def test_no_trade_off_is_one_of_the_choices() -> None:

@@ -1,4 +1,4 @@
-"""The kernel that hooks on layers see: exact where samples do not see each other, parts of a whole where they do."""
+"""The kernel from hooks on layers: exact if no layer mixes samples, else parts that sum to the gradient."""
 
 from __future__ import annotations
 

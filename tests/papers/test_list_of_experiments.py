@@ -1,4 +1,4 @@
-"""The list of experiments: everything the papers have, its protocol and figures, and what is said where data lack."""
+"""The list of experiments: everything the papers have, its protocol and figures, and the error for missing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of NASI: every search that follows from one, going on after a stop, tables, and sentences for mistakes."""
+"""Recordings of NASI: every search that follows from one, resuming, tables, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NAS-Bench-101 as a pool: regrets by hand, scores from two tables, and cells that are scored when looked at."""
+"""NAS-Bench-101 as a pool: regrets by hand, scores from two tables, and cells that are scored when the search asks for them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_regrets_are_those_of_each_contest_s_own_pool(folder: Path, monkeypatch:
     assert regret.y == "C10, best of 20: 81.90"
     hnas = rows["HNAS (snip)", REGRET]
     assert hnas.y == "C10, best of 10: 80.90", "of the networks that have kappa"
-    assert hnas.found is not None and hnas.found.value == pytest.approx(0), "all ten were looked at"
+    assert hnas.found is not None and hnas.found.value == pytest.approx(0), "all ten were evaluated"
     assert "HNAS (grad) is left out: the pool has no column grad_norm." in result.left_out
     assert f"{EVERY}: left out of this small form." in result.left_out
 

@@ -182,7 +182,7 @@ def test_a_chain_that_ran_out_of_time_ends_as_one_that_did_not(chain: list[str],
 
 
 def _after(checks: int) -> Callable[[int, int, str], None]:
-    """Time is over after so many looks at the clock."""
+    """Returns a callback that raises after this number of calls."""
     left = iter(range(checks))
 
     def check(done: int, total: int, note: str) -> None:

@@ -1,4 +1,4 @@
-"""Tables of networks that searches find: counted, trained, and set beside the paper's figures."""
+"""Tables of networks that searches select: counted, trained, and compared with the paper's figures."""
 
 from __future__ import annotations
 

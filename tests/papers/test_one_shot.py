@@ -1,4 +1,4 @@
-"""NASI in NAS-Bench-1Shot1: which cell is taken, what a recording is read as, and a whole table on small networks."""
+"""NASI in NAS-Bench-1Shot1: the selected cell, readings of a recording, and a whole table on small networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SiGeo's recommenders: a small study from synthetic clicks, and where files would be read."""
+"""SiGeo's recommenders: a small study from synthetic clicks, and missing files."""
 
 from __future__ import annotations
 

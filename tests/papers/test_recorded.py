@@ -1,4 +1,4 @@
-"""A step that is recorded does what it does unrecorded, or is not recorded."""
+"""A recorded step equals the unrecorded one, or is not recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `epochzero reproduce` prints and writes, and what it refuses."""
+"""`epochzero reproduce`: its output and files, and invalid input."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_several_samples_are_told_apart(counts: Result) -> None:
     assert "| sample |  | statistic | n | ours [95 %] | paper | difference |" in lines
     assert [line.split(" | ")[0] for line in lines if "params, flops" in line] == ["| nb201", "| other"]
     bars = as_markdown(replace(both, rows=[replace(row, x="mean |g|")]))
-    assert r"| nb201 | mean \|g\|, flops | pearson |" in bars, "a bar in a name is no border of a cell"
+    assert r"| nb201 | mean \|g\|, flops | pearson |" in bars, "a bar in a name does not end a cell"
     assert [line.split(",")[0] for line in as_csv(both).splitlines()] == ["sample", "nb201", "other"]
     assert table(both.rows)[1][1][-2:] == ["", ""], "no figure of the paper's, no difference"
 

@@ -1,4 +1,4 @@
-"""Experiments that connect scores: what they measure against slow versions, and how they resume."""
+"""Correlations between scores: compared with slow versions, and resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments that search tables: their figures by hand on a small table, what a pool lacks, and what is not held."""
+"""Experiments that search tables: their figures by hand on a small table, missing columns and missing networks."""
 
 from __future__ import annotations
 

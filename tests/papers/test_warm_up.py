@@ -143,7 +143,7 @@ def test_in_lockstep_each_is_trained_as_if_alone(batches: list[Any], alone: dict
 
 @pytest.mark.parametrize("arch", DEAD)
 def test_dead_weights_do_not_decay(batches: list[Any], arch: str) -> None:
-    """Beside a network in which they are alive."""
+    """In a population with a network in which they are alive."""
     ways = "|nor_conv_3x3~0|+|nor_conv_1x1~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_1x1~2|"
     network = fresh(arch)
     module = network.plan.module(Origin(seed=0)).double()
@@ -218,7 +218,7 @@ def test_the_origin_says_how_the_weights_came_about(warm: WarmUp) -> None:
 def test_what_is_stored_is_not_trained_again(
     warm: WarmUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, population: int | None, expected: list[Any]
 ) -> None:
-    """Those that lack the same are trained side by side."""
+    """Networks that lack the same scores are trained in one population."""
     archs = [warm.space.parse(arch) for arch in ARCHS]
     with Store.open(tmp_path / "warm.db") as store:
         run = store.begin_run("warm-up", {}, {})

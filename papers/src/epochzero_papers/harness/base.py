@@ -64,7 +64,7 @@ class Row:
     found: Correlation | None
     """None where it has no value; `why` is the reason"""
     unscored: int
-    """how many networks are left out, because x or y has no value"""
+    """the number of networks left out, because x or y has no value"""
     paper: float | None = None
     why: str = ""
 

@@ -22,7 +22,7 @@ class File:
     names: tuple[str, ...]
     what: str
     how: str = ""
-    """how to get it"""
+    """the way to get it"""
 
     def find(self, folder: str | Path) -> Path | None:
         return next((path for name in self.names if (path := Path(folder) / name).is_file()), None)

@@ -34,7 +34,7 @@ from epochzero_papers.harness.files import FOLDER, NB201, File, missing
 POOL = File(
     ("nb201_all_cifar10.parquet", "nb201_scores.parquet", "nb201_scores.csv"),
     "proxy scores of the networks of NAS-Bench-201, column arch and one for each proxy",
-    "`python -m epochzero.study.sweep` makes it",
+    "`python -m epochzero.bare sweep` makes it",
 )
 OWN = Path(__file__).parents[4] / "docs" / "data"
 """the project's own tables, in a checkout of the repository"""

@@ -20,7 +20,7 @@ from epochzero_papers.ours.nb101_pool import Cells, NB101Pool, of_winners
 SCORES = File(
     ("nb101_15k_stem16_cifar10.parquet",),
     "proxy scores of networks of NAS-Bench-101 with narrow stems, column arch and one for each proxy",
-    "`python -m epochzero.study.sweep --space nb101_stem16 --archs` makes it",
+    "`python -m epochzero.bare sweep --space nb101_stem16 --archs` makes it",
 )
 
 

@@ -43,7 +43,7 @@ from epochzero_papers.harness.table_searches import (
 SCORES = File(
     ("nb101_scores.csv", "nb101_1000_cifar10.csv.gz"),
     "proxy scores of networks of NAS-Bench-101, column arch and one for each proxy",
-    "`python -m epochzero.study.sweep --space nb101` makes it",
+    "`python -m epochzero.bare sweep --space nb101` makes it",
 )
 KERNELS = File(("nb101_kernels.csv", "nb101_200_kernels_tf32.csv.gz"), "ntk_cond and ntk_trace of some of these")
 FEEDBACK = "table:val_acc_12ep"

@@ -131,7 +131,7 @@ class LatencyFront(Recipe):
                     for statistic, plane in ((TRUE, truth), (SEARCHED, searched)):
                         shares = {of: [plane.share(curve[place]) for curve in found] for of, found in curves.items()}
                         less = [a - b for a, b in zip(shares[FIRST], shares[SECOND], strict=True)]
-                        for label, figures in (*shares.items(), (f"{FIRST} less {SECOND}", less)):
+                        for label, figures in (*shares.items(), (f"{FIRST} - {SECOND}", less)):
                             x = f"{label}, {wanted}"
                             rows.append(_row(device, x, f"{step} evaluations", statistic, figures))
                             values[x] = figures

@@ -134,9 +134,9 @@ def _correlations(folder: Path, known: Sequence[int], truth: Sequence[float]) ->
     for one, other in pairs:
         if one in by_level and other in by_level:
             gains = [paired_difference(by_level[one][k], by_level[other][k], truth) for k in (0, 1)]
-            lines.append(f"{_level(one)} less {_level(other)}: sigeo {_shown(gains[0])}, zico {_shown(gains[1])}")
+            lines.append(f"{_level(one)} - {_level(other)}: sigeo {_shown(gains[0])}, zico {_shown(gains[1])}")
     for level_, (sigeo, zico) in by_level.items():
-        lines.append(f"sigeo less zico at {_level(level_)}: {_shown(paired_difference(sigeo, zico, truth))}")
+        lines.append(f"sigeo - zico at {_level(level_)}: {_shown(paired_difference(sigeo, zico, truth))}")
     return lines
 
 

@@ -124,7 +124,7 @@ class Together:
 
     @torch.no_grad()
     def measured(self, rows: Rows) -> list[Metrics]:
-        """What each training's weights are worth on some rows."""
+        """Returns the metrics of each training's weights on some rows."""
         weights = self.weights()
         pieces = zip(torch.split(rows.dense, CHUNK), torch.split(rows.ids, CHUNK), strict=True)
         logits = np.concatenate([self.together(weights, *piece).cpu().numpy() for piece in pieces], 1)  # [S, N]

@@ -7,7 +7,7 @@ images, both with inherited weights.
                     ensemble sizes (5.3), and for MC and SVGD-RD over temperatures of the posterior (5.6). NES-RS has a
                     pool of as many networks as the others evaluate, budget times size.
     deltas          test error for each delta and temperature, and the delta with the lowest held-out loss (5.7)
-    discrepancy     test error of the most probable architecture less the lowest among those that were looked at (5.5)
+    discrepancy     test error of the most probable architecture minus the lowest of those evaluated (5.5)
     correlations    of estimated with true errors, over all ensembles of a size from a pool that was trained (5.6)
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 5).
