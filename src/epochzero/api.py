@@ -157,7 +157,9 @@ def search(
     else:
         crew = nullcontext(executor)
     with crew as scorer, Store.open(store) as opened:
-        return prepare(settings, scorer).run(opened, progress, Result)
+        result = prepare(settings, scorer).run(opened, progress, Result)
+    assert isinstance(result, Result)
+    return result
 
 
 def as_network(

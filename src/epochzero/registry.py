@@ -1,10 +1,11 @@
 """Names to things: the folder is the list, a plug-in adds an entry point, a near miss gets a hint.
 
     from epochzero.registry import spaces
-    spaces["nb201"]            # loads the folder on first use
+    spaces["nb201"]            # loads spaces/nb201.py
     spaces["nb210"]            # UnknownNameError: ... Did you mean 'nb201'?
 
-A registry knows which packages hold its members and imports every file of them when it is first asked.
+A registry knows the packages of its members. Asked for a name, it imports the file of that name, and every file when
+there is none; asked for a list, it imports them all.
 Third parties add members with an entry point in its group, such as `epochzero.proxies`.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -68,19 +70,25 @@ class Registry(Mapping[str, T], Generic[T]):
             except Exception as error:
                 raise UserError(f"The plug-in {plugin.value} cannot be loaded ({error}): mend or remove it.") from error
 
-    def __getitem__(self, name: str) -> T:
-        self._load()
-        try:
-            return self._members[name]
-        except KeyError:
-            known = sorted(self._members)
-            raise UnknownNameError(
-                f"No {self.kind} is called '{name}'.{near_miss(name, known)} Known: {', '.join(known)}."
-            ) from None
-
     def __contains__(self, name: object) -> bool:
-        self._load()
+        """Loads the module of that name if there is one, and everything else only where that is not enough."""
+        if name not in self._members and not self._loaded:
+            self._load_module(str(name))
+            if name not in self._members:
+                self._load()
         return name in self._members
+
+    def __getitem__(self, name: str) -> T:
+        if name in self:
+            return self._members[name]
+        known = sorted(self._members)
+        raise UnknownNameError(f"No {self.kind} is called '{name}'.{near_miss(name, known)} Known: {', '.join(known)}.")
+
+    def _load_module(self, name: str) -> None:
+        for package in self.packages if name.isidentifier() else ():
+            if importlib.util.find_spec(f"{package}.{name}") is not None:
+                importlib.import_module(f"{package}.{name}")
+                return
 
     def __iter__(self) -> Iterator[str]:
         self._load()

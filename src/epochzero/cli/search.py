@@ -227,7 +227,8 @@ def search(
     The winner is scored by every quick proxy; a large one, or when time is up, only by those that need no run, unless
     --winner-scores all.
     """
-    load_plugins(running.plugin)
+    if running.plugin:
+        load_plugins(running.plugin)
     for_clicks = clicks.schema is not None or data.data.partition(":")[0] == "synthetic"
     if for_clicks or isinstance(spaces[what.space], FittedToTable):
         from epochzero.cli.recommend.old_spelling import searched

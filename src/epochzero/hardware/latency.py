@@ -137,6 +137,10 @@ class LatencyLimit(NamedTuple):
     latency: Latency
     milliseconds: float
 
+    def within(self, space: Any) -> SwiftSpace:
+        """The part of a space within the limit."""
+        return SwiftSpace(space, self)
+
     def about(self, arch: Any = None) -> dict[str, Any]:
         """What became of it, and the latency of one network, as JSON fields."""
         found = self.latency.found.values()

@@ -148,6 +148,9 @@ class Plan:
     auxiliary: int | None = None
     """a node whose value is a second output, in training alone"""
 
+    def __repr__(self) -> str:
+        return f"<Plan of {len(self.nodes)} nodes, {self.params:,} parameters, {self.flops:,} multiply-accumulates>"
+
     @staticmethod
     def of(nodes: Sequence[Node], flops: int, weights: dict[str, Param], auxiliary: int | None = None) -> Plan:
         """Returns a plan of these nodes, each after its inputs."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import Objective
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 KIND = "inside"
 EVERY = 5.0
 """seconds between two saved states"""
-R = TypeVar("R", bound=Result)
 
 
 class _TimeUp(Exception):  # noqa: N818 - nothing went wrong
@@ -44,10 +43,10 @@ def run_inside(
     objective: Objective,
     options: Mapping[str, Any] | None = None,
     store: Store,
-    progress: Callable[[R], None] | None = None,
+    progress: Callable[[Any], None] | None = None,
     time_limit: float | None = None,
-    kind: type[R] = Result,  # type: ignore[assignment]
-) -> R:
+    kind: type[Result] = Result,
+) -> Result:
     """Takes the steps, the method's own number by default, or as many as there is time for.
 
     A method with an option `proxy` uses that of the objective unless the options name another.
@@ -92,8 +91,8 @@ def _taken(
     search: Inside,
     run: Run,
     state: State | None,
-    result: R,
-    progress: Callable[[R], None] | None,
+    result: Result,
+    progress: Callable[[Any], None] | None,
     time_limit: float | None,
 ) -> tuple[Found, str]:
     """Takes the steps; returns what they lead to, and why they ended early."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.hardware.latency import LatencyLimit, SwiftSpace, teller
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective, is_looked_up
 from epochzero.registry import near_miss, searches
@@ -20,9 +19,11 @@ from epochzero.study.pool import PoolSpace, scored_pool
 from epochzero.study.result import TIME_LIMIT, Result
 from epochzero.study.task import Task
 
-Watch = Callable[[Result], None]
+if TYPE_CHECKING:
+    from epochzero.hardware.latency import LatencyLimit
+
+Watch = Callable[[Any], None]
 """called with the result so far, again and again while a search runs"""
-R = TypeVar("R", bound=Result)
 EVALUATIONS = 300
 """the budget of a search that has none of its own"""
 
@@ -93,7 +94,7 @@ def make_search(
         if source.candidates is not None:
             space = PoolSpace(space, source.candidates, source.name)
     if latency is not None:
-        space = SwiftSpace(space, latency)
+        space = latency.within(space)
     if not isinstance(maker, Pooling):
         search: Search = maker(space, seed, **options)
         return search
@@ -135,8 +136,8 @@ def run_search(
     store: Store,
     progress: Watch | None = None,
     time_limit: float | None = None,
-    kind: type[R] = Result,  # type: ignore[assignment]
-) -> R:
+    kind: type[Result] = Result,
+) -> Result:
     """Searches until `evaluations` networks are evaluated, or none is left; by default the task's proxy decides.
 
     After `time_limit` seconds only a first batch is still begun: the run stays unfinished, and the same search resumes
@@ -152,8 +153,9 @@ def run_search(
     result = kind(task, objective or Objective(tuple(task.proxies)))
     result.method, result.total, result.limits = method, evaluations, budget
     result.limit, result.store = latency, None if store.path == MEMORY else store.path
-    if (told := teller(task, latency)) is not None:
-        told.keep(store, result.clock)
+    for source in (*task.sources, *(() if latency is None else (latency.latency,))):
+        if hasattr(source, "keep"):  # latencies that are measured
+            source.keep(store, result.clock)
     tell = progress or (lambda result: None)
     search = make_search(method, result, budget, seed, options or {}, store, tell, latency, time_limit)
     run = _begin(result, method, evaluations, seed, budget, latency, options or {}, store)

@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.executors.local import LOCAL, Local
-from epochzero.hardware.latency import LatencyLimit, timed
-from epochzero.objectives.goals import Goals, parse_goals
+from epochzero.objectives.goals import LATENCY, Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.quantities import count
 from epochzero.registry import near_miss, searches, spaces
@@ -30,10 +29,10 @@ from epochzero.types import Origin, Shape
 if TYPE_CHECKING:
     from epochzero.data import Batch
     from epochzero.executors import Executor
+    from epochzero.hardware.latency import LatencyLimit
     from epochzero.spaces.base import AnySpace
     from epochzero.store import Store
 
-R = TypeVar("R", bound=Result)
 BATCH_SIZE = 64
 PARTS, PARTS_INSIDE = 4, 100
 """batches of data; a search inside one network uses them in turn"""
@@ -97,18 +96,18 @@ class PreparedSearch:
     def run(
         self,
         store: Store,
-        progress: Callable[[R], None] | None = None,
-        kind: type[R] = Result,  # type: ignore[assignment]
+        progress: Callable[[Any], None] | None = None,
+        kind: type[Result] = Result,
         keep_interrupted: bool = False,
-    ) -> R:
+    ) -> Result:
         """Searches, or resumes the search in the store.
 
         With `keep_interrupted`, Ctrl-C returns the result so far, if there is any.
         """
         settings = self.settings
-        latest: list[R] = []
+        latest: list[Result] = []
 
-        def watch(result: R) -> None:
+        def watch(result: Result) -> None:
             latest[:] = [result]
             if progress is not None:
                 progress(result)
@@ -125,7 +124,7 @@ class PreparedSearch:
         if self.inside:
             from epochzero.study.inside import run_inside
 
-            result: R = run_inside(self.task, self.method, self.budget, **common)
+            result = run_inside(self.task, self.method, self.budget, **common)
         else:
             limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
             by: dict[str, Any] = {"budget": limits, "latency": self.limit}
@@ -182,7 +181,11 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     )
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
-    task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
+    limit = None
+    if settings.max_latency_ms is not None or LATENCY in task.proxies:
+        from epochzero.hardware.latency import timed
+
+        task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
     return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limit, inside)
 
 
