@@ -274,7 +274,7 @@ def test_only_failures(path: Path) -> None:
 def test_a_run_that_has_just_begun(path: Path) -> None:
     with Store.open(path) as store:
         begin(store)
-    assert opened(path).head["notes"] == ["No network has been looked at yet."]
+    assert opened(path).head["notes"] == ["No network has been evaluated yet."]
 
 
 def test_more_than_a_million_numbers_are_single(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

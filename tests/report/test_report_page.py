@@ -258,7 +258,7 @@ def test_only_failures_and_nothing_yet(tmp_path: Path, opened: Callable[..., Pag
         record(begin(store), ARCHS[:3], {"dextr": ["no labels"] * 3})
     write(Subject(tmp_path / "run.db"), tmp_path / "failures.html")
     nothing, failures = opened(tmp_path / "nothing.html"), opened(tmp_path / "failures.html")
-    assert "No network has been looked at yet." in nothing.page.locator(".notes").inner_text()
+    assert "No network has been evaluated yet." in nothing.page.locator(".notes").inner_text()
     assert "None of the 3 networks has a score." in failures.page.locator(".notes").inner_text()
     assert failures.page.locator(".candidates td.why").first.inner_text() == "dextr failed: no labels"
     assert nothing.errors == failures.errors == []

@@ -1,4 +1,4 @@
-r"""The curve that a network makes of a circle in its input space, and how steady Dextr is from circle to circle.
+r"""The image of a circle in a network's input space, and the variation of Dextr over circles.
 
     g(t) = R (o1 cos t + o2 sin t)         a random circle in R^N, R = sqrt(N q)
     h(t) = f(g(t)), in R^K                 the outputs, projected on the three directions in which they vary most
@@ -31,12 +31,12 @@ COMPONENTS = 3
 
 @dataclass(frozen=True)
 class OutputCurve:
-    """Where the output goes as the input goes round once."""
+    """The curve of the output as the input goes round the circle once."""
 
     points: Sequence[Sequence[float]]
     """[points][3], on the principal components"""
     explained: Sequence[float]
-    """the share of the variance that each of them has"""
+    """each component's share of the variance"""
     curvature: Sequence[float]
     """kappa at each point"""
 
@@ -44,7 +44,7 @@ class OutputCurve:
 def output_curve(
     network: Network, batch: Batch, *, points: int = 100, q: float = 1.0, seed: int = 0, draw: int = 0
 ) -> OutputCurve:
-    """The curve of one circle, drawn by seed and number, in the input space of this data."""
+    """The curve of one circle in the input space of this data, drawn by seed and number."""
     if points < 4 or not 0 < q < math.inf:
         raise UserError(f"A curve takes at least 4 points and a positive q, not {points} and {q:g}.")
     run = Pass(inputs="circle", points=points, radius=q, draw=draw)
@@ -70,7 +70,7 @@ def principal_components(h: Tensor) -> tuple[Tensor, Tensor]:
 def dextr_of_each(
     network: Network, batch: Batch, count: int, *, points: int = 4, q: float = 1.0, seed: int = 0
 ) -> list[float]:
-    """Dextr's value for each of the first images of the batch, each with a circle of its own; the weights stay."""
+    """Dextr's value for each of the first images of the batch, each with its own circle and the same weights."""
     if not 1 <= count <= batch.size:
         raise UserError(f"The batch has {batch.size} samples, so that Dextr can be taken for 1 to {batch.size}.")
 

@@ -1,10 +1,10 @@
-r"""How linearly independent the feature maps of each layer are.
+r"""The linear independence of the feature maps of each layer.
 
     1 / c = sigma_min / sigma_max      of a layer's output for one sample, a matrix [C, H*W]
 
-of every conv, norm, activation, pool, skip and cut edge, in the order in which they run; a layer whose output for a
-sample is a vector has none. Dextr's first term is log(1 + sum of these) (`epochzero.proxies.dextr`). Norms see a batch
-of that one sample, as there.
+of every conv, norm, activation, pool, skip and cut edge, in the order of execution; layers whose output for a sample is
+a vector have none. Dextr's first term is log(1 + sum of these) (`epochzero.proxies.dextr`). As there, norms see a batch
+of that one sample.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025, Figure 3. openreview.net/forum?id=X0uPof5DVh
@@ -33,7 +33,7 @@ class Feature(NamedTuple):
 
 
 def layer_independence(network: Network, x: Tensor) -> list[Feature]:
-    """Of each layer that has one, for the first of these samples."""
+    """The independence of each layer's maps for the first sample."""
     features: list[Feature] = []
 
     def see(layer: Layer) -> None:

@@ -1,10 +1,10 @@
-r"""How noisy the gradient of one sample is, on the plane of the loss landscape.
+r"""The variance of the gradient of one sample, on the plane of the loss landscape.
 
     g(a, b) = Var[grad f_i(w + a d_1 + b d_2)] = E_i ||grad f_i - E grad f||^2
 
-It is estimated without bias from the mean gradients of n parts of b samples each, b / (n - 1) sum_p ||g_p - mean||^2,
-since the mean of b samples has one b-th of the variance of one. That takes samples which do not see each other, so
-batch norms use remembered statistics; under `train` it is b times the variance of a part's gradient.
+An unbiased estimate from the mean gradients of n parts of b samples each is b / (n - 1) sum_p ||g_p - mean||^2, since
+the mean of b samples has one b-th of the variance of one. Samples have to be independent, so that batch norms use
+running statistics; under `train` it is b times the variance of a part's gradient.
 
 Shu. Understanding and improving neural architecture search (thesis, section 4.3.2.2).
 """
@@ -44,7 +44,7 @@ def check_parts(samples: int, parts: int) -> None:
 
 
 def variance_at(subject: Subject, weights: Weights, x: Tensor, y: Tensor, parts: int) -> Tensor:
-    """At given weights: [P]."""
+    """The variance at given weights: [P]."""
     size = len(x) // parts
     gradients = [
         subject.gradients(weights, x[first : first + size], y[first : first + size])

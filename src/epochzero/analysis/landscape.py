@@ -4,8 +4,8 @@ r"""The loss on a plane through a network's weights.
 
 d_1 and d_2 are random directions, normalised filter by filter, so that a step is as large for every filter as the
 filter itself and networks can be compared: a random d_k of N(0, 1), times ||w_f|| / ||d_f|| for each filter f, a row of
-a weight's first axis. Weights of one axis, biases and norms, do not move. Batch norms use remembered statistics, those
-of training, unless `train` is asked for: a network that was never trained has none.
+a weight's first axis. Weights of one axis, biases and norms, do not move. Batch norms use their running statistics, or
+those of the batch under `train`, for a network that was never trained.
 
 Li, Xu, Taylor, Studer, Goldstein. Visualizing the loss landscape of neural nets. NeurIPS 2018. arXiv:1712.09913
 """
@@ -26,20 +26,20 @@ from epochzero.progress import Progress, silent
 from epochzero.train.population import Weights
 
 RISE = 1.0
-"""how much more loss still counts as near"""
+"""largest rise of the loss in the region near the weights"""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Where on the plane values were taken, and what they are."""
+    """Values on a plane."""
 
     axis: Sequence[float]
-    """of both directions, from -span to span"""
+    """coordinates along both directions, from -span to span"""
     values: Sequence[Sequence[Sequence[float]]]
     """[P][a][b]"""
 
     def near(self, network: int = 0, rise: float = RISE) -> float:
-        """The share of the plane where the value is at most so much above that at the centre."""
+        """The share of the plane where the value exceeds that at the centre by at most `rise`."""
         limit = self.middle(network) + rise
         return sum(value <= limit for row in self.values[network] for value in row) / len(self.axis) ** 2
 
@@ -52,12 +52,12 @@ class Plane:
         return max(slopes, default=math.nan)
 
     def middle(self, network: int = 0) -> float:
-        """The value at the weights themselves."""
+        """The value at the centre."""
         return self.values[network][len(self.axis) // 2][len(self.axis) // 2]
 
 
 def axis_of(span: float, across: int) -> list[float]:
-    """Evenly spaced and the same on both sides of 0, which is one of them."""
+    """Evenly spaced coordinates, symmetric around 0."""
     if across < 3 or across % 2 == 0 or not 0 < span < math.inf:
         raise UserError(
             f"A plane has an odd number of points to a side, at least 3, and a positive span; not {across}, {span:g}."
@@ -67,7 +67,7 @@ def axis_of(span: float, across: int) -> list[float]:
 
 
 def directions(subject: Subject, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Two, normalised filter by filter."""
+    """Two random directions, normalised filter by filter."""
     one, two = (
         {name: filter_normalised(drawn, subject.weights[name]) for name, drawn in subject.drawn(seed, which).items()}
         for which in (0, 1)
@@ -76,7 +76,7 @@ def directions(subject: Subject, seed: int) -> tuple[dict[str, Tensor], dict[str
 
 
 def filter_normalised(direction: Tensor, weight: Tensor) -> Tensor:
-    """As long as the weight, row by row of its first axis; nothing for weights of one axis."""
+    """The direction with the length of the weight, row by row of its first axis; zeros for weights of one axis."""
     if weight.dim() < 2:
         return torch.zeros_like(direction)
     axes = list(range(1, weight.dim()))
@@ -96,7 +96,7 @@ def points(subject: Subject, axis: Sequence[float], seed: int) -> Iterator[dict[
 def on_plane(
     subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress
 ) -> Plane:
-    """A value [P] at each point."""
+    """The values [P] at each point."""
     values = []
     for weights in points(subject, axis, seed):
         values.append(value(weights))
@@ -121,5 +121,5 @@ def landscape(
 
 
 def summary(plane: Plane, network: int = 0) -> Mapping[str, float]:
-    """What a picture shows, in three numbers."""
+    """The plane in three numbers."""
     return {"centre": plane.middle(network), "near": plane.near(network), "steepest": plane.steepest(network)}

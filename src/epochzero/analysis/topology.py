@@ -1,18 +1,18 @@
-r"""How wide and how deep a cell is, and other cells like it.
+r"""Width and depth of a cell, and random variants of it.
 
     depth = connections on the longest path from an input to the output
     width = sum_v c_v n_v / m_v        over inner nodes v: of its m_v connections, n_v come straight from an input
 
 A cell has inputs, inner nodes and one output, which joins inner nodes. c_v is the width of node v, taken as the same c
 for all, so that width is counted in c: a node that reads inputs alone counts in full, one that reads inner nodes too in
-proportion. A connection is an operation that is not cut. Nodes on no path from an input to the output are none of
-the cell's, and their connections do not count: this is why AmoebaNet's cell, adapted, is 3c wide (thesis, Figure 4.26).
+proportion. A connection is an operation that is not cut. Nodes on no path from an input to the output do not belong to
+the cell, nor do their connections: this is why AmoebaNet's cell, adapted, is 3c wide (thesis, Figure 4.26).
 
     darts   inputs 0 and 1; the output joins `concat`
     nb201   input 0; nodes 1, 2 and 3 sum operations, and the output is node 3 alone
     nb101   input 0; each vertex with an operation is an inner node; the output joins what feeds it, the input too
 
-So depth is at least 2 where there is a path, but for the cell of nb101 that has no vertex: its output is its input.
+So depth is at least 2 if there is a path, except for the cell of nb101 without a vertex, whose output is its input.
 
 Shu, Wang, Cai. Understanding architectures learnt by cell-based neural architecture search. ICLR 2020.
 arXiv:1909.09569; and chapter 4 of Shu's thesis.
@@ -48,9 +48,9 @@ class Topology:
     inputs: int
     """nodes 0, ..., inputs - 1"""
     sources: tuple[tuple[int, ...], ...]
-    """of each inner node, what it reads, a source as often as there are connections to it"""
+    """sources of each inner node, once for each connection"""
     output: tuple[int, ...]
-    """what the output joins"""
+    """nodes that the output joins"""
 
     @cached_property
     def alive(self) -> frozenset[int]:
@@ -71,7 +71,7 @@ class Topology:
         return float(self._width(dict.fromkeys(self.alive, 1)))
 
     def channels(self, widths: Mapping[int, int]) -> float:
-        """Its width where the inner nodes have so many channels each."""
+        """The width for these numbers of channels of the inner nodes."""
         return float(self._width(widths))
 
     @property
@@ -175,7 +175,7 @@ def _reconnected_nb101(arch: nb101_cell.Cell, rng: Random) -> nb101_cell.Cell:
 
 
 def rewired(arch: Genotype, sources: Callable[[int], tuple[int, int]]) -> Genotype:
-    """A genotype whose nodes read what is said, in both cells, with the operations that they had."""
+    """The genotype with other sources for the nodes of both cells, and the same operations."""
 
     def cell(old: Cell) -> Cell:
         return tuple((op, sources(i // 2 + 2)[i % 2]) for i, (op, _) in enumerate(old))
@@ -194,7 +194,7 @@ def deepest(arch: Genotype) -> Genotype:
 
 
 CELLS = KNOWN | {"WIDE": widest(KNOWN["DARTS"]), "DEEP": deepest(KNOWN["DARTS"])}
-"""with the widest and the deepest cell of the thesis' Table 7.2, which does not tell their operations: here DARTS's"""
+"""with the widest and the deepest cell of the thesis' Table 7.2, here with the operations of DARTS"""
 
 
 def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 100_000) -> Iterator[Genotype]:
@@ -213,7 +213,7 @@ def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 
 
 
 def narrowing(arch: Any, count: int, rng: Random, draws: int = 1_000) -> list[Any]:
-    """Random variants of the connections, each of another width, widest first: so many, or as many as there are."""
+    """Up to `count` random variants of the connections of different widths, the widest first."""
     by_width: dict[float, Any] = {}
     for _ in range(draws):
         variant = random_connections(arch, rng)

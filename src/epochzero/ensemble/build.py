@@ -42,7 +42,7 @@ class BuiltEnsemble:
 
     ensemble: Ensemble
     report: dict[str, Any]
-    """how it was chosen, its members, measures and attacks, in plain values"""
+    """method, members, measures and attacks in plain values"""
     robustness: list[Robustness]
     manifest: Path
     """the file that lists its parts"""

@@ -14,7 +14,7 @@ COUNTED = ("params", "flops")
 
 
 def drawn(front: Front) -> Any:
-    """The front among all networks that were looked at: the first goal up, a panel for each of the others."""
+    """The front among all evaluated networks: the first goal on the vertical axis, a panel for each of the others."""
     first, *others = front.goals.goals
     everything = front.values
     chosen = np.array([member.values for member in front.members]).reshape(-1, 1 + len(others))
@@ -22,7 +22,7 @@ def drawn(front: Front) -> Any:
     for number, goal in enumerate(others, 1):
         axes = figure.add_subplot(1, len(others), number)
         x, y = everything[:, number], everything[:, 0]
-        axes.scatter(x, y, s=6, linewidths=0, color="#b8c4d6", rasterized=len(x) > MANY, label="looked at")
+        axes.scatter(x, y, s=6, linewidths=0, color="#b8c4d6", rasterized=len(x) > MANY, label="evaluated")
         order = np.argsort(chosen[:, number])
         line = "-" if len(others) == 1 else ""
         axes.plot(

@@ -1,11 +1,11 @@
-"""A run of a store as one HTML file to look at, or live while the run goes on.
+"""Reports of a run: one HTML file, or a live page while the run is under way.
 
     write(Subject(Path("run.db")), Path("report.html"))
     serve(Subject(Path("run.db")), "127.0.0.1", 8000, ready=print)
 
-The charts are our own, on a canvas (`chart.js`). Plotly was looked at: its chart for many points compiles code from
-text while it runs, which the page's security policy forbids on purpose; it cannot be walked through by keyboard; and it
-would add 4.8 MB to every report.
+The charts are drawn on a canvas (`chart.js`). Plotly was considered: its chart for many points compiles code at run
+time, which the page's security policy forbids; it cannot be navigated by keyboard; and it would add 4.8 MB to every
+report.
 """
 
 from epochzero.report.content import Subject

@@ -1,7 +1,7 @@
-"""How far scores agree: with what is known to be true, with an interval, and with each other.
+"""Rank correlations of scores with known accuracies, with intervals, and with each other.
 
-Where there are many networks the bootstrap draws fewer resamples, since its time grows with both: 1,000 up to 5,000
-networks, and 100 at least.
+With many networks the bootstrap draws fewer resamples, since its time grows with both: 1,000 for up to 5,000 networks,
+and at least 100.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST = 24
 
 
 class Judged(TypedDict):
-    """How well a score orders the networks by what is true of them."""
+    """The rank correlation of a score with a known accuracy."""
 
     score: str
     truth: str
@@ -37,7 +37,7 @@ class Judged(TypedDict):
 
 
 def with_truth(candidates: Candidates) -> list[Judged]:
-    """Every score and cost against every truth, the strongest first within a truth."""
+    """Every score and cost against every truth, by the size of the correlation."""
     judged: list[Judged] = []
     for truth in candidates.of_kind("truth"):
         each = [_judged(column, truth) for column in candidates.of_kind("score", "cost")]
@@ -46,7 +46,7 @@ def with_truth(candidates: Candidates) -> list[Judged]:
 
 
 def _judged(column: Column, truth: Column) -> Judged:
-    """Of networks that have the truth and a score in every repeat; costs as they are, scores as merits."""
+    """The correlation over networks with the truth and a score in every repeat; higher scores count as better."""
     both = ~(np.isnan(column.repeats).any(axis=0) | np.isnan(truth.values))
     n = int(both.sum())
     resamples = max(FEWEST, min(RESAMPLES, RESAMPLES * NETWORKS // max(n, 1)))
@@ -72,7 +72,7 @@ def _judged(column: Column, truth: Column) -> Judged:
 
 
 class Agreement(TypedDict):
-    """Spearman's rho of each two columns [columns][columns], None where there is none."""
+    """Spearman's rho of each pair of columns [columns][columns], or None."""
 
     names: list[str]
     values: list[list[float | None]]
@@ -80,7 +80,7 @@ class Agreement(TypedDict):
 
 
 def with_each_other(candidates: Candidates) -> Agreement | None:
-    """Of scores and truths as merits, and of costs as they are; None where fewer than two can be compared."""
+    """Correlations of scores, truths and costs with each other; None with fewer than two columns."""
     columns = [column for column in candidates.of_kind("score", "truth", "cost") if _varies(column.values)][:MOST]
     if len(columns) < 2:
         return None

@@ -1,8 +1,8 @@
-"""The networks that a run looked at, one row each, and what is known of them, one column each.
+"""The networks that a run evaluated, one row each, and their scores, costs and accuracies, one column each.
 
-A network that was looked at twice, or in several repeats, is one row. Of repeats, which draw weights and data of the
-same kind anew, the column holds the first, and `repeats` all of them, for the statistics. What a proxy says on other
-data, or from weights that are drawn otherwise, is a column of its own.
+A network that was evaluated twice, or in several repeats, is one row. Repeats draw new weights and data of the same
+kind: the column shows the first, and `repeats` holds all of them for the statistics. Scores on other data, or from
+another initialisation, are a separate column.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from epochzero.tables.columns import described
 
 Kind = Literal["score", "cost", "truth"]
 RECIPE = re.compile(r"#\d+$")
-"""what the store puts behind the name of a proxy whose formula has changed"""
+"""the suffix in the store of a proxy whose formula has changed"""
 COSTS = {"params": "", "flops": "", "latency": "ms"}
-"""what a network costs, and in what; less is better"""
+"""costs and their units; less is better"""
 DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")
-"""what the name of a batch has behind that of its data: the seed and a hash of the content"""
+"""the suffix of a batch's name: the seed and a hash of the content"""
 ON = "@"
-"""between the name of a proxy and what it was scored on"""
+"""between the name of a proxy and the data it was scored on"""
 TRAINING, WARM_UP = "training from scratch", "warm-up"
 INNER = dict.fromkeys(("latency_low", "latency_high"), "latency")
-"""the ends of an interval, which are no columns of their own"""
+"""the ends of an interval, which are not columns"""
 
 
 @dataclass
 class Column:
-    """Something known of each network, nan where it is not."""
+    """A value for each network, nan if it is unknown."""
 
     name: str
     kind: Kind
     higher: bool
-    """whether higher is better"""
+    """true if higher is better"""
     repeats: Floats
     """[repeats, networks]"""
     unit: str = ""
@@ -57,7 +57,7 @@ class Column:
 
     @property
     def merits(self) -> Floats:
-        """Turned so that higher is better."""
+        """The values with the sign for which higher is better."""
         return self.values if self.higher else -self.values
 
 
@@ -68,16 +68,16 @@ class Candidates:
     spaces: list[str] = field(default_factory=list)
     archs: list[str] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
-    """in which each was looked at first"""
+    """of the first evaluation of each"""
     columns: dict[str, Column] = field(default_factory=dict)
     whys: list[str] = field(default_factory=list)
-    """why a network lacks a score; empty where it lacks none"""
+    """why a network lacks a score, or empty"""
     seconds: dict[str, float] = field(default_factory=dict)
-    """that the scores took: by proxy, or by all that were scored together, which have one time between them"""
+    """time of the scores by proxy, or by proxies that were scored together and share one time"""
     around: dict[str, float] = field(default_factory=dict)
-    """that was spent before and after a search"""
+    """seconds spent before and after a search"""
     evaluated: int = 0
-    """steps; more than there are networks where some were looked at again"""
+    """steps; more than networks if some were evaluated again"""
 
     def __len__(self) -> int:
         return len(self.archs)
@@ -86,12 +86,12 @@ class Candidates:
         return [column for column in self.columns.values() if column.kind in kinds]
 
     def add(self, name: str, kind: Kind, higher: bool, values: Sequence[float] | Floats) -> None:
-        """One more column, in the place of one of the same name."""
+        """Adds a column, or replaces the one of the same name."""
         repeats = np.asarray(values, np.float64).reshape(1, -1)
         self.columns[name] = Column(name, kind, higher, repeats, unit_of(name, kind, repeats))
 
     def arrange(self, first: str) -> None:
-        """Put one column before the others, and of these truths before scores before costs."""
+        """Puts one column first, and sorts the others as truths, scores, costs."""
         kinds: list[Kind] = ["truth", "score", "cost"]
         self.columns = dict(
             sorted(self.columns.items(), key=lambda item: (item[0] != first, kinds.index(item[1].kind)))
@@ -99,7 +99,7 @@ class Candidates:
 
 
 def candidates_of(reader: Reader, run: Run) -> Candidates:
-    """What a run looked at, and what runs beside it know of the same networks."""
+    """The networks that a run evaluated, with the values of related runs for the same networks."""
     candidates = _gathered(reader.rows(run))
     trained: dict[str, float] = {}
     for kinds, spent in ((("latency", "pool"), candidates.seconds), (("training",), trained)):
@@ -141,7 +141,7 @@ def _name(row: Row) -> str:
 
 
 def _add_seconds(spent: dict[str, float], rows: Sequence[Row]) -> None:
-    """Of one network. Proxies that were scored together have equal shares of one time, and no time of their own."""
+    """Adds the seconds of one network; proxies that were scored together share one time equally."""
     alike: dict[float, list[str]] = {}
     for row in rows:
         alike.setdefault(row.seconds, []).append(INNER.get(_name(row), _name(row)))
@@ -153,13 +153,13 @@ def _add_seconds(spent: dict[str, float], rows: Sequence[Row]) -> None:
 
 
 class _Kind(NamedTuple):
-    """What a proxy was scored on."""
+    """The data and weights that a proxy was scored on."""
 
     data: str
     scheme: str
     """of the weights"""
     number: int
-    """counts batches of the same data and weights"""
+    """the number of the batch among those of the same data and weights"""
 
 
 class _Columns:
@@ -180,7 +180,7 @@ class _Columns:
             self._settings[key][at] = row.value
 
     def _begun(self, row: Row, name: str) -> dict[int, float]:
-        """Where the values of one more setting go: the next repeat of its kind, in each space from the first on."""
+        """The cells of a new setting: the next repeat of its kind in its space."""
         data, scheme = DRAWN.sub("", row.batch), row.origin.rpartition(":")[0]
         batches = self._batches.setdefault((name, row.space, data, row.origin), {})
         batches.setdefault(row.batch)
@@ -193,7 +193,7 @@ class _Columns:
         return repeats[repeat]
 
     def made(self, networks: int) -> dict[str, Column]:
-        """A name says as much of the kind as is needed to tell it from the others."""
+        """The columns; names include as much of the kind as is needed to distinguish them."""
         columns = {}
         for name, kinds in self._cells.items():
             data, scheme, number = (len(set(part)) > 1 for part in zip(*kinds, strict=True))
@@ -205,7 +205,7 @@ class _Columns:
 
 
 def _join(candidates: Candidates, rows: Iterable[Row], spent: dict[str, float]) -> None:
-    """Add what other runs know of these networks, in columns that the run does not have itself, and what it took."""
+    """Adds columns of other runs that the run itself lacks, and the time they took."""
     place = {key: at for at, key in enumerate(zip(candidates.spaces, candidates.archs, strict=True))}
     cells: dict[str, dict[int, float]] = {}
     ours = (row for row in rows if (row.space, row.arch) in place)
@@ -228,14 +228,14 @@ def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full:
 
 
 def kind_of(name: str) -> Kind:
-    """What a column of the store is, by its name."""
+    """The kind of a column of the store, by its name."""
     if name in COSTS:
         return "cost"
     return "truth" if name.startswith((TABLE, FEEDBACK)) else "score"
 
 
 def unit_of(name: str, kind: Kind, values: Floats) -> str:
-    """Of a cost, and of accuracies that are no fractions."""
+    """The unit of a cost, or % for accuracies that are not fractions."""
     if kind != "truth":
         return COSTS.get(name, "")
     column = described(name.removeprefix(TABLE).removeprefix(FEEDBACK))
@@ -243,7 +243,7 @@ def unit_of(name: str, kind: Kind, values: Floats) -> str:
 
 
 def higher_is_better(name: str) -> bool:
-    """As the proxy declares it; a cost or a loss should be low, and of an unknown name high is good."""
+    """As the proxy declares it; lower is better for costs and losses, higher for unknown names."""
     if name in COSTS or name.endswith("loss"):
         return False
     try:

@@ -1,9 +1,9 @@
-"""All that a report shows, and how it travels: a JSON head and the columns as they lie in memory, compressed together.
+"""The content of a report: a JSON head and binary columns, compressed together.
 
     uint32, the length of the head | head, JSON in ASCII, spaces up to a multiple of 8 | columns, one after the other
 
-A column is a float64 for each network, in the order of `archs` in the head; with more than a million numbers in all, a
-float32, which the head says. So the page reads 100,000 networks without parsing a number.
+A column is a float64 for each network, in the order of `archs` in the head, or a float32 if there are more than a
+million numbers. The page thus reads 100,000 networks without parsing numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from epochzero.report.reading import Reader
 from epochzero.store import Run
 
 EXACT = 10**6
-"""numbers up to which they are kept to the last digit"""
+"""largest count of numbers that are kept in double precision"""
 SHOWN = 5
 """networks that are drawn"""
 REASONS = 5
@@ -39,19 +39,19 @@ ALIGNED = 8
 
 @dataclass
 class Subject:
-    """What a report is about, and what was found out already, for the next time that it is asked for."""
+    """The run of a report, with caches for a live report."""
 
     store: Path
     table: Path | None = None
     targets: list[str] = field(default_factory=list)
     run: str | None = None
-    """how the id of the run begins; None for the latest"""
+    """the start of the run's id; None for the latest"""
     _networks: dict[str, Networks] = field(default_factory=dict)
     _known: dict[str, Known] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def packed(self, reader: Reader) -> bytes:
-        """The report's content now."""
+        """The current content of the report."""
         run = reader.chosen(self.run)
         candidates = candidates_of(reader, run)
         networks = self._networks.setdefault(run.id, Networks(run))
@@ -62,7 +62,7 @@ class Subject:
                 self._known[run.id] = Known(self.table, self.targets, run, candidates.spaces)
             notes.append(self._known[run.id].add(candidates))
         elif run.kind == "bench":
-            notes.append("How the scores compare with the truth, network by network, is shown with --table FILE.")
+            notes.append("Give --table FILE to compare the scores with the accuracies network by network.")
         judgement = judged(run, candidates)
         notes.append(networks.add_sizes(candidates, judgement.order))
         candidates.arrange(judgement.by)
@@ -86,7 +86,7 @@ class Subject:
 
 
 def packed(head: dict[str, Any], candidates: Candidates) -> bytes:
-    """Head and columns in one compressed piece."""
+    """Head and columns as one compressed piece."""
     columns: dict[str, Any] = {"step": np.array(candidates.steps, np.float64)}
     columns |= {column.name: column.values for column in candidates.columns.values()}
     kind = np.float64 if len(columns) * len(candidates) <= EXACT else np.float32
@@ -162,12 +162,12 @@ def _title(run: Run) -> str:
 
 
 def label(name: str) -> str:
-    """A column's name as people read it."""
+    """A column's name for display."""
     return name.removeprefix(TABLE).removeprefix(FEEDBACK).replace(ON, " on ")
 
 
 def _winner_scores(reader: Reader, run: Run) -> list[dict[str, Any]]:
-    """What other proxies say of the network that a search chose."""
+    """Further scores of the network that a search chose."""
     return [
         {"name": RECIPE.sub("", row.proxy), "arch": row.arch, "value": row.value, "why": row.why}
         for other in reader.runs
@@ -177,9 +177,9 @@ def _winner_scores(reader: Reader, run: Run) -> list[dict[str, Any]]:
 
 
 def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[str]:
-    """What to know before one looks at anything else."""
+    """Warnings at the top of the report."""
     if not len(candidates):
-        return ["No network has been looked at yet." if run.state == "unfinished" else "This run looked at no network."]
+        return ["No network has been evaluated yet." if run.state == "unfinished" else "This run evaluated no network."]
     said = []
     reasons = Counter(why for why in candidates.whys if why)
     lacking = sum(reasons.values())
@@ -189,10 +189,10 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
         said.append(f"{lacking:,} of the {len(candidates):,} networks {'lacks' if lacking == 1 else 'lack'} a score.")
     said += [f"{times:,} × {why}" for why, times in reasons.most_common(REASONS)]
     if run.state == "unfinished":
-        said.append("The run is not finished: it is under way, or it was stopped. The same command goes on with it.")
+        said.append("The run is not finished: it is under way, or was interrupted. The same command resumes it.")
     unknown = judgement.searched and not judgement.curves
     if unknown and judgement.order:
-        said.append(f"What the search goes by, {run.settings['proxy']}, is not known here: a plug-in has it.")
+        said.append(f"The score of the search, {run.settings['proxy']}, is unknown: load its plug-in with --plugin.")
     return said
 
 

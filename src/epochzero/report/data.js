@@ -52,7 +52,7 @@ function paretoFront(places, x, xHigher, y, yHigher) {
   return found;
 }
 
-// The networks that were better than all before them; networks lie in the order in which they were looked at first.
+// The networks that were better than all before them; networks are in the order of their first evaluation.
 function improvements(places, column) {
   const found = [];
   let best = -Infinity;

@@ -1,6 +1,6 @@
-"""What a run measured, as its result keeps it: with an interval and the paper's figure where there are any.
+"""The figures of a run's result, with an interval and the paper's figure if there are any.
 
-Stores of earlier releases keep the value alone.
+Stores of earlier releases keep only the value.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from epochzero.store import JSON, Run
 
 ABOUT = {
     "accuracy": "of the ensemble, which averages its members' probabilities, on test images",
-    "error": "one less the accuracy",
+    "error": "1 - accuracy",
     "ate": "average test error: the mean of the members' own errors",
     "ppd": "pairwise predictive disagreement: how often two members predict different classes",
     "ece": "expected calibration error: how far confidence is from accuracy",
     "nll": "negative log likelihood of the true classes; lower is better",
     "params": "of all members together",
 }
-"""of an ensemble"""
+"""descriptions of an ensemble's figures"""
 
 
 class Figure(TypedDict):
-    """A number that a run found, and what else is known of it."""
+    """A number of a run's result."""
 
     name: str
     statistic: str

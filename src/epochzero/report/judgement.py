@@ -1,7 +1,7 @@
-"""What a run goes by, and which of its networks are best by that.
+"""The ranking of a run's networks.
 
-A search goes by its objective, or by several goals. Any other run is ordered by what is known to be true; where nothing
-is, none of its networks is better than another, and they stay in the order in which it looked at them.
+A search ranks by its objective, or by several goals. Any other run is ranked by known accuracies; without any, networks
+stay in the order of evaluation.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from epochzero.study.methods.dominance import first_front
 
 @dataclass
 class Judgement:
-    """The order of the networks, the best first; of several goals the front first, by the first goal."""
+    """The ranking of the networks, best first; with several goals the front first, by the first goal."""
 
     by: str = ""
-    """the name of the column that they are ordered by; empty where there is none"""
+    """the name of the column to rank by, or empty"""
     curves: list[str] = field(default_factory=list)
-    """columns whose best so far tells how a search went"""
+    """columns whose best so far is drawn as a search's progress"""
     order: list[int] = field(default_factory=list)
     """networks with a score"""
     ranked: bool = False
-    """whether the first is the best in any way"""
+    """true if the first network is the best in some way"""
     front: list[int] = field(default_factory=list)
-    """of a search for several things"""
+    """the front of a search with several goals"""
     members: list[int] = field(default_factory=list)
-    """of an ensemble that it put together"""
+    """members of the ensemble that the run built"""
     searched: bool = False
 
 
 def judged(run: Run, candidates: Candidates) -> Judgement:
-    """Order the networks; a combination of proxies becomes a column."""
+    """Ranks the networks; a combination of proxies becomes a column."""
     text = run.settings.get("proxy")
     judgement = Judgement(searched=isinstance(text, str))
     if isinstance(text, str):
@@ -70,13 +70,13 @@ def judged(run: Run, candidates: Candidates) -> Judgement:
 
 
 def _places(named: Sequence[JSON], candidates: Candidates) -> list[int]:
-    """Of networks that the run's result names, those that it looked at."""
+    """Indices of the named networks among the candidates."""
     place = {arch: at for at, arch in enumerate(candidates.archs)}
     return [place[name] for name in named if isinstance(name, str) and name in place]
 
 
 def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> None:
-    """By a search's objective; by nothing where a proxy of it is not known here, as one of a plug-in."""
+    """Ranks by a search's objective, unless one of its proxies is unknown, such as that of a plug-in."""
     columns = candidates.columns
     if len(split_list(text)) > 1:
         try:
@@ -93,8 +93,8 @@ def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> No
             judgement.front = whole[first_front(merits[whole])].tolist()
     elif text in columns:
         judgement.curves = [text]
-        with suppress(UserError):  # a table's column is no proxy
-            columns[text].higher = parse(text).higher_is_better  # of parameters too, which elsewhere are a cost
+        with suppress(UserError):  # a table's column is not a proxy
+            columns[text].higher = parse(text).higher_is_better  # also for parameters, otherwise a cost
     else:
         try:
             objective = parse_objective(text)
@@ -111,13 +111,13 @@ def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> No
 
 
 def _combined(method: str, rows: Floats) -> Floats:
-    """The merits of all networks among each other, nan where one has none."""
+    """The merits of all networks, nan for those without one."""
     if method != "harmonic":
         return combined_rows(method, rows)
     return np.array([np.nan if merit is None else merit for merit in harmonic(rows.tolist())])
 
 
 def _order(merits: Floats) -> list[int]:
-    """The best first, the earlier of equals before the later."""
+    """Indices of networks with a merit, best first; ties in the order of evaluation."""
     order = np.lexsort((np.arange(len(merits)), -np.nan_to_num(merits, nan=-np.inf)))
     return [int(at) for at in order if not np.isnan(merits[at])]

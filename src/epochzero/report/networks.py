@@ -1,7 +1,7 @@
-"""What the space says of a run's networks: sizes, drawings and layers; and what a table knows of them.
+"""Sizes, drawings and layers of a run's networks, and their accuracies in a table.
 
-Nothing is built or run: all of it is read off plans. A space that gives modules, or that is not known here because it
-comes with a plug-in, has none of these.
+Nothing is built or run: all of it is read from plans. A space of modules, or of a plug-in that is not loaded, has none
+of these.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from epochzero.tables.columns import described
 from epochzero.types import Score
 
 SHAPE, CLASSES = re.compile(r"of shape (\d+(?:x\d+)+)"), re.compile(r"(\d+) classes")
-"""in the sentence about the data"""
+"""patterns in the description of the data"""
 FITTED = ("dense", "tables", "widths", "rows")
 LARGEST = 400
-"""items of a drawing beyond which it is left out: nobody could read it"""
+"""largest number of items in a legible drawing; larger ones are left out"""
 
 
 @dataclass
 class Networks:
-    """The space of a run, with what was found out already, so that a live report asks once for each network."""
+    """The space of a run, with a cache of sizes, so that a live report counts each network once."""
 
     run: Run
     seconds: float = 20.0
-    """after which no further networks are counted"""
+    """time limit for counting sizes"""
     sizes: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     @property
@@ -60,7 +60,7 @@ class Networks:
         return str(data[0] if isinstance(data, Sequence) and not isinstance(data, str) and data else data)
 
     def space(self, name: str) -> Space | None:
-        """As the run had it: a space for tables of clicks is made for one table, and perhaps cut down."""
+        """The space as the run used it: one for tables of clicks is adapted to a table."""
         found, kept = _space(name), self._fitted
         if isinstance(found, Nasrec) and kept:
             return replace(found, **{part: _sizes(kept[part]) for part in FITTED if part in kept})
@@ -68,7 +68,7 @@ class Networks:
 
     @property
     def features(self) -> str:
-        """The table of clicks that the networks were made for, in words; empty where it is none or not known."""
+        """A description of the table of clicks that the networks were made for, or empty."""
         tables = self._fitted.get("tables")
         if not isinstance(tables, Sequence):
             return ""
@@ -76,7 +76,7 @@ class Networks:
 
     @property
     def fits(self) -> dict[str, Any]:
-        """The inputs and classes that the networks were made for; what the run does not say is the space's own."""
+        """Input shape and classes of the networks, as far as the run names them; else the space's defaults."""
         shape, classes = SHAPE.search(self._about), CLASSES.search(self._about)
         rows: dict[str, Any] = {}
         if shape:
@@ -86,7 +86,7 @@ class Networks:
         return rows
 
     def plan(self, space: str, text: str) -> Plan | None:
-        """A network as data; None where it cannot be had."""
+        """The plan of a network, or None."""
         known_space = self.space(space)
         if known_space is None:
             return None
@@ -96,7 +96,7 @@ class Networks:
             return None
 
     def size(self, space: str, text: str) -> tuple[float, float]:
-        """Parameters and multiply-accumulates; nan where they are not known."""
+        """Parameters and multiply-accumulates; nan if unknown."""
         key = (space, text)
         if key not in self.sizes:
             self.sizes[key] = self._counted(space, text)
@@ -119,12 +119,12 @@ class Networks:
         return (math.nan, math.nan) if plan is None else (plan.params, plan.flops)
 
     def _counted_nasrec(self, space: Nasrec, text: str) -> tuple[float, float]:
-        """Beside the embeddings; not known where the run does not say for which table of clicks."""
+        """Sizes without the embeddings; unknown if the run does not name the table of clicks."""
         plan = None if space is _space(space.name) else self.plan(space.name, text)
         return (math.nan, math.nan) if plan is None else (plan.params - space.embedding_params, plan.flops)
 
     def add_sizes(self, candidates: Candidates, order: Sequence[int]) -> str:
-        """Columns of parameters and FLOPs, the best networks first; a sentence where the time was too short for all."""
+        """Adds columns of parameters and FLOPs, best networks first; a sentence if time was too short for all."""
         there = {column.name.split(ON)[0] for column in candidates.of_kind("cost")}
         wanted = [name for name in ("params", "flops") if name not in there]
         if not wanted or not len(candidates):
@@ -140,11 +140,11 @@ class Networks:
             if name in wanted and not all(math.isnan(size[which]) for size in counted):
                 candidates.add(name, "cost", False, [size[which] for size in counted])
         if done < len(places):
-            return f"Parameters and FLOPs are shown of the best {done:,} networks; to count all would take too long."
+            return f"Parameters and FLOPs are shown for the best {done:,} networks; counting all would take too long."
         return ""
 
     def drawing(self, space: str, text: str) -> str:
-        """A network's cell as SVG without its own style; empty where it cannot be drawn."""
+        """A network's cell as SVG without its style; empty if it cannot be drawn."""
         plan, known_space = self.plan(space, text), self.space(space)
         if plan is None or known_space is None:
             return ""
@@ -157,7 +157,7 @@ class Networks:
         return re.sub(r"<style>.*?</style>", "", image, flags=re.DOTALL)
 
     def layers(self, space: str, text: str) -> list[dict[str, JSON]]:
-        """The layers of a network in order, with shapes and sizes; inputs and what only moves or adds are none."""
+        """The layers of a network in order, with shapes and sizes; without inputs and nodes that only move or add."""
         plan = self.plan(space, text)
         if plan is None:
             return []
@@ -189,7 +189,7 @@ def _sizes(kept: JSON) -> Any:
 
 
 class Known:
-    """What a table of trained networks knows of those of a run, which may have networks of several spaces."""
+    """The accuracies that a table holds for the networks of a run, which may be of several spaces."""
 
     def __init__(self, path: Path, targets: Sequence[str], run: Run, seen: Sequence[str]) -> None:
         named = run.settings.get("space")
@@ -207,7 +207,7 @@ class Known:
         usual = [name for name in own if name in self.source.table.columns] or self._accuracies()[:1]
         if not usual:
             raise UserError(
-                f"{self.source.table.source} has no column that is named as an accuracy: say which one with --target; "
+                f"{self.source.table.source} has no column that is named as an accuracy: choose one with --target; "
                 f"it has {', '.join(self.source.table.columns)}."
             )
         return usual
@@ -216,23 +216,23 @@ class Known:
         return [name for name in self.source.table.columns if described(name).quantity == "accuracy"]
 
     def add(self, candidates: Candidates) -> str:
-        """A column for each target; a sentence where the table does not hold all networks."""
+        """Adds a column for each target; a sentence if the table does not hold all networks."""
         missing = 0
         for target in self.targets:
-            found = [
+            values = [
                 self.source.value(text, target) if space == self.source.space.name else Score.failed("of another space")
                 for space, text in zip(candidates.spaces, candidates.archs, strict=True)
             ]
-            missing = max(missing, sum(not score.ok for score in found))
+            missing = max(missing, sum(not score.ok for score in values))
             column = described(target)
             high = column.quantity in ("accuracy", "other")
-            candidates.add(target, "truth" if high else "cost", high, [score.value for score in found])
+            candidates.add(target, "truth" if high else "cost", high, [score.value for score in values])
         name = self.source.name.split()[0]
-        return f"{name} does not know {missing:,} of the {len(candidates):,} networks." if missing else ""
+        return f"{name} lacks {missing:,} of the {len(candidates):,} networks." if missing else ""
 
 
 def _table(path: Path, names: Sequence[str]) -> TableSource:
-    """The table, of the first of these spaces whose networks it holds."""
+    """The table, read with the first of these spaces whose networks it holds."""
     wrong: UserError | None = None
     for name in names:
         space = _space(name)
@@ -244,5 +244,5 @@ def _table(path: Path, names: Sequence[str]) -> TableSource:
             wrong = wrong or error
     if wrong is not None:
         raise wrong
-    named = " and ".join(f"'{name}'" for name in names) or "a run that looked at none yet"
+    named = " and ".join(f"'{name}'" for name in names) or "a run without networks"
     raise UserError(f"The networks of {named} cannot be looked up in a table: report without --table.")

@@ -1,8 +1,8 @@
-"""The page: one HTML file that holds its style, its script and its data, and asks nobody for anything.
+"""The page: one HTML file with its style, script and data, without external resources.
 
-What comes from a store reaches the page as compressed bytes alone, and the script puts it there as text, so that no
-name can become markup. The Content-Security-Policy lets the one script run whose hash it names, and connects to
-nothing; a live page may ask its own server.
+The content of a store reaches the page only as compressed bytes, and the script inserts it as text, so that no name can
+become markup. The Content-Security-Policy allows only the script with the given hash, and no connections; a live page
+may connect to its own server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DARK = "@media(prefers-color-scheme:dark){"
 
 
 def page(content: bytes | None) -> str:
-    """The report as a file; without content the page of a live one, which fetches it."""
+    """The HTML of a report; without content that of a live report, which fetches it."""
     template, style, script = _part("page.html"), _style(), _script()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
@@ -37,14 +37,14 @@ def page(content: bytes | None) -> str:
 
 @cache
 def _script() -> str:
-    """All scripts as one, which nothing outside it can reach into."""
+    """All scripts in one closed scope."""
     parts = "\n".join(_part(name) for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}\n}})();\n'
 
 
 @cache
 def _style() -> str:
-    """The page's style, and that of the drawings, whose dark colours follow the page's switch."""
+    """The styles of the page and of the drawings, whose dark colours follow the page's theme."""
     light, _, dark = DRAWN.partition(DARK)
     return f"{_part('page.css')}\n{light}\n:root[data-theme=dark] {{ {dark.removesuffix('}')} }}\n"
 

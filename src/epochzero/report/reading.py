@@ -1,7 +1,7 @@
-"""A store as a report reads it: without writing to it, in one moment, whoever writes to it meanwhile.
+"""Read-only access to a store for reports, consistent while others write to it.
 
-SQLite's readers see the last whole transaction, so a run that is under way, or was killed in the middle of a batch,
-reads as it was after its last batch.
+SQLite's readers see the last whole transaction, so that a run that is under way, or was killed in the middle of a
+batch, reads as it was after its last batch.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from epochzero.store.database import APPLICATION_ID, BUSY_SECONDS, VERSION, Data
 from epochzero.types import Status
 
 ASIDE = ("winner", "latency", "pool", "training", "warm-up")
-"""kinds of run that belong to another one: shown with it, and alone only where nothing else is there"""
+"""kinds of run that belong to another one, and are the subject of a report only if there is no other run"""
 
 
 class Row(NamedTuple):
-    """A score that a run looked at."""
+    """A score of a run."""
 
     step: int
     space: str
     setting: int
-    """a number for space, batch and weights together"""
+    """number of the combination of space, batch and weights"""
     batch: str
     origin: str
     arch: str
@@ -40,14 +40,14 @@ class Row(NamedTuple):
 
 
 class Reader:
-    """The runs of a store and their scores, all as they were at one moment."""
+    """The runs of a store and their scores at one moment."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.runs = Store(database).runs()
 
     def chosen(self, wanted: str | None = None) -> Run:
-        """The run whose id begins so; by default the latest that stands on its own."""
+        """The run whose id begins with `wanted`; by default the latest that does not belong to another one."""
         path = self._database.path
         if not self.runs:
             raise StoreError(f"The store '{path}' holds no run yet: start one with --store {path}, then report on it.")
@@ -60,11 +60,11 @@ class Reader:
         return matching[0]
 
     def beside(self, run: Run, *kinds: str) -> list[Run]:
-        """Other runs of these kinds."""
+        """Other runs of these kinds in the store."""
         return [other for other in self.runs if other.kind in kinds and other.id != run.id]
 
     def rows(self, run: Run) -> Iterator[Row]:
-        """All that a run looked at, in the order of its steps."""
+        """All scores of a run, in the order of its steps."""
         with self._database.reading() as db:
             yield from map(
                 Row._make,
@@ -79,12 +79,12 @@ class Reader:
 
     @property
     def written(self) -> float:
-        """When something was written last, in seconds since 1970."""
+        """The time of the last write, in seconds since 1970."""
         files = (Path(f"{self._database.path}{end}") for end in ("", "-wal"))
         return max(file.stat().st_mtime for file in files if file.exists())
 
     def version(self) -> str:
-        """A text that is another one whenever there is something new."""
+        """A text that changes with the content."""
         with self._database.reading() as db:
             counts = db.execute("SELECT (SELECT count(*) FROM history), (SELECT count(*) FROM runs)").fetchone()
             ends = db.execute("SELECT count(result), sum(length(resumed)) FROM runs").fetchone()
@@ -93,7 +93,7 @@ class Reader:
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[Reader]:
-    """Read the store at `path`; StoreError, in one sentence, where there is none."""
+    """Opens the store at `path` for reading; StoreError if there is none."""
     path = Path(path)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -104,7 +104,7 @@ def reading(path: str | Path) -> Iterator[Reader]:
         if not tables:
             raise StoreError(f"The store '{path}' is empty: no run was begun in it.")
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise StoreError(f"'{path}' is an SQLite database of another program, and no store: name another file.")
+            raise StoreError(f"'{path}' is an SQLite database of another program, not a store: name another file.")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version != VERSION:
             raise StoreError(
@@ -116,7 +116,7 @@ def reading(path: str | Path) -> Iterator[Reader]:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    """Read-only; on a disk that cannot be written, where SQLite can make no log beside the store, as a file at rest."""
+    """A read-only connection; immutable if the disk is read-only, where SQLite cannot write its log."""
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         try:
             connection = sqlite3.connect(
@@ -125,7 +125,7 @@ def _connected(path: Path) -> sqlite3.Connection:
             connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                return connection  # what is wrong is said in words when the reader asks
+                return connection  # the reader reports the error
         else:
             return connection
     raise StoreError(f"The store '{path}' cannot be opened: check that you may read it.")

@@ -69,7 +69,7 @@ function foundSection(content) {
   const order = content.members.length ? "Members in the order in which they were chosen; the ensemble averages their predictions."
     : content.searched ? ordered
     : by ? `${ordered} This run is no search: it chose none of them.`
-    : "The first ones that it looked at. This run is no search: none of them is meant to be better than another.";
+    : "The first networks that it evaluated. This run is not a search, and does not rank its networks.";
   const about = `${order} Dashed lines carry nothing.`;
   const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front it found" : content.searched ? "The network it found, and the runners-up" : by ? "The networks that stand first" : "Some of its networks";
   return section("found", title, about,
@@ -167,7 +167,7 @@ function truthSection(content, pick) {
   const caption = `${plural(places.length, "network")}. ${rho}`;
   const chart = new Chart({ x: axis(x), y: axis(truth), places, marked: content.best.slice(0, 1), tell: teller(content), pick }, `${truth.label} against ${x.label}. ${caption}`);
   const select = names.length > 1 ? choice("truth", "Truth", names.map((one) => [one, content.column.get(one).label]), truth.name, (value) => { chosen.truth = value; render(); }) : "";
-  const searched = content.searched ? " The networks are those that the search looked at, not a random sample: it favours some, so this is not how well the score orders the whole space." : "";
+  const searched = content.searched ? " The networks are those that the search evaluated, not a random sample of the space: the correlation on the whole space may differ." : "";
   return section("truth", "Score and truth", `How well scores order the networks by ${truth.label}. Scores are turned so that higher is better.${searched}`, select,
     el("div", { class: "figures" },
       figure("truth", `${truth.label} against ${x.label}`, chart.node, caption, pairs(content, [x, truth])),

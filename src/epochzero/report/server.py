@@ -1,8 +1,7 @@
-"""A report that follows a run: a small server on this machine alone.
+"""A small local server for a live report of a run.
 
-It answers two paths, the page and its data, reads the store without writing to it, and knows nothing of the run itself:
-a run that is killed leaves the report as it is, and one that goes on makes it grow again. A request that names another
-host than the server's own, as a page of somebody else's could make one send, is refused.
+It serves two paths, the page and its data, and only reads the store: if a run is killed, the report stays as it is, and
+grows again when the run resumes. Requests for another host name, which a foreign web page could send, are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def serve(
     force: bool = False,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve the report until interrupted; `ready` is told its address. Port 0 is any that is free."""
+    """Serves the report until interrupted, and calls `ready` with its address. Port 0: any free port."""
     with server(subject, host, port, force=force) as made:
         ready(made.address)
         made.serve_forever()
@@ -44,8 +43,8 @@ def server(subject: Subject, host: str = "127.0.0.1", port: int = 0, *, force: b
         raise UserError(f"There is no host '{host}' ({error.strerror}): use 127.0.0.1.") from None
     if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not force:
         raise UserError(
-            f"'{host}' can be reached from other machines, whose users could then read the report: use 127.0.0.1, or "
-            "--force if that is meant."
+            f"'{host}' can be reached from other machines, whose users could read the report: use 127.0.0.1, or "
+            "--force to allow that."
         )
     try:
         return Server(subject, host, (str(address[0]), port), family, force)
@@ -56,7 +55,7 @@ def server(subject: Subject, host: str = "127.0.0.1", port: int = 0, *, force: b
 
 
 class Server(ThreadingHTTPServer):
-    """Holds the subject, and the content as it was last asked for."""
+    """Holds the subject and its latest content."""
 
     daemon_threads = True
 
@@ -68,7 +67,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(place, Handler)
 
     def server_bind(self) -> None:
-        """Without asking a name server for our own name, which may take seconds."""
+        """Binds without a lookup of the host's own name, which may take seconds."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -80,7 +79,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{host}:{self.server_port}/"
 
     def content(self, known: str) -> tuple[str, bytes, float]:
-        """A name for the content as it is now, the content unless that name is known, and when the store last grew."""
+        """The content's version, the content unless that version is `known`, and the time of the last write."""
         with self._lock, reading(self.subject.store) as reader:
             version = f'"{reader.version()}"'
             if version not in (self._version, known):
@@ -88,7 +87,7 @@ class Server(ThreadingHTTPServer):
             return version, b"" if version == known else self._content, reader.written
 
     def own(self, host: str) -> bool:
-        """Whether a request is meant for this server, by the host that it names."""
+        """True if a request's host name is that of this server."""
         return self.open_to_all or host in {
             f"{name}:{self.server_port}" for name in ("localhost", "127.0.0.1", "[::1]", self.host)
         }

@@ -154,7 +154,7 @@ class CandidateTable {
 const stepName = { name: "step" };
 
 function headHint(column) {
-  if (column.kind === "step") return "In which evaluation the network was looked at first";
+  if (column.kind === "step") return "The first evaluation of the network";
   if (column.kind === "arch") return "The network as its space writes it";
   const better = column.higher ? "higher is better" : "lower is better";
   const repeats = column.repeats > 1 ? `; the first of ${column.repeats} repeats` : "";

@@ -12,7 +12,7 @@ from epochzero.store.export import whole_or_not_at_all
 
 
 def write(subject: Subject, path: Path) -> int:
-    """Write the report; its size in bytes. The file appears under its name only when it is whole."""
+    """Writes the report atomically; returns its size in bytes."""
     if path.is_dir() or path.resolve() == subject.store.resolve():
         what = "a folder" if path.is_dir() else "the store itself"
         raise UserError(f"The report cannot be written to '{path}', which is {what}: choose another --out.")

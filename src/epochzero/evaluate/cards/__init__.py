@@ -1,4 +1,4 @@
-"""What is known of each proxy, on a card: read from its code, its file's docstring, and the figures kept here."""
+"""Cards of proxies, made from their code, their file's docstring and tables of figures."""
 
 from epochzero.evaluate.cards.card import Card, card
 from epochzero.evaluate.cards.demands import Demands

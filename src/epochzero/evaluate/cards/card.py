@@ -1,4 +1,4 @@
-"""A proxy's card: what it is, what it needs, what it costs, when it misleads, and how good it proved."""
+"""A proxy's card: its definition, needs, cost, known failures and correlations."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that is known of a proxy."""
+    """All facts about a proxy."""
 
     name: str
-    """with its settings where they are not the defaults"""
+    """with settings that are not the defaults"""
     summary: str
     paper: str
     """`Asthana 2025`"""

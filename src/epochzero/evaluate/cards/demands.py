@@ -1,4 +1,4 @@
-"""What a proxy asks of its user and of the machine, read off its needs."""
+"""The data, passes and layers that a proxy needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BACKWARD = {
     "kernel_sum": "B",
     "kernel_outputs": "BK",
 }
-"""reads that take backward passes beyond that of the loss: see `COUNTS`"""
+"""reads that take further backward passes after that of the loss: see `COUNTS`"""
 
 COUNTS = {"B": "one for each sample", "BK": "one for each logit of each sample", "L": "one between each two blocks"}
 
@@ -31,31 +31,31 @@ LAYERS = {
     "conv, linear": {"weights", "gradients", "layer_gradients", "hessian_gradients", "log_gradients"},
     "all trainable": {"parameters", "parameter_gradients", *KERNELS},
 }
-"""the layers that count, by what is read of them"""
+"""layers by the reads that use them"""
 
 
 @dataclass(frozen=True)
 class Demands:
-    """At the proxy's settings."""
+    """The demands of a proxy with its settings."""
 
     data: str
-    """`2 batches`, `1 sample`, or what is drawn in its place: `noise`, `ones`, `circle`; `none` where nothing runs"""
+    """`2 batches`, `1 sample`, or generated inputs: `noise`, `ones`, `circle`; `none` if nothing runs"""
     labels: bool
     backward: bool | None
     per_sample: bool | None
-    """whether the gradient of each sample is taken by itself"""
+    """true if it takes the gradient of each sample separately"""
     second_derivatives: bool | None
     forward_passes: str
     backward_passes: str
-    """numbers, with letters as in `COUNTS`; `own`, and None above, where it runs passes that it does not tell"""
+    """numbers, with letters as in `COUNTS`; `own`, and None above, if it runs passes that it does not declare"""
     weights: str
     norms: str
     layers: str
-    """the types of layer that count; `own` likewise"""
+    """types of layers that it uses; `own` likewise"""
 
 
 def demands(proxy: Proxy) -> Demands:
-    """What this proxy asks for, with its settings."""
+    """The demands of this proxy with its settings."""
     passes = {run: {name for name, _ in items} for run, items in merged(proxy.needs).items()}
     runs = {run: reads for run, reads in passes.items() if reads & (NEED_FORWARD | {"network"}) or _on_circle(run)}
     every = {name for reads in passes.values() for name in reads}
@@ -92,7 +92,7 @@ def _on_circle(run: Pass) -> bool:
 
 
 def _written(counts: Counter[str]) -> str:
-    """`2`, `B`, `1 + B`: so many passes, and so many of each unit."""
+    """A sum of passes such as `2`, `B`, `1 + B`."""
     terms = [f"{times if times > 1 or not unit else ''}{unit}" for unit, times in counts.items() if times]
     return " + ".join(terms) or "0"
 

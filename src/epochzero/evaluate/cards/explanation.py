@@ -1,4 +1,4 @@
-"""The docstring of a proxy's file, taken apart. Paragraphs tell by their form what they are:
+"""The docstring of a proxy's file, parsed. The form of a paragraph determines its meaning:
 
 the first line                    what the proxy is
 indented                          the formula
@@ -22,10 +22,10 @@ YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a file says of one of its proxies."""
+    """The explanation of one proxy of a file."""
 
     formula: str
-    """the lines that define this proxy first, where the file has several"""
+    """with the lines that define this proxy first"""
     prose: tuple[str, ...]
     options: dict[str, str]
     beware: tuple[str, ...]
@@ -39,7 +39,7 @@ class Explanation:
 
 
 def explain(docstring: str, name: str) -> Explanation:
-    """What a file's docstring says of the proxy of that name."""
+    """The explanation in a file's docstring of the proxy of that name."""
     paragraphs = re.split(r"\n\s*\n", docstring.strip("\n"))[1:]
     formulas, prose, options, beware = [], [], {}, []
     citation = ""
@@ -75,7 +75,7 @@ def _options(paragraph: str) -> dict[str, str]:
 
 
 def _own_first(formulas: Sequence[str], name: str) -> str:
-    """The formulas; the equation of this proxy moved to the top where it has one of its own."""
+    """The formulas, with the proxy's own equation first."""
     text = "\n\n".join(formulas)
     lines = [line.removeprefix(INDENT) for line in text.splitlines()]
     own = [line for line in lines if re.match(rf"{name}\s+=", line)]

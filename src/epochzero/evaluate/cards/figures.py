@@ -1,8 +1,8 @@
-"""The figures behind the cards and behind docs/results.md: tables beside this file.
+"""The figures of the cards and of docs/results.md, from tables in this folder.
 
-published.csv    what the papers print, signed like ours: `plain` is turned, since lower is better here
+published.csv    figures of the papers, with our sign: that of `plain` is reversed, since lower is better here
 measured.csv     what we measured; written by benchmarks/correlations.py
-costs.csv        time and peak memory of one network, each proxy alone; from benchmarks/costs.py
+costs.csv        time and peak memory of one network for each proxy; from benchmarks/costs.py
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Measured:
     proxy: str
     space: str
     data: str
-    """what the proxy looked at"""
+    """the data that the proxy was scored on"""
     target: str
     """the column of the accuracy table"""
     n: int
@@ -57,14 +57,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one network took with this proxy alone."""
+    """Time and memory of one network with only this proxy."""
 
     proxy: str
     network: str
     batch: int
     milliseconds: float
     mebibytes: float
-    """the most memory, beyond weights and data"""
+    """peak memory in addition to weights and data"""
     machine: str
     date: str
 

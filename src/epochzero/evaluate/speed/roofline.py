@@ -1,17 +1,17 @@
-"""How fast a machine could score at best: an estimate from two measured ceilings, not from hardware counters.
+"""A lower bound of the scoring time, estimated from two measured ceilings of the machine, not from hardware counters.
 
-For a network with M multiply-accumulates and A kept numbers a sample and W weights, of which proxies need F samples
-forward and G samples backward, in R forward and S backward passes (a backward pass of the whole batch is B samples):
+For a network with M multiply-accumulates and A stored activations per sample and W weights, of which proxies need F
+samples forward and G samples backward, in R forward and S backward passes (one of a whole batch is B samples):
 
     FLOPs = 2 M (F + 2 G)                   backward: once for the inputs of each layer, once for its weights
     bytes = 4 A (2 F + 4 G) + 4 W (1 + R + 2 S)
     floor = max(bytes / bandwidth, FLOPs / arithmetic)
 
-The bytes: each kept number is written and read once forward and, with its gradient, twice backward; each weight is
-written when it is drawn, read in each pass, and its gradient written. Kept are the outputs of convolutions, linear
-layers and poolings, as if norms, activations and sums cost no traffic of their own; `bytes_op_by_op` keeps the output
-of every operation. Second derivatives count as one backward pass more, a curve on a circle as three passes forward.
-What a proxy runs by itself is counted as far as it tells.
+The bytes: each activation is written and read once forward and, with its gradient, twice backward; each weight is
+written when it is drawn, read in each pass, and its gradient written. Stored are the outputs of convolutions, linear
+layers and poolings, as if norms, activations and sums cost no traffic; `bytes_op_by_op` stores the output of every
+operation. Second derivatives count as one more backward pass, a curve on a circle as three forward passes. Passes that
+a proxy runs by itself are counted as far as it declares them.
 
 Williams, Waterman, Patterson. Roofline: an insightful visual performance model. Commun. ACM 52, 2009.
 """
@@ -41,19 +41,19 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device does at best."""
+    """The measured ceilings of a device."""
 
     bytes_per_second: float
     """read and written, by copying a large tensor"""
     flops: float
     """per second, in the product of two large float32 matrices"""
     flops_tf32: float | None
-    """the same with factors rounded to TF32; None where there is no such thing"""
+    """the same with factors rounded to TF32; None on a CPU"""
 
 
 @dataclass(frozen=True)
 class Floor:
-    """What scoring a network takes at least, on average; see above for what is counted."""
+    """The least average cost of scoring a network, as counted above."""
 
     flops: float
     bytes: float
@@ -61,11 +61,11 @@ class Floor:
     ms: float
     ms_tf32: float | None
     bound: str
-    """memory or arithmetic: which ceiling is met first, in float32"""
+    """memory or arithmetic: the limiting ceiling in float32"""
 
 
 def ceilings(device: str) -> Ceilings:
-    """Measured now."""
+    """Measures the device."""
     cuda = torch.device(device).type == "cuda"
     numbers, side = (2**28, 8192) if cuda else (2**25, 1024)
     source = torch.ones(numbers, device=device)
@@ -96,7 +96,7 @@ def _quickest(work: Callable[[], Tensor], cuda: bool) -> float:
 
 @dataclass(frozen=True)
 class Passes:
-    """What proxies need of a network together, each pass once."""
+    """The passes that proxies need together, each counted once."""
 
     forward: int = 0
     backward: int = 0
@@ -121,7 +121,7 @@ def passes(proxies: Sequence[Proxy], batch: Batch) -> Passes:
 
 
 def floor(plans: Sequence[Plan], proxies: Sequence[Proxy], batch: Batch, limits: Ceilings) -> Floor:
-    """Of the average of these networks."""
+    """The average floor of these networks."""
     counted = passes(proxies, batch)
     ahead, back = counted.samples_forward, counted.samples_backward
     flops = fmean(2 * plan.flops * (ahead + 2 * back) for plan in plans)

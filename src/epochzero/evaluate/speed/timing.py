@@ -1,4 +1,4 @@
-"""One measurement of speed: a job, scored here or in a process of its own, and how long and how much memory it took."""
+"""One measurement of speed: the time and memory of a job, run here or in a separate process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Way = Literal["lockstep", "alone", "processes"]
 
 @dataclass(frozen=True)
 class Job:
-    """One row: everything that a process of its own needs for it."""
+    """One row of a report, with everything that a separate process needs."""
 
     way: Way
     space: str
@@ -42,7 +42,7 @@ class Job:
     step: int
     """networks that are scored in one call"""
     chunk: int
-    """networks that one worker process gets at a time"""
+    """networks in one task of a worker process"""
     workers: int
     tf32: bool
     seconds: float
@@ -50,22 +50,22 @@ class Job:
 
 @dataclass(frozen=True)
 class Timed:
-    """What became of a job."""
+    """The result of a job."""
 
     seconds: float
     peak: float
     """bytes"""
     scores: Scores
-    """of the networks that there was time for"""
+    """of the networks that were scored in time"""
 
 
 def measure(job: Job) -> Timed:
-    """Score the networks of a job, in this process."""
+    """Scores the networks of a job in the current process."""
     set_precision(job.tf32)
     space = spaces[job.space]
     _forget_plans(space)
     if job.device != "cpu":
-        torch.cuda.empty_cache()  # what an earlier row leaves lying is for worker processes too
+        torch.cuda.empty_cache()  # frees an earlier row's memory for worker processes
     with _scorer(job) as score:
         before = _memory(job) if job.device == "cpu" else 0
         score([space.parse(text) for text in job.warm])
@@ -84,7 +84,7 @@ def measure(job: Job) -> Timed:
 
 @contextmanager
 def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
-    """What takes architectures to scores."""
+    """A function from architectures to scores."""
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
     if job.way == "processes":
         task = Task(space, named, job.batch, origin, job.device)
@@ -106,7 +106,7 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
 
 
 def _forget_plans(space: object) -> None:
-    """Networks that an earlier row planned are planned again."""
+    """Clears the caches of plans that an earlier row filled."""
     for member in vars(sys.modules[type(space).__module__]).values():
         if hasattr(member, "cache_clear"):
             member.cache_clear()
@@ -118,7 +118,7 @@ def _settle(device: str) -> None:
 
 
 def _memory(job: Job) -> int:
-    """The most bytes so far; of worker processes on a GPU, what they hold now."""
+    """The peak in bytes so far; for worker processes on a GPU, their current memory."""
     if job.device != "cpu" and job.way == "processes":
         free, total = torch.cuda.mem_get_info(job.device)
         return total - free
@@ -131,7 +131,7 @@ def _memory(job: Job) -> int:
 
 
 def measured(job: Job) -> Timed:
-    """On a CPU in a fresh process, so that memory is counted from the same start."""
+    """Measures in a fresh process on a CPU, so that memory starts from the same base."""
     if job.device != "cpu":
         return measure(job)
     context = multiprocessing.get_context("forkserver")
