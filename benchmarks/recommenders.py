@@ -1,18 +1,17 @@
-"""How quickly click-through tables are read, and models trained and scored (`make bench`).
+"""Speed of reading tables of clicks, training click models and scoring recommenders (`make bench`).
 
     python benchmarks/recommenders.py [--rows 5000000] [--train-rows 200000] [--networks 5] [--threads 2]
 
-Reading: a synthetic file in Criteo's format is written once and read in a process of its own, from text to numbers on
-disk, split included. The bars are 300,000 rows a second on 2 cores, and 1 GB of memory beyond what the imports take,
-whatever the number of rows.
+Reading: a synthetic file in Criteo's format is written once and read in a separate process, from text to numbers on
+disk, split included. The bars are 300,000 rows a second on 2 cores, and 1 GB of memory in addition to the imports, for
+any number of rows.
 
-Training: DLRM by `epochzero.recommend.training.trainer`, against the same network written by hand in plain PyTorch (one
-`nn.Embedding`
-for each column with sparse gradients, `torch.optim.Adagrad`) on the same batches, in turns within one run. Times are
-medians of the turns; the ratio is what counts. Memory is read from /proc, so this runs on Linux.
+Training: DLRM by `epochzero.recommend.training.trainer`, against the same network written by hand in plain PyTorch
+(an `nn.Embedding` for each column with sparse gradients, `torch.optim.Adagrad`) on the same batches, in turns within
+one run. Times are medians of the turns; compare their ratio. Memory is read from /proc, so this runs on Linux.
 
-Scoring: a network of nasrec_small by sigeo on four batches, with the weights of a supernet for Criteo's tables, as a
-copy of all of them and as searches do, without the rows that no sample names; in seconds of the processor.
+Scoring: networks of nasrec_small by sigeo on four batches, with the weights of a supernet for Criteo's tables: copies
+of all rows, and, as in searches, without the rows that no sample names; in processor seconds.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ TURNS = 5
 
 
 def megabytes(field: str) -> float:
-    """In memory now (VmRSS) or at most so far (VmHWM), mapped pages of files included."""
+    """Memory now (VmRSS) or at its peak (VmHWM), mapped pages of files included."""
     return int(Path("/proc/self/status").read_text(encoding="utf-8").split(f"{field}:")[1].split()[0]) / 1024
 
 
 def read(source: Path, folder: Path) -> tuple[float, float, float, int]:
-    """Seconds, seconds of all cores together, megabytes at the peak beyond the imports, rows."""
+    """Seconds, processor seconds, peak megabytes in addition to the imports, rows."""
     import polars  # noqa: F401
 
     before, start, used = megabytes("VmRSS"), time.perf_counter(), time.process_time()
@@ -62,7 +61,7 @@ def read(source: Path, folder: Path) -> tuple[float, float, float, int]:
 
 
 def reading(rows: int, place: Path) -> bool:
-    """Whether the bars are kept."""
+    """True if reading passes both bars."""
     source = place / "criteo.tsv"
     write_text(source, rows, CRITEO_LIKE)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -77,7 +76,7 @@ def reading(rows: int, place: Path) -> bool:
 
 
 class PlainDLRM(nn.Module):
-    """DLRM as one writes it down, of the same size."""
+    """A straightforward DLRM of the same size."""
 
     def __init__(self, dense: int, rows: tuple[int, ...]) -> None:
         super().__init__()
@@ -129,10 +128,10 @@ def training(rows: int, place: Path) -> None:
     for name, limit in (("small tables", 1000), ("Criteo's tables, capped to 500,000 rows", 500_000)):
         tables = tuple(min(size, limit) for size in sizes)
         folded = torch.tensor(tables)
-        found = table.batches("train", size=512)
-        batches = [CtrBatch(b.dense, b.ids % folded, b.label) for b in islice(found, rows // 1000)]
+        original = table.batches("train", size=512)
+        batches = [CtrBatch(b.dense, b.ids % folded, b.label) for b in islice(original, rows // 1000)]
         steps = {"plain": plain(table.num_dense, tables), "ours": ours(table.num_dense, tables, len(batches))}
-        pace: dict[str, list[float]] = {"plain": [], "ours": []}
+        rates: dict[str, list[float]] = {"plain": [], "ours": []}
         for turn in range(TURNS + 1):
             share = batches[turn :: TURNS + 1]
             for who, step in steps.items():
@@ -140,8 +139,8 @@ def training(rows: int, place: Path) -> None:
                 for batch in share:
                     step(batch)
                 if turn:  # the first warms up
-                    pace[who].append(sum(len(batch.label) for batch in share) / (time.perf_counter() - start))
-        plainly, mine = (statistics.median(pace[who]) for who in ("plain", "ours"))
+                    rates[who].append(sum(len(batch.label) for batch in share) / (time.perf_counter() - start))
+        plainly, mine = (statistics.median(rates[who]) for who in ("plain", "ours"))
         print(
             f"training  {name} ({sum(tables):,} rows in all), batches of 512: plain PyTorch {plainly:,.0f} samples/s, "
             f"ours {mine:,.0f}, {mine / plainly:.2f} times as many"

@@ -22,6 +22,7 @@ NEW_NAMES = {
     "epochzero.benchmarks": "epochzero.tables",
     "epochzero.cards": "epochzero.evaluate.cards",
     "epochzero.combine": "epochzero.objectives",
+    "epochzero.data.ctr": "epochzero.recommend.data.ingest",
     "epochzero.experiments": "epochzero_papers",
     "epochzero.experiments.base": "epochzero_papers.harness.base",
     "epochzero.run": "epochzero.bare",

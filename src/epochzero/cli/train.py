@@ -42,20 +42,17 @@ def train(
         Path,
         typer.Option(
             "--data",
-            help="An .npz file, a CIFAR archive or folder, a folder of images by class; a table of clicks with "
-            "--schema, or the folder of a search on one.",
+            help="An .npz file, a CIFAR archive or folder, or a folder of images by class.",
         ),
     ],
     out_dir: Annotated[
         Path, typer.Option("--out", help="Folder for checkpoints and metrics. The same command goes on from there.")
     ],
-    arch: Annotated[
-        str | None, typer.Option("--arch", help="Architecture, as the space writes it; default: what the search found.")
-    ] = None,
+    arch: Annotated[str | None, typer.Option("--arch", help="Architecture, as the space writes it.")] = None,
     space: SpaceName = "nb201",
     schema: Annotated[
         str | None,
-        typer.Option("--schema", help="For recommenders: --data is a table of clicks (criteo, avazu, a .json file)."),
+        typer.Option("--schema", help="Now of `epochzero recommend train`.", hidden=True),
     ] = None,
     bad_lines: BadLines = "strict",
     recipe: RecipeName = "default",
@@ -77,7 +74,7 @@ def train(
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
-    """Train a network on images with a paper's recipe or with our own, or on a table of clicks.
+    """Train a network on images with a paper's recipe or with our own.
 
     epochzero train --space nb201 --arch '|nor_conv_3x3~0|+...' --data cifar10.npz --recipe nb201 --out run
 
@@ -86,9 +83,7 @@ def train(
 
     torchrun --nproc-per-node 4 -m epochzero train --device cuda ...
 
-    epochzero train --data clicks --out run
-
-    trains the recommender that `epochzero search --schema ... --out clicks` found, on its table.
+    Recommenders are trained by `epochzero recommend train`.
     """
     load_plugins(plugin)
     changed = changes(epochs, batch_size, option)

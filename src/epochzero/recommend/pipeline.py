@@ -19,7 +19,7 @@ from epochzero.data.sealed import read_own, write
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.export.product import Exported
-from epochzero.files import made_folder
+from epochzero.files import as_json, made_folder
 from epochzero.files import write as write_file
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrTable, Part
@@ -36,7 +36,7 @@ from epochzero.recommend.jobs import (
     job_of,
     preset_of,
 )
-from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Recommender, as_json, described, predict_file
+from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Recommender, described, predict_file
 from epochzero.recommend.spaces.nasrec import nasrec
 from epochzero.recommend.sub_one_shot import (
     EVOLUTION,
@@ -118,7 +118,7 @@ def search(
             "much from: on a table of this size a larger --warmup does more."
         )
     result = run.run(clicks.folder)
-    write_file(clicks.folder / RESULT, as_json(_report(result, run, clicks.folder)))
+    write_file(clicks.folder / RESULT, as_json(_report(result, run, clicks.folder), indent=1))
     write_file(clicks.folder / CHOICE, run.fitted.choice(run.fitted.parse(result.best.arch)))
     run.data.encoding.write(clicks.folder / ENCODING)
     return result
@@ -211,7 +211,7 @@ def baselines(
             trained, metrics = _trained(model, job, identity, clicks.folder / f"baseline-{name}.pt", show)
         params = sum(weight.numel() for weight in model.parameters())
         rows.append({"name": name, "params": params, "steps": trained.steps, "seconds": trained.seconds, **metrics})
-    write_file(clicks.folder / BASELINE_RESULT, as_json(rows))
+    write_file(clicks.folder / BASELINE_RESULT, as_json(rows, indent=1))
     return rows
 
 

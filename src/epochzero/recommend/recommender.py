@@ -11,7 +11,6 @@ weights, embeddings included, are a checkpoint or a safetensors file. Reading th
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +27,7 @@ from epochzero.export import standalone
 from epochzero.export.product import Exported, export
 from epochzero.export.subject import Subject
 from epochzero.export.weights import Weights, fitting, read_weights
-from epochzero.files import replacing
+from epochzero.files import as_json, replacing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.recommend.data.encoding import Encoding
@@ -55,20 +54,7 @@ def holds_recommender(folder: Path) -> bool:
 
 def described(space: str, arch: str, training: Mapping[str, Any]) -> str:
     """The content of `recommender.json`."""
-    return as_json({"format": FORMAT, "space": space, "arch": arch, "training": training})
-
-
-def as_json(value: Any) -> str:
-    """Strict JSON, with null for a number that is not finite."""
-
-    def finite(part: Any) -> Any:
-        if isinstance(part, Mapping):
-            return {key: finite(item) for key, item in part.items()}
-        if isinstance(part, list | tuple):
-            return [finite(item) for item in part]
-        return None if isinstance(part, float) and not math.isfinite(part) else part
-
-    return json.dumps(finite(value), ensure_ascii=False, indent=1)
+    return as_json({"format": FORMAT, "space": space, "arch": arch, "training": training}, indent=1)
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ def export(
         str | None,
         typer.Option(
             "--data",
-            help="Real inputs for the check: an .npz file, a CIFAR archive or folder, a folder of images by class, or "
-            "a table of clicks.",
+            help="Real inputs for the check: an .npz file, a CIFAR archive or folder, or a folder of images by class.",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -89,8 +88,6 @@ def export(
     """Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.
 
     epochzero export --weights run --data cifar10.npz --out product
-
-    epochzero export --weights clicks-run --data criteo.tsv --out product
 
     Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real inputs.
     """

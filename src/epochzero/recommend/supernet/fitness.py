@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -28,7 +28,8 @@ from epochzero.plan import execute
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.supernet.warm_up import EPS, ClickBatch, Schedule
 from epochzero.recommend.supernet.weights import RecommenderSupernet
-from epochzero.types import Origin, Score
+from epochzero.study.task import Task
+from epochzero.types import Score
 
 HEAD = "head."
 FINE = Schedule(epoch=500, level=1.0, highest=0.04)
@@ -40,16 +41,6 @@ def in_parts(batches: Sequence[ClickBatch]) -> Batch:
         raise DataError("Batches to score on should be of one size, and there should be at least one.")
     dense, ids, labels = (torch.cat(columns) for columns in zip(*batches, strict=True))
     return from_tensors((dense, ids), labels.long(), parts=len(batches), num_classes=2)
-
-
-class Asked(Protocol):
-    """The part of a task that a source reads."""
-
-    @property
-    def proxies(self) -> Sequence[Proxy]: ...
-
-    @property
-    def origin(self) -> Origin: ...
 
 
 class Inherited:
@@ -65,7 +56,7 @@ class Inherited:
     def covers(self, proxy: Proxy) -> bool:
         return not proxy.name.startswith((TABLE, FEEDBACK))
 
-    def score(self, task: Asked, archs: Sequence[Choices]) -> list[tuple[dict[str, Score], float]]:
+    def score(self, task: Task, archs: Sequence[Choices]) -> list[tuple[dict[str, Score], float]]:
         """The scores of each architecture, and their seconds."""
         start = time.perf_counter()
         scores = self.supernet.scores(archs, task.proxies, self.batch, task.origin.seed)
