@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data import sealed
+from epochzero.files import replacing
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress
 from epochzero.registry import spaces
@@ -219,10 +220,9 @@ def _train(member: Member, setting: Setting, until: float) -> None:
             found[name] = torch.cat(parts).float().cpu().numpy()
     sealed.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
     file = _file(member, setting)
-    part = file.with_name(f"{file.stem}.{os.getpid()}.part.npz")
     seconds = np.array(time.perf_counter() - start)
-    np.savez_compressed(part, held_out=found["held_out"], test=found["test"], seconds=seconds)
-    part.replace(file)
+    with replacing(file) as opened:
+        np.savez_compressed(opened, held_out=found["held_out"], test=found["test"], seconds=seconds)
 
 
 def _file(member: Member, setting: Setting) -> Path:

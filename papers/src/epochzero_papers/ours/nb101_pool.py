@@ -132,14 +132,14 @@ class NB101Pool(TableSearches):
         batch = batch_for(space, images, size=settings.batch_size, seed=work.seed)
         objective = parse_objective(BY)
         task = Task(space, objective.proxies, batch, device=work.device, sources=(Listed(tables.accuracies),))
-        found = []
+        results: list[Result] = []
         for place in range(SEARCHES):
 
             def tell(outcome: Result, done: int = place * settings.evaluations) -> None:
                 work.progress(done + outcome.evaluated, SEARCHES * settings.evaluations)
 
             seed = work.seed + place
-            found.append(
+            results.append(
                 run_search(
                     task,
                     "evolution",
@@ -151,7 +151,7 @@ class NB101Pool(TableSearches):
                     progress=tell,
                 )
             )
-        return found
+        return results
 
 
 def of_winners(tables: SearchTables, searched: Mapping[str, Sequence[Result]]) -> dict[str, list[float | None]]:

@@ -162,19 +162,19 @@ def _fronts(tables: SearchTables, latency: Latency, method: str, goal: str, seed
     """Returns the networks on the front after each number of evaluations."""
     goals = parse_goals(f"{goal},latency")
     task = Task(spaces["nb201"], goals.proxies, tables.batch, sources=(latency, tables.pool, tables.accuracies))
-    found: list[list[str]] = []
+    fronts: list[list[str]] = []
 
     def note(outcome: Result) -> None:
-        if outcome.front is not None and len(found) < len(STEPS) and outcome.evaluated >= STEPS[len(found)]:
-            found.append([member.text for member in outcome.members])
+        if outcome.front is not None and len(fronts) < len(STEPS) and outcome.evaluated >= STEPS[len(fronts)]:
+            fronts.append([member.text for member in outcome.members])
 
     with Store.open(":memory:") as store:
         options = {"batch": TOGETHER}
-        last = run_search(
+        last: Result = run_search(
             task, method, STEPS[-1], seed=seed, objective=goals, options=options, store=store, progress=note
         )
     assert last.front is not None
-    return found + [[member.text for member in last.members]] * (len(STEPS) - len(found))
+    return fronts + [[member.text for member in last.members]] * (len(STEPS) - len(fronts))
 
 
 def _row(device: str, x: str, y: str, statistic: str, shares: list[float]) -> Row:

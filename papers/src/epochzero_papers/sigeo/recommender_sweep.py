@@ -30,6 +30,7 @@ from torch.func import functional_call
 
 from epochzero.data.batch import digest
 from epochzero.engine import parse
+from epochzero.files import write
 from epochzero.plan import execute
 from epochzero.plan.module import PlanModule
 from epochzero.recommend.data.table import Part
@@ -87,10 +88,7 @@ class Study:
         """Returns the piece of this name, from its file or made now."""
         file = self.folder / f"{name}.json"
         if not file.exists():
-            made = json.dumps(make())
-            beside = file.with_suffix(".part")
-            beside.write_text(made, encoding="utf-8")
-            beside.replace(file)
+            write(file, json.dumps(make()))
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return found
 

@@ -38,6 +38,7 @@ from epochzero.engine.device import machine, usable
 from epochzero.engine.gpu.graph import capture
 from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
+from epochzero.files import finite, write
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.spaces.darts import Darts
@@ -242,11 +243,11 @@ def study_convergence(
     say(f"{len(trainer.entries)} networks ready in {time.perf_counter() - begun:.1f} s")
     for number in range(len(curves), study.epochs):
         start = time.perf_counter()
-        curves.append(_finite(trainer.epoch(number)))
+        curves.append(finite(trainer.epoch(number)))
         kept.write(number + 1, {"identity": json.dumps(identity), "curves": curves} | trainer.states())
         spent = time.perf_counter() - start
         found["seconds"][f"epoch {number + 1}"] = spent
-        _write(out, identity | found)
+        write(out, json.dumps(identity | found) + "\n")
         found["recorded"] = all(team.step.play is not None for team in trainer.teams)
         best = max(value for value in curves[-1]["test_accuracy"] if value is not None)
         say(f"epoch {number + 1}/{study.epochs}: {spent:.1f} s, best test accuracy {100 * best:.1f} %")
@@ -255,7 +256,7 @@ def study_convergence(
             start = time.perf_counter()
             found[name] = _looked(trainer, look)
             found["seconds"][name] = time.perf_counter() - start
-            _write(out, identity | found)
+            write(out, json.dumps(identity | found) + "\n")
             say(f"{name}: {found['seconds'][name]:.1f} s")
     return identity | found
 
@@ -268,7 +269,7 @@ def _looked(trainer: Trainer, look: Callable[[Trainer, JoinedSubject, int], Plan
             plane = look(trainer, subject, seed)
             found["networks"] += names
             found["seeds"] += [seed] * len(names)
-            found["values"] += _finite(plane.values)
+            found["values"] += finite(plane.values)
             found["axis"] = list(plane.axis)
     return found
 
@@ -319,21 +320,6 @@ def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) 
         for name, tensor in mine.items():
             tensor.copy_(state[part][name])
     return list(state["curves"])
-
-
-def _finite(value: Any) -> Any:
-    """Returns a value that JSON can hold: None for NaN and infinity."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(out: Path, content: Mapping[str, Any]) -> None:
-    part = out.with_name(f"{out.name}.part")
-    part.write_text(json.dumps(content) + "\n", encoding="utf-8")
-    part.replace(out)
 
 
 @dataclass(frozen=True)
