@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -13,53 +14,57 @@ Watch = Callable[[Node, tuple[Tensor, ...], Tensor], None]
 """Called after each node with its inputs and its output."""
 
 
-def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
-    """Returns the network's output. Values are freed as soon as nothing needs them."""
-    result = _values(plan.trunk, weights, inputs, watch)[-1]
-    assert result is not None
-    return result
+V = TypeVar("V")
 
 
-def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the output and the auxiliary output of a plan that has one."""
-    assert plan.auxiliary is not None
-    values = _values(plan, weights, inputs)
-    result, auxiliary = values[-1], values[plan.auxiliary]
-    assert result is not None and auxiliary is not None
-    return result, auxiliary
-
-
-def _values(
-    plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None
-) -> list[Tensor | None]:
-    """Returns the nodes' values, as far as something still needs them at the end."""
-    values: list[Tensor | None] = [None] * len(plan.nodes)
+def run_nodes(plan: Plan, inputs: Sequence[V], run: Callable[[int, Node, tuple[V, ...]], V]) -> list[V | None]:
+    """Runs the nodes in order, each by its index and input values; returns the values still needed at the end."""
+    values: list[V | None] = [None] * len(plan.nodes)
     for index, value in zip(plan.inputs, inputs, strict=True):
         values[index] = value
     for i, node in enumerate(plan.nodes):
         if node.inputs:
-            x = tuple([values[j] for j in node.inputs])
-            output = node.op.run(x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
-            if watch is not None:
-                watch(node, x, output)  # type: ignore[arg-type]
-            values[i] = output
+            values[i] = run(i, node, tuple([values[j] for j in node.inputs]))  # type: ignore[misc]
             for j in plan.last_uses[i]:
                 values[j] = None
     return values
 
 
+def _last(values: Sequence[V | None], index: int = -1) -> V:
+    value = values[index]
+    assert value is not None
+    return value
+
+
+def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
+    """Returns the network's output. Values are freed as soon as nothing needs them."""
+
+    def run(_: int, node: Node, x: tuple[Tensor, ...]) -> Tensor:
+        output = node.op.run(x, tuple([weights[name] for name in node.params]))
+        if watch is not None:
+            watch(node, x, output)
+        return output
+
+    values = run_nodes(plan.trunk, inputs, run)
+    return _last(values)
+
+
+def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Returns the output and the auxiliary output of a plan that has one."""
+    assert plan.auxiliary is not None
+
+    def run(_: int, node: Node, x: tuple[Tensor, ...]) -> Tensor:
+        return node.op.run(x, tuple([weights[name] for name in node.params]))
+
+    values = run_nodes(plan, inputs, run)
+    return _last(values), _last(values, plan.auxiliary)
+
+
 def execute_jet(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Jet]) -> Jet:
     """Returns the output's value, velocity and acceleration, from those of the inputs."""
-    plan = plan.trunk
-    jets: list[Jet | None] = [None] * len(plan.nodes)
-    for index, jet in zip(plan.inputs, inputs, strict=True):
-        jets[index] = jet
-    for i, node in enumerate(plan.nodes):
-        if node.inputs:
-            x = tuple([jets[j] for j in node.inputs])
-            jets[i] = node.op.jet(x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
-            for j in plan.last_uses[i]:
-                jets[j] = None
-    result = jets[-1]
-    assert result is not None
-    return result
+
+    def run(_: int, node: Node, x: tuple[Jet, ...]) -> Jet:
+        return node.op.jet(x, tuple([weights[name] for name in node.params]))
+
+    values = run_nodes(plan.trunk, inputs, run)
+    return _last(values)

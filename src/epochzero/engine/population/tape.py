@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from epochzero.engine.population.grouped_ops import GatherSum, back_sum
-from epochzero.plan.execute import Watch
+from epochzero.plan.execute import Watch, run_nodes
 from epochzero.plan.ops.base import Back
 from epochzero.plan.plan import Node, Plan
 
@@ -80,21 +80,17 @@ class Tape:
         self._follow = frozenset(follow)
         self._followed = [False] * len(plan.nodes)
         self._sums: BackSums = {} if sums is None else sums
-        values: list[Tensor | None] = [None] * len(plan.nodes)
-        for index, value in zip(plan.inputs, inputs, strict=True):
-            values[index] = value
+        for index in plan.inputs:
             self._followed[index] = follow_inputs
+
+        def run(i: int, node: Node, x: tuple[Tensor, ...]) -> Tensor:
+            output = self._run(i, node, x, tuple([weights[name] for name in node.params]))
+            if watch is not None:
+                watch(node, x, output)
+            return output
+
         with torch.no_grad():
-            for i, node in enumerate(plan.nodes):
-                if node.inputs:
-                    x = tuple([values[j] for j in node.inputs])
-                    output = self._run(i, node, x, tuple([weights[name] for name in node.params]))  # type: ignore[arg-type]
-                    if watch is not None:
-                        watch(node, x, output)  # type: ignore[arg-type]
-                    values[i] = output
-                    for j in plan.last_uses[i]:
-                        values[j] = None
-        result = values[-1]
+            result = run_nodes(plan, inputs, run)[-1]
         assert result is not None
         self.output = result
 

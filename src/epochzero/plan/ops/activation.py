@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +20,11 @@ class Activation(Op):
 
     kind = "activation"
     channelwise = True
+    function: ClassVar[Callable[..., Tensor]]
+    """of each number, in torch"""
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return type(self).function(x[0])
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the first and second derivative of the function at x."""
@@ -36,13 +43,11 @@ class Activation(Op):
 class ReLU(Activation):
     """max(x, 0)."""
 
+    function = staticmethod(torch.relu)
     rectifies = True
 
     def routine_step(self, networks: int = 1) -> RoutineStep:
         return "relu"
-
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return torch.relu(x[0])
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         streams = joined(x[0]).unflatten(0, (3, -1))  # type: ignore[no-untyped-call]  # [3, B, ...]
@@ -53,8 +58,7 @@ class ReLU(Activation):
 class ReLU6(Activation):
     """min(max(x, 0), 6)."""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return F.relu6(x[0])
+    function = staticmethod(F.relu6)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return ((x > 0) & (x < 6)).to(x.dtype), torch.zeros_like(x)
@@ -64,8 +68,7 @@ class ReLU6(Activation):
 class GELU(Activation):
     """x Phi(x), with Phi the distribution function of N(0, 1). Hendrycks, Gimpel 2016. arXiv:1606.08415"""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return F.gelu(x[0])
+    function = staticmethod(F.gelu)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         density = torch.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -76,8 +79,7 @@ class GELU(Activation):
 class SiLU(Activation):
     """x sigmoid(x), also called swish."""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return F.silu(x[0])
+    function = staticmethod(F.silu)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         s = torch.sigmoid(x)
@@ -89,8 +91,7 @@ class SiLU(Activation):
 class Sigmoid(Activation):
     """1 / (1 + exp(-x))."""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return torch.sigmoid(x[0])
+    function = staticmethod(torch.sigmoid)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         s = torch.sigmoid(x)
@@ -102,8 +103,7 @@ class Sigmoid(Activation):
 class Tanh(Activation):
     """(exp(x) - exp(-x)) / (exp(x) + exp(-x))."""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return torch.tanh(x[0])
+    function = staticmethod(torch.tanh)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         y = torch.tanh(x)
@@ -115,8 +115,7 @@ class Tanh(Activation):
 class Hardswish(Activation):
     """x min(max(x + 3, 0), 6) / 6. Howard et al. 2019. arXiv:1905.02244"""
 
-    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
-        return F.hardswish(x[0])
+    function = staticmethod(F.hardswish)
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         between = ((x > -3) & (x < 3)).to(x.dtype)
