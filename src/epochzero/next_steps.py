@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Result(result.Result):
-    """What a search found, whatever its method: `best`, `top(n)`, `front`, `history`, `table()`, and the next steps."""
+    """The result of a search by any method: `best`, `top(n)`, `front`, `history`, `table()`, and the next steps."""
 
     @property
     def trust(self) -> str:
-        """What is known about this score on this space, in a sentence."""
+        """A sentence on how well this score is known to rank networks of this space."""
         from epochzero.evaluate.cards.figures import measured, proxy_of
 
         space, name = self.task.space.name, self.text

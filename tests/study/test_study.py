@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_study_takes_networks_without_a_score_and_refuses_strangers() -> None:
 
 
 def test_several_proxies_are_combined_by_rank() -> None:
-    given = {"method": "random", "budget": 8, "data": IMAGES}
+    given: dict[str, Any] = {"method": "random", "budget": 8, "data": IMAGES}
     several = ez.search(proxy=["l2_norm", "params"], **given)
     assert several.best == ez.search(proxy="rank(l2_norm,params)", **given).best
     assert several.text == "rank(l2_norm,params)"

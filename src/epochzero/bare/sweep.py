@@ -21,7 +21,7 @@ from epochzero.study.sweep import CHUNKS, EACH, SweepSettings, sweep
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", default="nb201")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--networks", type=int, default=100, help="so many, drawn by seed; default: 100")
+    which.add_argument("--networks", type=int, default=100, help="number drawn by the seed; default: 100")
     which.add_argument("--archs", type=Path, help="a text file with one architecture a line")
     which.add_argument("--all", action="store_true", help="every architecture of the space")
     parser.add_argument("--share", action="store_true", help="cells that are the same by symmetry are scored once")
@@ -41,7 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="networks that a worker gets at a time at most, of which as many run side by side as memory allows; "
         f"default: {CHUNKS['cuda']} on a GPU, of several workers {EACH}",
     )
-    parser.add_argument("--out", type=Path, required=True, help="the table, a CSV file; settings go beside it")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the table, a CSV file; its settings go into a JSON file"
+    )
 
 
 def run(asked: argparse.Namespace) -> None:

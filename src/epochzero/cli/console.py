@@ -1,4 +1,4 @@
-"""What people see: results on standard output, everything else on standard error."""
+"""Output: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ PAPERS = ("reproduce", "analyze.convergence", "analyze.theorems")
 
 
 class Named(TyperCommand):
-    """What is known of a command before it is loaded: its name, and what it is for."""
+    """A command before it is loaded: its name and the first line of its help."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return loaded([str(self.name)]).commands[str(self.name)].make_context(info_name, args, parent, **extra)

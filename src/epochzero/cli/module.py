@@ -24,7 +24,7 @@ LOADED_AS = "epochzero_user_module"
 
 
 PARTS = 4
-"""how many batches are made of given inputs at the most: as many as of noise"""
+"""most batches that given inputs are cut into, as many as of noise"""
 
 Given = tuple[nn.Module, Inputs | None, Tensor | None]
 """a module, and the inputs and labels that came with it"""
@@ -48,7 +48,7 @@ def load_module(reference: str, seed: int) -> Given:
 
 
 def _made(reference: str) -> Any:
-    """What the name in the file stands for, called where it is a function or class."""
+    """The object of that name in the file, called if it is a function or class."""
     file, _, name = reference.rpartition(":")
     if not file or not name.isidentifier():
         raise UserError(f"--module takes file.py:factory, not {reference!r}.")

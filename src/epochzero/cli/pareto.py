@@ -1,4 +1,4 @@
-"""What `epochzero search --objectives` shows and writes: the front."""
+"""The front of `epochzero search --objectives`, shown and written."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _say_known(report: dict[str, Any]) -> None:
 
 
 def _more_columns(report: dict[str, Any]) -> dict[str, list[Any]]:
-    """What the file has beside the objectives: latencies and who told them, and known accuracies."""
+    """The columns besides the objectives: latencies with their source, and known accuracies."""
     columns: dict[str, list[Any]] = {}
     if "latency" in report:
         timings = [one["latency"] or {} for one in report["front"]]

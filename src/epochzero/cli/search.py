@@ -45,7 +45,7 @@ from epochzero.study.sources import Feedback
 @panel("Search")
 @dataclass(frozen=True)
 class SearchOptions:
-    """What to search, by which score and method."""
+    """Space, score and method."""
 
     space: SpaceName = "nb201"
     proxy: Annotated[
@@ -76,7 +76,7 @@ class SearchOptions:
 @panel("Limits")
 @dataclass(frozen=True)
 class LimitOptions:
-    """How long to search, and which networks are allowed."""
+    """Budget, and limits on the networks."""
 
     budget: Annotated[
         int | None,
@@ -109,7 +109,7 @@ class LimitOptions:
 @panel("Data")
 @dataclass(frozen=True)
 class DataOptions:
-    """What the networks are scored on."""
+    """The data that networks are scored on."""
 
     data: Annotated[
         str,
@@ -123,7 +123,7 @@ class DataOptions:
 @panel("Scoring")
 @dataclass(frozen=True)
 class ScoringOptions:
-    """How the networks and the winner are scored."""
+    """Weights, feedback and further scores."""
 
     seed: Seed = 0
     init: Init = "default"
@@ -155,7 +155,7 @@ class ScoringOptions:
 @panel("Running")
 @dataclass(frozen=True)
 class RunningOptions:
-    """Where the networks are scored."""
+    """Device and workers."""
 
     device: Device = "cpu"
     executor: ExecutorName = "local"
@@ -169,7 +169,7 @@ class RunningOptions:
 @panel("Output")
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is shown and kept."""
+    """Files and output."""
 
     store: StorePath = None
     out_dir: Annotated[Path | None, typer.Option("--out", help="Folder for the winner's drawing, code and facts.")] = (

@@ -137,7 +137,7 @@ def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score],
 
 
 def earlier_json(result: Result) -> dict[str, float]:
-    """What earlier runs of the same search did, which is not in its seconds."""
+    """The work of earlier runs of the same search, which its seconds leave out."""
     return dict(zip(("evaluated", "scoring_seconds"), result.earlier, strict=True))
 
 
@@ -204,7 +204,7 @@ def show_known(known: Mapping[str, float], table: str) -> None:
 
 
 def say_time(result: Result, winner_seconds: float | None = None) -> None:
-    """How many networks or steps, where the time went, and which networks have no score."""
+    """Prints the number of networks or steps, the time by part, and why networks have no score."""
     did = counted(result.steps, "step") if result.steps else counted(result.evaluated, "network")
     said = [f"{did} in {result.seconds:.1f} s"]
     if result.recalled:
@@ -237,7 +237,7 @@ def say_places(space: str, store: Path | None, folder: Path | None, files: list[
 
 
 def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
-    """What can be written of the winner: of a plan its drawings and code, of a module the list of its layers."""
+    """The files about the winner: drawings and code of a plan, or the list of a module's layers."""
     facts = {"winner.json": lambda: as_json(report, indent=2)}
     space = result.task.space
     if not isinstance(space, Space):

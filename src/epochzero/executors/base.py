@@ -1,4 +1,4 @@
-"""What an executor is, and how work is cut for one.
+"""The interface of an executor, and how work is cut into chunks.
 
 An executor scores architectures and does nothing else: the loop asks, tells and writes to the store, in an order and in
 batches that do not depend on it. So the same search by another executor, or by another number of workers, ends with the
@@ -33,14 +33,14 @@ class Executor(Protocol):
     """Scores architectures somewhere. A context manager: what it started is gone when it is left."""
 
     elsewhere: bool
-    """whether it works on other machines, which may have devices that this one lacks"""
+    """True if it works on other machines, which may have devices that this one lacks"""
 
     @property
     def workers(self) -> int:
-        """How many architectures it can score at a time."""
+        """The number of architectures that it can score at once."""
 
     def about(self) -> dict[str, JSON]:
-        """What to write down about it with a run."""
+        """Facts recorded with a run."""
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         """The scores of each architecture, in the order given."""
@@ -53,14 +53,14 @@ class Executor(Protocol):
 
 
 def population(device: str) -> int:
-    """How many networks run side by side at most, where memory allows; on a CPU, where the gain is small, one alone."""
+    """The most networks that run together if memory allows; one on a CPU, where the gain is small."""
     from epochzero.engine.population.grouping import POPULATION
 
     return 1 if device == "cpu" else POPULATION
 
 
 def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[Sequence[T]]:
-    """The items in order, cut so that each worker has a chunk in each of so many rounds.
+    """The items in order, cut so that each worker has a chunk in each of `rounds` rounds.
 
     In single precision a network's neighbours may move its score by a rounding. So on a GPU chunks are of one size,
     whatever the number of workers and rounds.

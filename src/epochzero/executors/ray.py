@@ -46,7 +46,7 @@ QUIET = {
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """on any system, what is started here listens on loopback alone; Ray reads it when it is imported"""
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
-"""how HTTP/2, which Ray's head speaks, begins; it answers in kind"""
+"""the start of HTTP/2, which Ray's head speaks; it answers in kind"""
 SETTINGS = b"\x04"
 """the type of the frame that it answers with"""
 
@@ -140,14 +140,14 @@ class Ray:
         return Recipe.of(task, self.threads, self.prepare, share)
 
     def _task(self) -> Any:
-        """What Ray runs: made once, for each that is made travels to all machines."""
+        """The function that Ray runs: made once, because each one travels to all machines."""
         if self._remote is None:
             needs = {"num_cpus": self.threads, "num_gpus": self.gpus}
             self._remote = _ray().remote(max_retries=RETRIES, **needs)(_score)
         return self._remote
 
     def _room(self) -> int:
-        """How many workers the cluster has room for; UserError where it has none."""
+        """The number of workers that the cluster has room for; UserError if it has none."""
         alive = [node["Resources"] for node in _ray().nodes() if node["Alive"]]
         needs = {name: number for name, number in {"CPU": self.threads, "GPU": self.gpus}.items() if number}
         for name, number in needs.items():
@@ -169,7 +169,7 @@ def _ray() -> Any:
 
 @cache
 def versions() -> dict[str, str]:
-    """What has to be the same on every machine, for scores depend on it."""
+    """The versions that scores depend on, which have to be the same on every machine."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
     for package in ("epochzero", "torch"):
         try:
@@ -193,7 +193,7 @@ def _score(key: Key, recipe: Sequence[Any], texts: Sequence[str], expected: Mapp
 
 
 def _explained(error: Exception, texts: Sequence[str]) -> Exception:
-    """What Ray says of a chunk that it could not run, as a sentence."""
+    """The error for a chunk that Ray could not run."""
     known = _ray().exceptions
     if isinstance(error, (known.NodeDiedError, known.OutOfMemoryError, known.WorkerCrashedError)):
         return lost(texts, RETRIES + 1, type(error).__name__)

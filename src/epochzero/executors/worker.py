@@ -1,4 +1,4 @@
-"""What a worker does, wherever it runs: score a chunk of architectures by a recipe that came from elsewhere.
+"""The work of a worker, wherever it runs: scoring a chunk of architectures by a recipe that was sent to it.
 
 An architecture travels as its text, space and proxies by their names. So a worker has to know the same names: what is
 not EpochZero's own or an installed plug-in is registered by the recipe's `prepare`.
@@ -27,13 +27,13 @@ from epochzero.study.task import Task
 from epochzero.types import Origin
 
 Key = tuple[str, ...]
-"""tells recipes apart"""
+"""identifies a recipe"""
 WORKERS_ROOM = 0.95
 """of a GPU's memory, what workers share; each one's context takes some of the rest"""
 
 
 class Share(NamedTuple):
-    """What a worker has of a GPU that others use too."""
+    """A worker's share of a GPU that others use too."""
 
     memory: float = 1.0
     """of all that it has"""
@@ -76,7 +76,7 @@ class Recipe:
         )
 
     def task(self) -> Task:
-        """What a worker has to do, which is ready for it then: threads, precision, its share of a GPU, plug-ins."""
+        """The task of a worker, which is prepared for it: threads, precision, its share of a GPU, plug-ins."""
         torch.set_num_threads(self.threads)
         allow_tf32(self.tf32)
         freeze_garbage()
@@ -104,11 +104,11 @@ def key_of(task: Task) -> Key:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a worker answers when it has no scores."""
+    """The answer of a worker without scores."""
 
     sentence: str
     mendable: bool
-    """whether it is the user's mistake"""
+    """True for invalid input, False for a runtime failure"""
     trace: str
 
     def error(self) -> Exception:

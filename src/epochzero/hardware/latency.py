@@ -4,12 +4,12 @@ task, limit = timed(task, "torch", limit=20.0)                                  
 task, limit = timed(task, "table:hwnasbench.csv.gz:cifar10_raspi4_latency", limit=20.0)
 run_search(task, ..., latency=limit)
 
-A limit is compared with the upper end of the 95 % interval of the median, so that noise speaks against a network and
-never for it. A network over the limit, or one that cannot be timed, is neither scored nor chosen. What was measured is
-kept in the store under the machine, the threads and the batch that it was measured with, for networks over the limit
-too, and is not measured again: a search that is resumed sees the same latencies.
+A limit is compared with the upper end of the 95 % interval of the median, so that noise counts against a network and
+never for it. A network over the limit, or one that cannot be timed, is neither scored nor chosen. Measurements are kept
+in the store under machine, threads and batch, also for networks over the limit, and are not repeated: a resumed search
+sees the same latencies.
 
-Measuring happens in this process, while workers wait. Its time is a part of the search's clock of its own.
+Latency is measured in this process while workers wait. The search's clock counts that time separately.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TABLE = "table:"
 KEYS = (LATENCY.name, "latency_low", "latency_high")
-"""what the store calls median and interval"""
+"""names of the median and its interval in the store"""
 TRIES = 200
 """samples that are tried before a walk begins"""
 PATIENCE = 8
@@ -49,7 +49,7 @@ MUTATIONS = 50
 
 
 class Latency:
-    """Answers for `latency`, in milliseconds."""
+    """The source of the score `latency`, in milliseconds."""
 
     candidates: Sequence[Any] | None = None
 
@@ -68,7 +68,7 @@ class Latency:
         self.run = None if self.meter.instant else store.begin_run("latency", identity, {})
 
     def of(self, arch: Any) -> Timing | str:
-        """How long a network takes, or why that cannot be said."""
+        """The latency of a network, or the reason why there is none."""
         if arch not in self.found:
             start = time.perf_counter()
             self.found[arch] = self._stored(arch) or self._measured(arch)
@@ -105,13 +105,13 @@ class Latency:
         return timing
 
     def within(self, arch: Any, limit: float) -> bool:
-        """Whether the upper end of what was measured is at most so many milliseconds."""
+        """Whether the upper end of the interval is within a limit in milliseconds."""
         timing = self.of(arch)
         return isinstance(timing, Timing) and timing.high <= limit
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Who tells it and how, as JSON fields."""
+        """The latency source and its settings, as JSON fields."""
         return {"told_by": self.name, **self.meter.facts}
 
     def covers(self, proxy: Proxy) -> bool:
@@ -132,7 +132,7 @@ def _place(text: str) -> int:
 
 
 class LatencyLimit(NamedTuple):
-    """The most milliseconds that a network may take, and who says how many it takes."""
+    """The most milliseconds that a network may take, and the source of its latency."""
 
     latency: Latency
     milliseconds: float
@@ -142,7 +142,7 @@ class LatencyLimit(NamedTuple):
         return SwiftSpace(space, self)
 
     def about(self, arch: Any = None) -> dict[str, Any]:
-        """What became of it, and the latency of one network, as JSON fields."""
+        """The limit, how many networks were over it, and the latency of one network, as JSON fields."""
         found = self.latency.found.values()
         facts = {
             "limit_ms": self.milliseconds,
@@ -259,7 +259,7 @@ def timed(
 
 
 def teller(task: Task, limit: LatencyLimit | None) -> Latency | None:
-    """Who tells latencies in a search, if anyone does."""
+    """The latency source of a search, if it has one."""
     if limit is not None:
         return limit.latency
     return next((source for source in task.sources if isinstance(source, Latency)), None)

@@ -1,4 +1,4 @@
-r"""How long a network takes for one batch, in milliseconds: a median with its interval, or a table's value.
+r"""Latency of one batch in milliseconds: a median with its interval, or the value of a table.
 
 The interval of n runs holds the true median with at least 95 %, whatever the distribution of the times:
 
@@ -47,7 +47,7 @@ class Meter(Protocol):
     """Says how long a network takes."""
 
     instant: bool
-    """whether asking costs nothing, so that the whole space may be asked for"""
+    """True if a look-up costs nothing, so that the whole space may be looked up"""
 
     @property
     def name(self) -> str:

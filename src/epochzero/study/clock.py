@@ -42,5 +42,5 @@ class Clock:
         return counted
 
     def split(self, seconds: float) -> dict[str, float]:
-        """So many seconds in parts that add up to them."""
+        """These seconds in parts that add up to them."""
         return {**self.spent, "overhead": seconds - sum(self.spent.values())}

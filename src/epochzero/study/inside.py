@@ -134,7 +134,7 @@ def _taken(
 
 
 def _has_network(search: Inside, state: State) -> bool:
-    """Whether the steps so far make up a whole network."""
+    """True if the steps so far make up a whole network."""
     step = int(state["step"])  # type: ignore[arg-type]
     return step > 0 and step % getattr(search, "each", 1) == 0
 

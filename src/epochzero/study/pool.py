@@ -63,15 +63,15 @@ class PoolSpace:
 
 
 class ScoredPool(NamedTuple):
-    """What was scored of a pool before the time was up."""
+    """The part of a pool that was scored before time was up."""
 
     pool: Pool
     wanted: int
-    """how many networks the whole pool has"""
+    """networks in the whole pool"""
     seconds: float
     """of scoring"""
     held: int
-    """how many of these the store had before"""
+    """networks that the store had before"""
 
 
 def scored_pool(
@@ -83,10 +83,10 @@ def scored_pool(
     progress: Callable[[int, int], None],
     time_left: Callable[[], float] = lambda: math.inf,
 ) -> ScoredPool:
-    """So many different networks of the space with the scores that a search wants, or as many as there is time for.
+    """Returns different networks of the space with the scores that a search needs, or as many as there is time for.
 
     Time or not, it goes on until a network has all of these scores, or none of many. UserError where one of the proxies
-    gives none, which is known before all of a large pool was looked at.
+    gives none, which shows before all of a large pool is scored.
     """
     if wanted.networks < 1:
         raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
@@ -105,7 +105,7 @@ def scored_pool(
 
 
 def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
-    """So many different networks, or all that there are, in random order."""
+    """Returns that many different networks, or all there are, in random order."""
     rng, unseen = Random(seed), Unseen()
     if isinstance(space, PoolSpace) and networks >= len(space.archs):
         archs = list(space.archs)

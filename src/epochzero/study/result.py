@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from epochzero.supernet import Found
 
 TIME_LIMIT = "the time limit"
-"""how the reason begins why a search ran out of time"""
+"""the start of `stopped` for a search that ran out of time"""
 INTERRUPTED = "it was interrupted"
 LEADERS = 100
-"""how many of the best are kept"""
+"""best networks that are kept"""
 PATIENCE = {"failed": 32, "degenerate": 128}
 """networks without any score after which a search gives up, if all failed, and if some have no value"""
 
 
 def enough_without(networks: int, degenerate: bool) -> bool:
-    """Whether a search should give up after this many networks without a score; `degenerate`: some have no value."""
+    """True if a search should give up after this many networks without a score; `degenerate`: some have no value."""
     return networks >= PATIENCE["degenerate" if degenerate else "failed"]
 
 
@@ -63,7 +63,7 @@ class Evaluation(NamedTuple):
 
 
 class Result:
-    """What a search found so far, whatever its method."""
+    """The result of a search by any method, so far."""
 
     def __init__(self, task: Task, objective: Objective | Goals) -> None:
         self.task = task
@@ -77,7 +77,7 @@ class Result:
         self.evaluated, self.steps = 0, 0
         """`steps` are those of a search inside one network"""
         self.unscored: dict[str, int] = {}
-        """how many networks have no score, by reason"""
+        """number of networks without a score, by reason"""
         self.seconds, self.clock = 0.0, Clock()
         self.run = ""
         """its id in the store"""
@@ -90,7 +90,7 @@ class Result:
         self.stopped = ""
         """why it ended before its budget was spent; empty if it did not"""
         self.pool = ""
-        """how much of its pool was scored, "12 of 200", if there was no time for all of it"""
+        """the scored part of its pool, "12 of 200", if there was no time for all of it"""
         self.remarks: list[str] = []
         self.note = ""
         """its present activity, if that is not evaluating networks"""
@@ -115,7 +115,7 @@ class Result:
 
     @property
     def text(self) -> str:
-        """What the search optimises."""
+        """The score or the objectives that the search optimises, as text."""
         return self.objective.text if self.front is None else self.front.goals.text
 
     @property
@@ -207,7 +207,7 @@ class Result:
             self.best = self._candidate(arch, self._score(merit, scores))
 
     def hopeless(self) -> bool:
-        """Whether so many networks were evaluated without a single score that the search should give up."""
+        """True if the search should give up because no network has a score."""
         if self.evaluated > sum(self.unscored.values()):
             return False
         return enough_without(self.evaluated, bool(self._degenerate))
@@ -225,7 +225,7 @@ class Result:
             merits, revised = self._rank(scores)
         else:
             merits = self.objective.merits(scores)
-        for arch, by_proxy, merit in zip(archs, scores, merits, strict=True):
+        for arch, by_proxy, merit in zip(archs, scores, list[Any](merits), strict=True):
             self.evaluated += 1
             if merit is None:
                 why = (self.objective if self.front is None else self.front.goals).why_not(by_proxy)

@@ -91,7 +91,7 @@ class PreparedSearch:
     accuracies: TableSource | None
     limit: LatencyLimit | None
     inside: bool
-    """whether it searches inside one network"""
+    """true for a search inside one network"""
 
     def run(
         self,
@@ -190,7 +190,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
 
 
 def _is_inside(method: str) -> bool:
-    """Whether this is a search inside one network; UnknownNameError for no search at all."""
+    """True for a search inside one network; UnknownNameError for an unknown name."""
     if method in searches:
         return False
     from epochzero.supernet import methods
@@ -212,7 +212,7 @@ def _check_inside(method: str, given: Mapping[str, object]) -> None:
 
 
 def _budget(settings: SearchSettings, method: str, space: AnySpace, inside: bool) -> int | None:
-    """How many networks to evaluate or steps to take; None: the steps of the method itself."""
+    """The number of networks or steps; None for the method's own number of steps."""
     if settings.time_limit is not None and not 0 < settings.time_limit < math.inf:
         raise UserError(f"--time-limit takes more than 0 seconds, not {settings.time_limit:g}.")
     if settings.budget is not None and settings.budget < 1:
@@ -224,7 +224,7 @@ def _budget(settings: SearchSettings, method: str, space: AnySpace, inside: bool
 
 
 def _objective(proxy: Any, goals: Goals | None) -> tuple[Objective, Feedback | None]:
-    """What networks are scored by; and the user's function, if there is one."""
+    """The objective, and the user's function if there is one."""
     if isinstance(proxy, Feedback) or callable(proxy):
         feedback = proxy if isinstance(proxy, Feedback) else Feedback(proxy)
         return Objective((looked_up(feedback.name),)), feedback

@@ -1,4 +1,4 @@
-"""Where scores come from that no network is run for: a table, or a function of the user's.
+"""Sources of scores that need no run of a network: a table, or a function of the user's.
 
 accuracies = TableSource.read("nb201.csv.gz", space)                      # answers for table:cifar10_val_12ep
 scores = TableSource.read("nb201_scores.parquet", space, pool=True)       # answers for dextr, and is the pool
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 REASONS = "reasons"
 """the column of a score table that says why cells are empty: {proxy: [status, why]} as JSON"""
 UNHELD = "does not hold this network"
-"""what a table says of one that it does not know"""
+"""the reason for a network that a table lacks"""
 
 
 class Source(Protocol):
-    """Answers for some proxies."""
+    """Gives the scores of some proxies."""
 
     @property
     def name(self) -> str:
-        """In the store, what stands in the place of the batch."""
+        """Takes the place of the batch in the store."""
 
     @property
     def candidates(self) -> Sequence[Any] | None:
         """The architectures that a search is to keep to, if any."""
 
     def covers(self, proxy: Proxy) -> bool:
-        """Whether it answers for this one; UserError where it should and cannot."""
+        """True if it has scores of this proxy; UserError if it should and does not."""
 
     def score(self, task: Task, archs: Sequence[Any]) -> Scored:
         """As an executor does, for the task's proxies."""
@@ -107,7 +107,7 @@ class TableSource:
         return found
 
     def value(self, text: str, column: str) -> Score:
-        """What the table knows of one architecture."""
+        """The table's value for one architecture."""
         row = self.known(text)
         if row is None:
             return Score.failed(f"{self.table.source} {UNHELD}")
@@ -171,7 +171,7 @@ class Feedback:
 
 
 def _number(cell: object) -> float:
-    """A cell as a number, nan where it is none."""
+    """A cell as a number, nan if it is not one."""
     try:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -6,8 +6,8 @@
 Needs torch and numpy alone. Networks are all those of the space, or drawn uniformly by seed, or read from a text file,
 one architecture a line. The table has a row for each: the architecture, with --share the one that it was scored as, a
 column for each proxy (the value in full precision, empty where there is none), and the reasons for those that are empty
-as a JSON object {proxy: [status, why]}. Beside it, scores.json says how it was made. The same command goes on where one
-was stopped: what the table has is not scored again.
+as a JSON object {proxy: [status, why]}. scores.json next to it says how it was made. The same command
+resumes one that was stopped: rows of the table are not scored again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
 SETTINGS = ("space", "batch_size", "data_seed", "input_shape", "init", "seed", "share", "tf32")
-"""what a table that goes on has to share with the one before, beside the data themselves"""
+"""settings that have to be the same when a table is resumed, as have the data"""
 CHUNKS = {"cpu": 8, "cuda": 1024}
 """networks that are scored before they are written, at most: what a stop may cost"""
 EACH = 256
@@ -59,11 +59,11 @@ class SweepSettings:
     """the table, a CSV file"""
     space: str = "nb201"
     networks: int = 100
-    """how many are drawn by the seed, unless `archs` names a file or `all` is set"""
+    """number drawn by the seed, unless `archs` names a file or `all` is set"""
     archs: Path | None = None
     all: bool = False
     share: bool = False
-    """whether cells that compute the same function are scored once"""
+    """true to score cells that compute the same function once"""
     proxies: str = "dextr"
     """names, or bundles of them"""
     data: str = "pink"
@@ -128,7 +128,7 @@ def cells(scores: Mapping[str, Score]) -> Row:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to score, and as what."""
+    """The architectures to score, and those that share scores."""
 
     task: Task
     archs: Sequence[str]
@@ -179,7 +179,7 @@ class Sweep:
 
 
 def evened(archs: Sequence[str], workers: int, most: int) -> Iterator[Sequence[str]]:
-    """In order, in chunks of so many at most; among several workers, each half of its share of what is left."""
+    """Chunks in order, of at most `most`; with several workers, each is half of a worker's share of the rest."""
     first = 0
     while first < len(archs):
         left = len(archs) - first
@@ -235,10 +235,9 @@ def representatives(space: Any, archs: Sequence[str], share: bool) -> dict[str, 
 
 
 def sweep(asked: SweepSettings, begun: float) -> None:
-    """Fill the table, and write beside it how it was made and how long it took since `begun`.
+    """Fills the table, and records how it was made and how long it took since `begun`.
 
-    Workers are started first: they load torch while this process reads the data and lists what is to be scored, and
-    get ready to score while it counts.
+    Workers start first: they load torch while this process reads the data, lists the architectures and counts.
     """
     from epochzero.engine.device import machine
     from epochzero.engine.precision import set_precision
@@ -289,7 +288,7 @@ def sweep(asked: SweepSettings, begun: float) -> None:
 
 
 def _facts(out: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """How the table is made; UserError where it was begun in another way."""
+    """The facts about the table; UserError if it was made with other settings."""
     path = out.with_suffix(".json")
     if not out.exists():
         return {"settings": settings, "runs": []}

@@ -98,7 +98,7 @@ class Task:
         return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
 
     def held(self, archs: Sequence[Any], store: Store) -> list[bool]:
-        """Whether the store has every score, for each architecture."""
+        """For each architecture, true if the store has every score."""
         texts = [self.space.text(arch) for arch in archs]
         known = [
             store.scores(self._setting(source), proxy.key, texts)
@@ -108,7 +108,7 @@ class Task:
         return [all(text in scores for scores in known) for text in texts]
 
     def _setting(self, source: Source | None) -> Setting:
-        """What the scores of a source depend on, or those of the executor."""
+        """The setting of a source's scores, or of the executor's."""
         return self.setting if source is None else Setting(self.space.name, source.name, "looked up")
 
     def evaluate(

@@ -1,4 +1,4 @@
-"""What a search inside one network is: it takes steps, and what it knows after each of them can be stored.
+"""The interface of a search inside one network: it takes steps, and its state after each step can be stored.
 
 search = make("nasi", space, batch, seed=0, device="cpu", options={"nu": "adaptive"})
 search.run(100).arch
@@ -24,13 +24,13 @@ AfterStep = Callable[[State], None]
 
 @dataclass(frozen=True)
 class Found:
-    """What came out of a search."""
+    """The outcome of a search inside one network."""
 
     arch: Any
     """an architecture of the space"""
     steps: int
     trajectory: dict[str, list[float]]
-    """what was measured at each step"""
+    """measurements at each step"""
     weights: dict[str, dict[str, float]]
     """of each choice, what the search thinks of its options: the larger the better"""
     state: State
@@ -40,13 +40,13 @@ class Inside(Protocol):
     """A search inside one network."""
 
     steps: int
-    """how many it takes unless told otherwise"""
+    """the default number of steps"""
 
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
-        """Take steps until there are so many, those that the state counts included."""
+        """Takes steps until there are `steps`, those of the state included."""
 
     def standing(self, state: State) -> str:
-        """What it has found so far, or what it is preparing, in a few words."""
+        """The best so far, or the preparation under way, in a few words."""
 
 
 methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet", group="epochzero.supernet")

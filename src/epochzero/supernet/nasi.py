@@ -148,7 +148,7 @@ def weight_slope(
 
 
 def fresh(count: int, nu: float | None) -> State:
-    """The state before the first step, for so many options in all; without a number nu is adaptive."""
+    """The state before the first step, for this number of options in all; without a number nu is adaptive."""
     return {"sum": [0.0] * count, "largest": 0.0, "fixed": nu, "mean": [], "s": [], "nu": []}
 
 
@@ -164,7 +164,7 @@ def stepped(now: Any, s: float, of_s: Tensor, mu: float, nu0: float) -> State:
 
 
 def alpha(now: Any) -> Tensor:
-    """What the steps so far give, all choices one after the other."""
+    """The mean of the steps so far, all choices one after the other."""
     total = torch.tensor(now["sum"], dtype=torch.float64)
     return total / int(now["step"])
 
@@ -306,7 +306,7 @@ class Nasi:
 
     @asked_precision()
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
-        """Take steps until there are so many, those that the state counts included."""
+        """Takes steps until there are `steps`, those of the state included."""
         told = progress or (lambda state: None)
         now: Any = resumed(state, self.settings, steps, fresh(len(self.barred), None))
         while self.nu == "mean" and len(now["mean"]) < SAMPLED:

@@ -95,7 +95,7 @@ class ZeroCostPT:
         }
 
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
-        """Take steps until there are so many; those that do not make up a whole proposal are not taken."""
+        """Takes steps until there are `steps`; those that do not make up a whole proposal are not taken."""
         if steps < self.each:
             raise UserError(f"A proposal of Zero-Cost-PT takes {self.each} steps here, and the budget is {steps}.")
         steps -= steps % self.each

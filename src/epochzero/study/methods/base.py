@@ -1,4 +1,4 @@
-"""What a search is: it proposes architectures and is told how good they are. No torch, no networks, no proxies."""
+"""The interface of a search: it proposes architectures and is told their merits. No torch, networks or proxies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRIES = 1000
 
 
 class Sampler(Protocol):
-    """What a search needs of a space."""
+    """The part of a space that a search needs."""
 
     def sample(self, rng: Random) -> Any: ...
 
@@ -34,30 +34,30 @@ class Search(Protocol):
     """
 
     batch: int
-    """how many architectures it wants to be told of at a time, whatever the number of workers"""
+    """architectures per ask and tell, whatever the number of workers"""
 
     def ask(self, n: int) -> list[Any]:
         """At most n architectures, none of which was asked for before; none at all when there are no more."""
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
-        """How good those that were asked for are, higher is better; None for a network that has no score."""
+        """The merits of architectures that were asked for, higher is better; None for one without a score."""
 
 
 @runtime_checkable
 class Revising(Protocol):
-    """A search that goes on by new merits where those of the past move, as ranks among all networks do."""
+    """A search that accepts new merits for past networks, as ranks among all networks need."""
 
     def revise(self, merits: Floats) -> None:
-        """The merits of all that were told so far, in the order of telling; -inf for a network that has no score."""
+        """The merits of all networks so far, in the order of telling; -inf for one without a score."""
 
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A search that names its winner itself; that of any other is the best network that it was told of."""
+    """A search that names its winner itself; any other search's winner is its best network."""
 
     @property
     def chosen(self) -> Any | None:
-        """The winner, or None as long as there is none."""
+        """The winner; None while there is none."""
 
 
 class Wanted(NamedTuple):
@@ -69,13 +69,13 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Pool:
-    """Networks that were scored beforehand."""
+    """Networks with known scores."""
 
     archs: Sequence[Any]
     values: Mapping[str, Floats]
     """by proxy; nan where a network has no score"""
     better: Mapping[str, bool]
-    """by proxy, whether higher is better"""
+    """by proxy, true if higher is better"""
 
 
 @runtime_checkable
@@ -123,7 +123,7 @@ class Choices:
     choices: tuple[Any, ...]
     places: int
     fits: Callable[[Any], bool]
-    """whether an architecture is within the limits"""
+    """true for an architecture within the limits"""
 
     @staticmethod
     def of(space: Any, search: str) -> Choices:

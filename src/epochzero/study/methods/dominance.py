@@ -1,4 +1,4 @@
-r"""Which of several networks are worth having when there is more than one thing to want, and how good such a set is.
+r"""Pareto dominance among networks with several objectives, and the quality of a front.
 
 Merits are rows [networks, objectives], higher is better in each.
 
@@ -8,8 +8,8 @@ Merits are rows [networks, objectives], higher is better in each.
                       a front; infinite for the ends of the front in any objective that varies
     hypervolume       the volume of { z : reference <= z <= p for a point p }
 
-Equal rows do not dominate each other. An objective that is the same for all members of a front tells none of them from
-the others, and adds nothing.
+Equal rows do not dominate each other. An objective that is the same for all members of a front adds nothing to
+their crowding.
 
 Deb, Pratap, Agarwal, Meyarivan. A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE TEC 2002;
 Zitzler, Thiele. Multiobjective optimization using evolutionary algorithms. PPSN 1998 (hypervolume).
@@ -30,7 +30,7 @@ FEW = 128
 
 
 def dominates(merits: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Whether each row dominates each of the others [rows, others]."""
+    """A matrix [rows, others] that is true where a row dominates another."""
     rows = merits[:, None]
     return np.asarray((rows >= others).all(axis=2) & (rows > others).any(axis=2))
 
@@ -60,7 +60,7 @@ def fronts(merits: Floats) -> list[Numbers]:
 
 
 def crowding(merits: Floats) -> Floats:
-    """How far apart from its neighbours each row of one front is."""
+    """The distance of each row of one front from its neighbours."""
     distance = np.zeros(len(merits))
     for column in merits.T:
         order = np.argsort(column, kind="stable")

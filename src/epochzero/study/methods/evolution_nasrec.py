@@ -51,7 +51,7 @@ class NASRecEvolution(Evolution):
 
     @property
     def mutations(self) -> int:
-        """How many in a row make a child."""
+        """The number of mutations in a row that make a child."""
         left = max(0, self.generations - self.generation)
         return left // max(20, self.generations // 5) + 1
 

@@ -94,7 +94,7 @@ class Reinforce:
         self.worst = min(self.worst, merit)
 
     def _advantage(self, merit: float) -> float:
-        """How much better than usual; the baseline moves afterwards."""
+        """The merit minus the baseline, which moves afterwards."""
         spread = math.sqrt(self.squares / self.count) or 1.0
         baseline = self.mean if self.baseline is None else self.baseline
         self.baseline = self.momentum * baseline + (1 - self.momentum) * merit

@@ -1,4 +1,4 @@
-"""Top-k: a pool is scored by a proxy, and its best networks are looked at in that order.
+"""Top-k: a pool is scored by a proxy, and its best networks are evaluated in that order.
 
 KNAS' selection: the kernel scores a pool, the few that score best are trained, and the best of these by what it is told
 wins. `proxy` orders the pool, `networks` is its size; k is the budget. What is told does not change the order.
