@@ -1,6 +1,6 @@
-"""The parts of the site that are read off the code: proxies, searches, spaces and the command line, as Markdown.
+"""Generated parts of the site as Markdown: proxies, searches, spaces and the command line.
 
-A page asks for one with a mark, `<!-- generated: proxies -->`, which GitHub does not show.
+A page requests one by a mark, `<!-- generated: proxies -->`, which GitHub hides.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from epochzero.supernet import methods
 
 MARK = re.compile(r"<!-- generated: (\w+) -->")
 EXAMPLES = ("epochzero ", "torchrun ")
-"""how a paragraph of help begins that is a command"""
+"""starts of help paragraphs that are commands"""
 
 
 def filled(text: str) -> str:
-    """A page with what its marks ask for; the mark is kept, so that readers of the source see where it came from."""
+    """Returns a page with its generated parts after their marks."""
     return MARK.sub(lambda mark: f"{mark[0]}\n\n{PARTS[mark[1]]()}", text)
 
 
 def escaped(text: str) -> str:
-    r"""Plain text as Markdown: what stands in `backticks` stays as it is, and `\*_<>[]|#` mean nothing elsewhere."""
+    r"""Returns plain text as Markdown: escapes `\*_<>[]|#` outside of `backticks`."""
     pieces = re.split(r"(`[^`]+`)", text)
     plain = (re.sub(r"([\\*_<>\[\]|#])", r"\\\1", piece) for piece in pieces[::2])
     return "".join(piece for pair in zip_longest(plain, pieces[1::2], fillvalue="") for piece in pair)
 
 
 def cell(text: object) -> str:
-    """The same within a table, where a bar ends a cell even in backticks."""
+    """Returns text for a table cell, where a bar ends the cell even in backticks."""
     return escaped(" ".join(str(text).split())).replace("\\|", "|").replace("|", "\\|")
 
 
 def code(text: object) -> str:
-    """For a cell: code, or nothing where there is none."""
+    """Returns code for a table cell, or nothing if empty."""
     return "`" + str(text).replace("|", "\\|") + "`" if str(text) else ""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Nothing where there are no rows."""
+    """Returns a table, or nothing without rows."""
     lines = [" | ".join(row) for row in rows]
     rule = " | ".join("---" for _ in head)
     return "\n".join(f"| {line} |" for line in (" | ".join(head), rule, *lines)) if lines else ""
@@ -119,7 +119,7 @@ def one_proxy(one: Card) -> str:
 
 
 def _figures(one: Card) -> Iterator[str]:
-    """What was measured, and what papers print."""
+    """Returns the measured and the published figures."""
     ours = (
         [
             code(row.proxy),
@@ -132,7 +132,7 @@ def _figures(one: Card) -> Iterator[str]:
         ]
         for row in one.measured
     )
-    head = ["measured here", "space", "looked at", "accuracy", "networks (without score)", "Spearman [95 %]", "Kendall"]
+    head = ["measured here", "space", "evaluated", "accuracy", "networks (without score)", "Spearman [95 %]", "Kendall"]
     yield table(head, ours)
     if one.measured:
         where = dict.fromkeys(f"seed {row.seed} on {row.machine}, {row.date}" for row in one.measured)
@@ -185,7 +185,7 @@ def all_searches() -> str:
 
 
 def _listed(kind: str) -> list[dict[str, Any]]:
-    """What the command itself lists."""
+    """Returns the list that the command prints."""
     ran = CliRunner().invoke(app, ["list", kind, "--json"], catch_exceptions=False)
     found: list[dict[str, Any]] = json.loads(ran.stdout)[kind]
     return found

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from epochzero.cli.loading import loaded
+from epochzero.moved import new_name
 from epochzero.registry import proxies, searches, spaces
 from epochzero.supernet import methods
 from tests.forgetting import plugins_forgotten
@@ -24,9 +25,9 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 RUN_ELSEWHERE = {
     "your-own-space.md": "test_guides.py",
-    "trusting-a-score.md": "test_bench_guide.py",
-    "benchmark-tables.md": "benchmarks/test_guide.py",
-    "recommenders.md": "test_recommender_guide.py",
+    "trusting-a-score.md": "evaluate/test_bench_guide.py",
+    "benchmark-tables.md": "tables/test_guide.py",
+    "recommenders.md": "recommend/test_recommender_guide.py",
 }
 """guides with a test of their own, which looks at what is printed"""
 RUN_HERE = [
@@ -203,6 +204,38 @@ def test_links_lead_somewhere(page: Path) -> None:
             target = (page.parent / path).resolve() if path else page
             assert target.exists(), f"{called(page)} links {link}"
             assert not anchor or anchor in anchors(target), f"{called(page)} links {link}"
+
+
+GROUPS = {f"epochzero.{name}" for name in ("proxies", "spaces", "searches", "tables", "experiments", "commands")}
+"""entry-point groups, which look like modules"""
+FOLDERS = (ROOT, ROOT / "src" / "epochzero", ROOT / "papers" / "src" / "epochzero_papers")
+
+
+def resolves(name: str) -> bool:
+    """Returns True for a module, or for a name in one, by its present path."""
+    if new_name(name):
+        return False
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:end]))
+        except ImportError:
+            continue
+        for part in parts[end:]:
+            thing = getattr(thing, part, None)
+        return thing is not None
+    return False
+
+
+@pytest.mark.parametrize("page", PAGES, ids=called)
+def test_every_module_and_file_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = set(re.findall(r"(?<![\w./-])epochzero(?:_papers)?(?:\.[a-zA-Z]\w*)+", text)) - GROUPS
+    assert not [name for name in names if not name.endswith((".db", ".toml")) and not resolves(name)]
+    paths = set(re.findall(r"`((?:[\w.-]+/)+[\w.*-]+\.(?:py|md|csv|toml))`", text))
+    written = set(re.findall(r"^# file: (\S+)", text, re.MULTILINE))
+    missing = [path for path in paths if path.split("/")[0] not in ("product", "runs", "trained", "front")]
+    assert not [p for p in missing if p not in written and not any(any(folder.glob(p)) for folder in FOLDERS)]
 
 
 def test_the_site_has_every_page() -> None:
