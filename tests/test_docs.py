@@ -29,7 +29,7 @@ RUN_ELSEWHERE = {
     "benchmark-tables.md": "tables/test_guide.py",
     "recommenders.md": "recommend/test_recommender_guide.py",
 }
-"""guides with a test of their own, which looks at what is printed"""
+"""guides with a test of their own, which checks the output"""
 RUN_HERE = [
     page
     for page in PAGES
@@ -60,7 +60,7 @@ pages = module(DOCS / "pages.py")
 
 
 def do(page: Path, folder: Path) -> None:
-    """What a reader would do, from the top: save the files, run the commands, and the rest in one Python session."""
+    """Does what a reader would do: saves the files, runs the commands, and runs the rest in one Python session."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
         if named := FILE.match(code):
@@ -81,7 +81,7 @@ SHOWS = {
     "docs/guides/from-winner-to-product.md": "torch.Size([1, 4])",
     "docs/guides/understanding.md": "width 3.5c   depth 3",
 }
-"""what has to be among the things that a page prints"""
+"""text that a page has to print"""
 
 
 @pytest.mark.usefixtures("onnx_rules")
@@ -190,7 +190,7 @@ def test_a_wrong_command_would_be_found(line: str, says: str) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub calls the headings of a page."""
+    """Returns GitHub's anchors of the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -154,7 +154,7 @@ def test_a_space_that_lacks_methods(tmp_path: Path) -> None:
 
 
 def test_the_example_of_a_small_darts_is_searched_by_hnas() -> None:
-    """What it finds is an architecture of darts."""
+    """Its winner is an architecture of darts."""
     pytest.importorskip("bayes_opt")
     example = Path(__file__).parents[1] / "docs" / "examples" / "tiny_darts.py"
     given = ["--plugin", example, "--space", "darts_tiny", "--method", "hnas", "--proxy", "params"]
