@@ -245,7 +245,7 @@ def test_tables_are_cut_to_a_budget_of_rows_or_bytes() -> None:
     assert SMALL.on(2, tables, max_rows=200).tables == (77, 5, 77, 40)
     assert SMALL.on(2, tables, max_rows=200, max_bytes=64 * 16).tables == (4, 4, 4, 4)
     limited = SMALL.on(2, CRITEO_ROWS, max_bytes=10**8)
-    assert limited.embedding_bytes <= 10**8 < limited.embedding_bytes + 64 * 26
+    assert 4 * limited.embedding_params <= 10**8 < 4 * limited.embedding_params + 64 * 26
     assert limited.embedding_params == 16 * limited.embedding_rows
     with pytest.raises(UserError, match="need at least 4 rows, or 256 bytes, and 3 rows are allowed"):
         SMALL.on(2, tables, max_bytes=255)

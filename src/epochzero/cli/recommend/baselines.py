@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import nan
 from pathlib import Path
 from typing import Annotated
@@ -33,17 +34,8 @@ def baselines(
     On the folder of a search they are trained as its networks were. Stopped at any moment, the same command resumes.
     """
     with remarks_shown(), progress_bar("train") as bar:
-        rows = recommend.baselines(
-            data,
-            out=out_dir,
-            names=[name.strip() for name in models.split(",")],
-            schema=reading.schema,
-            bad_lines=reading.bad_lines,
-            options=training.settings,
-            seed=training.seed,
-            device=training.device,
-            progress=bar,
-        )
+        names = [name.strip() for name in models.split(",")]
+        rows = recommend.baselines(data, out=out_dir, names=names, **asdict(reading), **training.given, progress=bar)
     if json:
         print_json({"baselines": rows, "seed": training.seed})
         return

@@ -59,10 +59,11 @@ class Training:
     device: Device = "cpu"
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that are given; a later --option wins."""
+    def given(self) -> dict[str, Any]:
+        """The arguments of `recommend.train`; a later --option wins."""
         given = {"epochs": self.epochs, "batch_size": self.batch_size}
-        return {name: value for name, value in given.items() if value is not None} | key_values(self.option or [])
+        own = {name: value for name, value in given.items() if value is not None}
+        return {"options": own | key_values(self.option or []), "seed": self.seed, "device": self.device}
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -33,18 +34,8 @@ def train(
     """
     load_plugins(plugin)
     with remarks_shown(), progress_bar("train") as bar:
-        report = recommend.train(
-            data,
-            out=out_dir,
-            arch=arch,
-            space=space,
-            schema=reading.schema,
-            bad_lines=reading.bad_lines,
-            options=training.settings,
-            seed=training.seed,
-            device=training.device,
-            progress=bar,
-        )
+        given = asdict(reading) | training.given
+        report = recommend.train(data, out=out_dir, arch=arch, space=space, **given, progress=bar)
     if json:
         print_json(report)
         return

@@ -54,7 +54,8 @@ Choices = tuple[Block, ...]
 Distribution = Literal["uniform", "nasrec"]
 MACRO = {"dense": "dense_idx", "sparse": "sparse_idx", "left": "dense_left_idx", "right": "dense_right_idx"}
 """the inputs of a block, and their names in the published format"""
-MICRO = ("ops", "width", "rows", "merge", "fm")
+MICRO = {"width": "dense_in_dims", "rows": "sparse_in_dims", "merge": "dense_sparse_interact", "fm": "deep_fm"}
+"""the sizes and switches of a block, and their names in the published format"""
 
 
 @dataclass(eq=False)
@@ -127,10 +128,6 @@ class Nasrec:
         """Parameters of the embeddings, the same for every architecture; part of `plan.params`."""
         return self.embedding_rows * EMBEDDING
 
-    @property
-    def embedding_bytes(self) -> int:
-        return self.embedding_params * FLOAT_BYTES
-
     def budget(self, max_params: int | None = None, max_flops: int | None = None) -> Budget:
         """A budget of parameters outside the embeddings, as NASRec counts them."""
         return Budget(None if max_params is None else max_params + self.embedding_params, max_flops)
@@ -161,13 +158,8 @@ class Nasrec:
         """The architecture as JSON in the published format."""
         ops = (*self.dense_ops, *self.sparse_ops)
         micro = [
-            {
-                "active_nodes": [ops.index(block.dense_ops[0]), ops.index(block.sparse_ops[0])],
-                "dense_in_dims": block.width,
-                "sparse_in_dims": block.rows,
-                "dense_sparse_interact": int(block.merge),
-                "deep_fm": int(block.fm),
-            }
+            {"active_nodes": [ops.index(block.dense_ops[0]), ops.index(block.sparse_ops[0])]}
+            | {published: int(getattr(block, ours)) for ours, published in MICRO.items()}
             for block in arch
         ]
         macro = [{published: list(getattr(block, ours)) for ours, published in MACRO.items()} for block in arch]
@@ -187,8 +179,7 @@ class Nasrec:
                 named = tuple(
                     ops[node] if node in range(len(ops)) else str(node) for node in sorted(micro["active_nodes"])
                 )
-                sizes = (micro[key] for key in ("dense_in_dims", "sparse_in_dims", "dense_sparse_interact", "deep_fm"))
-                blocks.append((named, *sizes, *(macro[key] for key in MACRO.values())))
+                blocks.append((named, *(micro[key] for key in MICRO.values()), *(macro[key] for key in MACRO.values())))
         except (KeyError, TypeError, ValueError) as error:
             self._refuse(text, f"needs micro and macro, seven blocks each with the published keys ({error!r})")
         return self._checked(blocks)
@@ -197,23 +188,17 @@ class Nasrec:
         """The architecture of these values; UserError for one outside the space."""
         if len(blocks) != BLOCKS:
             raise UserError(f"{self.name} has {BLOCKS} blocks, not {len(blocks)}.")
+        ops = list(itertools.product(self.dense_ops, self.sparse_ops))
+        switch = (False, True)
+        options = ("ops", ops), ("width", self.widths), ("rows", self.rows), ("merging", switch), ("FM", switch)
         arch = []
-        for number, (given_ops, width, rows, merge, fm, *inputs) in enumerate(blocks, start=1):
-            ops = self._member(given_ops, list(itertools.product(self.dense_ops, self.sparse_ops)), "ops", number)
-            dense, sparse, left, right = (
-                self._sources(given, 1 if side in ("left", "right") else MOST, MACRO[side], number)
-                for side, given in zip(MACRO, inputs, strict=True)
+        for number, values in enumerate(blocks, start=1):
+            pairs = zip(options, values, strict=False)
+            (dense_op, sparse_op), *sizes = (self._member(value, known, word, number) for (word, known), value in pairs)
+            inputs = (
+                self._inputs(value, side, number) for side, value in zip(MACRO, values[len(options) :], strict=True)
             )
-            block = Block(
-                ops[:1],
-                ops[1:],
-                self._member(width, self.widths, "width", number),
-                self._member(rows, self.rows, "rows", number),
-                self._member(merge, (False, True), "merging", number),
-                self._member(fm, (False, True), "FM", number),
-                *(dense, sparse, left, right),
-            )
-            arch.append(block)
+            arch.append(Block((dense_op,), (sparse_op,), *sizes, *inputs))
         return tuple(arch)
 
     def _member(self, value: Any, choices: Sequence[Any], words: str, number: int) -> Any:
@@ -223,11 +208,12 @@ class Nasrec:
         said = ", ".join("+".join(choice) if isinstance(choice, tuple) else str(choice) for choice in choices)
         raise UserError(f"The {words} of block {number} cannot be {quoted(value)}: {self.name} has {said}.")
 
-    def _sources(self, given: Any, most: int, words: str, number: int) -> tuple[int, ...]:
+    def _inputs(self, given: Any, side: str, number: int) -> tuple[int, ...]:
+        most, name = 1 if side in ("left", "right") else MOST, MACRO[side]
         fits = isinstance(given, list) and 1 <= len(given) <= most
         if not fits or any(type(i) is not int or not 0 <= i < number for i in given) or len(set(given)) < len(given):
             raise UserError(
-                f"The {words} of block {number} should be 1 to {most} different earlier outputs, 0 to {number - 1}, "
+                f"The {name} of block {number} should be 1 to {most} different earlier outputs, 0 to {number - 1}, "
                 f"not {quoted(given)}."
             )
         return tuple(sorted(given))
@@ -246,7 +232,7 @@ class Nasrec:
         sets, single = _subsets(number), [(i,) for i in range(number)]
         ops = [((one,), (two,)) for one, two in itertools.product(self.dense_ops, self.sparse_ops)]
         micro: tuple[list[Any], ...] = (ops, list(self.widths), list(self.rows), [False, True], [False, True])
-        return dict(zip((*MICRO, *MACRO), (*micro, sets, sets, single, single), strict=True))
+        return dict(zip(("ops", *MICRO, *MACRO), (*micro, sets, sets, single, single), strict=True))
 
     def count(self) -> int:
         return math.prod(len(values) for block in self.options for values in block.values())
@@ -271,7 +257,7 @@ class Nasrec:
         The draw is repeated until something changes.
         """
         while True:
-            number, keys = rng.randrange(BLOCKS), list(MACRO) if rng.random() < 0.5 else list(MICRO)
+            number, keys = rng.randrange(BLOCKS), list(MACRO) if rng.random() < 0.5 else ["ops", *MICRO]
             key, fresh = rng.choice(keys), self._block(number + 1, rng, "nasrec")
             fields = ("dense_ops", "sparse_ops") if key == "ops" else (key,)
             child = arch[number]._replace(**{field: getattr(fresh, field) for field in fields})

@@ -1,14 +1,8 @@
-r"""The warm-up of sub-one-shot search: the shared weights of NASRec's supernet, trained for part of an epoch.
+"""The warm-up of sub-one-shot search: the shared weights of NASRec's supernet, trained for part of an epoch.
 
-Each step draws a path and takes one step of Adagrad on the parts of the weights that it uses:
-
-    g    = gradient of the mean binary cross-entropy, its norm clipped at 5
-    s   += g^2
-    w   -= rate(t) g / (sqrt(s) + 0.01)
-    rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
-
-Adagrad does not move a weight of gradient zero, so a step on the parts is exact; the parts of embeddings are the rows
-that the batch names. A warm-up of level x > 0 ends after the share x of the steps of one epoch, at least one. Its
+Each step draws a path and takes one step of Adagrad, that of training/trainer.py, on the parts of the weights that it
+uses. Adagrad does not move a weight of gradient zero, so a step on the parts is exact; the parts of embeddings are the
+rows that the batch names. A warm-up of level x > 0 ends after the share x of the steps of one epoch, at least one. Its
 schedule of learning rates and paths is compressed into these steps (`scaled`), or that of a whole epoch is cut off:
 SiGeo does not say which. The path of step t depends only on the seed and t, so a warm-up resumes from a checkpoint as
 if it had never stopped.
