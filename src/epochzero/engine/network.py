@@ -194,7 +194,7 @@ class PlanNetwork:
             raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
-        return execute_jet(self._variant(norm), weights, (x,))
+        return jet_of(self._variant(norm), weights, x)
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
         return draw(self.plan.weights, origin, self.device)
@@ -203,6 +203,19 @@ class PlanNetwork:
         if norm == "off":
             return self.plan.without_norms
         return self.plan.with_statistics("batch" if norm == "train" else "running")
+
+
+def jet_of(plan: Plan, weights: Mapping[str, Tensor], x: Jet) -> Jet:
+    """The plan's output along a curve; a reason where one of its ops has no derivatives or refuses the input."""
+    try:
+        return execute_jet(plan, weights, (x,))
+    except NotImplementedError as error:
+        raise PassFailedError(str(error) or "an op of the network has no second derivative along a curve") from error
+    except (RuntimeError, ValueError) as error:
+        if out_of_memory(error) or isinstance(error, LinAlgError):
+            raise
+        shape = list(x[0].shape)
+        raise PassFailedError(f"the network cannot run along a curve of inputs of shape {shape}: {error}") from error
 
 
 def _block_ends(plan: Plan) -> dict[str, list[str]]:

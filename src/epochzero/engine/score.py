@@ -17,7 +17,7 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
 from epochzero.engine.gpu.side_stream import on_side_stream
-from epochzero.engine.network import Network
+from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import FACTS, Need, Pass
 from epochzero.engine.population.columns import Crowd
 from epochzero.engine.population.grouping import Lockstep, Room, in_groups
@@ -148,6 +148,15 @@ def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed
     start = time.perf_counter()
     (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
     return Scored(scores, time.perf_counter() - start)
+
+
+@asked_precision()
+def score_together(networks: Sequence[PlanNetwork], proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[Scores]:
+    """Score mergeable networks as one population, whatever the device, and even where there is only one.
+
+    `score_population` chooses when to form populations; checks that compare them with single networks may not.
+    """
+    return _score(Prepared(networks, Population(networks)), proxies, batch, seed, "always")
 
 
 def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scores]:

@@ -14,23 +14,36 @@ from torch import nn
 
 from epochzero import data
 from epochzero.api import as_network
-from epochzero.engine import Network, PlanNetwork, parse, score_network, score_population
+from epochzero.engine import Network, PlanNetwork, parse, score_network
 from epochzero.registry import proxies, spaces
+from epochzero.testing import networks
+from epochzero.testing.populations import by_itself, check_population_runs, check_same_in_a_population, precise
 from epochzero.types import Origin, Score
 
 SPACE = "nb201"
 SIZE = 8
-"""small enough to be quick, large enough for proxies that compare samples"""
+"""samples: few enough to be quick, enough for proxies that compare them"""
+SIZES = SIZE, 16
+"""of the batches on which populations are scored: the second where no network has a score on the first"""
+POPULATIONS = 1, 3
+"""networks of one kind that form a population, beside one of `MIXED` networks of all kinds"""
+MIXED = 8
 
 
 def check_proxy(name: str) -> None:
     """Run every check of this file on one proxy."""
     check_direction_is_declared(name)
+    check_population_does_not_matter(name)
     check_leaves_the_network_alone(name)
     check_alone_or_together(name)
-    check_population_does_not_matter(name)
     check_plan_and_module_agree(name)
     check_disconnected_network(name)
+
+
+def samples_of(*names: str) -> int:
+    """Samples that passes of these proxies take, and at least `SIZE`."""
+    asked = [need.run.only[1] for name in names for need in parse(name).needs if need.run.only is not None]
+    return max(SIZE, *asked, 0)
 
 
 def close(one: Score, other: Score, tolerance: float = 1e-5) -> bool:
@@ -55,7 +68,7 @@ def check_leaves_the_network_alone(name: str) -> None:
     before = {key: value.clone() for key, value in module.state_dict().items()}
     modes = [part.training for part in module.modules()]
     random_state = torch.random.get_rng_state()
-    batch = data.pink(size=SIZE)
+    batch = data.pink(size=samples_of(name))
     score_network(as_network(module, batch), [parse(name)], batch, 0)
     assert torch.equal(random_state, torch.random.get_rng_state()), f"{name} moved the global random state"
     assert modes == [part.training for part in module.modules()], f"{name} changed a training flag"
@@ -69,25 +82,40 @@ def check_leaves_the_network_alone(name: str) -> None:
 
 def check_alone_or_together(name: str) -> None:
     """Which other proxies are asked for does not matter."""
-    batch = data.pink(size=SIZE)
+    batch = data.pink(size=samples_of(*proxies, name))
     for network, everyone in zip(_networks(2), _together(name if name not in proxies else ""), strict=True):
         alone = score_network(network, [parse(name)], batch, 0).scores[name]
         assert close(alone, everyone[name]), f"{name} is {alone} alone and {everyone[name]} with the others"
 
 
 def check_population_does_not_matter(name: str) -> None:
-    """Neither the neighbours in a population nor their order matter."""
-    batch = data.pink(size=SIZE)
-    networks = _networks(3)
-    alone = [score_network(network, [parse(name)], batch, 0).scores[name] for network in networks]
-    backwards = score_population(networks[::-1], [parse(name)], batch, 0)[::-1]
-    for one, other in zip(alone, backwards, strict=True):
-        assert close(one, other.scores[name]), f"{name} is {one} alone and {other.scores[name]} in a population"
+    """A score, which some network has, is the same in any population, whoever else is in it and in any order.
+
+    The populations run on the CPU in double precision: one and three networks of each kind in
+    `epochzero.testing.networks`, and eight of all kinds together.
+    """
+    proxy, rng = precise(parse(name)), Random(name)
+    plans = {kind: networks.some(kind, max(POPULATIONS)) for kind in networks.KINDS}
+    for size in SIZES:
+        batch = data.pink(networks.SHAPE, networks.CLASSES, size=max(size, samples_of(name)))
+        members = {kind: [by_itself(plan, [proxy], batch) for plan in own] for kind, own in plans.items()}
+        everyone = [member for own in members.values() for member in own]
+        scores = [member.scores[proxy.text] for member in everyone]
+        if any(score.ok for score in scores):
+            break
+    else:
+        whys = " / ".join(dict.fromkeys(score.why for score in scores))
+        raise AssertionError(f"{name} has a score for none of {len(scores)} networks ({', '.join(plans)}): {whys}")
+    for kind, own in members.items():
+        check_population_runs(kind, own, [proxy], batch)
+        for size in POPULATIONS:
+            check_same_in_a_population(kind, rng.sample(own, size), [proxy], batch)
+    check_same_in_a_population("all kinds", rng.sample(everyone, MIXED), [proxy], batch)
 
 
 def check_plan_and_module_agree(name: str) -> None:
     """An architecture, its module and its printed code, run as a stranger's module, score alike."""
-    batch = data.pink(size=SIZE)
+    batch = data.pink(size=samples_of(name))
     space = spaces[SPACE]
     plan = space.plan(space.sample(Random(3)))
     module = plan.module()
@@ -103,7 +131,7 @@ def check_plan_and_module_agree(name: str) -> None:
 
 def check_disconnected_network(name: str) -> None:
     """A network without a path from input to output gets a finite score, or a reason."""
-    batch = data.pink(size=SIZE)
+    batch = data.pink(size=samples_of(name))
     space = spaces[SPACE]
     network = PlanNetwork(space.plan(space.smallest()))
     score = score_network(network, [parse(name)], batch, 0).scores[name]
@@ -115,14 +143,16 @@ def check_disconnected_network(name: str) -> None:
 
 def check_same_in_another_process(names: list[str]) -> None:
     """The same seed gives the same scores elsewhere. Takes all proxies at once: a new process is slow to start."""
-    batch = data.pink(size=SIZE)
+    size = samples_of(*names)
+    batch = data.pink(size=size)
     here = score_network(_networks(1)[0], [parse(name) for name in names], batch, 0).scores
     program = (
         "import json, sys\n"
         "from epochzero import data\n"
         "from epochzero.engine import parse, score_network\n"
-        "from epochzero.testing.proxies import SIZE, _networks\n"
-        "found = score_network(_networks(1)[0], [parse(n) for n in sys.argv[1:]], data.pink(size=SIZE), 0).scores\n"
+        "from epochzero.testing.proxies import _networks\n"
+        f"batch = data.pink(size={size})\n"
+        "found = score_network(_networks(1)[0], [parse(n) for n in sys.argv[1:]], batch, 0).scores\n"
         "print(json.dumps({name: [score.value, score.status] for name, score in found.items()}))\n"
     )
     done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, check=True)
@@ -134,7 +164,8 @@ def check_same_in_another_process(names: list[str]) -> None:
 def _together(also: str) -> list[dict[str, Score]]:
     """Two networks scored by every registered proxy at once, and by one more."""
     everything = [parse(name) for name in (*proxies, *filter(None, [also]))]
-    return [score_network(network, everything, data.pink(size=SIZE), 0).scores for network in _networks(2)]
+    batch = data.pink(size=samples_of(*proxies, *filter(None, [also])))
+    return [score_network(network, everything, batch, 0).scores for network in _networks(2)]
 
 
 def _networks(count: int) -> list[Network]:

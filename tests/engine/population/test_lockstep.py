@@ -21,6 +21,7 @@ from epochzero.engine.passes import Need, Pass, Summed
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.population import Population
+from epochzero.engine.score import score_together
 from epochzero.engine.single.run import run_pass
 from epochzero.engine.single.watch import Item
 from epochzero.errors import MachineError
@@ -63,8 +64,7 @@ def scored(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch, lockstep
 
 def scored_as_merged(plans: Sequence[Plan], asked: Sequence[Proxy], batch: Batch) -> list[dict[str, Score]]:
     """As a population even where there is one network, which the engine would run alone."""
-    networks = [PlanNetwork(plan) for plan in plans]
-    return scoring._score(scoring.Prepared(networks, Population(networks)), asked, batch, 0, "always")
+    return score_together([PlanNetwork(plan) for plan in plans], asked, batch, 0)
 
 
 def assert_equal(ours: dict[str, Score], alone: dict[str, Score], rel: float = 1e-8) -> None:

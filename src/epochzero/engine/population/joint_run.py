@@ -25,7 +25,7 @@ from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.gpu.side_stream import HostCopy
 from epochzero.engine.inputs import like, pass_curve
 from epochzero.engine.loss import check_labels, label_loss
-from epochzero.engine.network import PlanNetwork
+from epochzero.engine.network import PlanNetwork, jet_of
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
 from epochzero.engine.population.columns import Crowd, Rows
 from epochzero.engine.population.kernels import tangent_kernels
@@ -37,7 +37,7 @@ from epochzero.engine.single.responses import UNFELT, Signed, are_faint, faint_a
 from epochzero.engine.single.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
 from epochzero.engine.single.watch import Item
 from epochzero.errors import DegenerateError
-from epochzero.plan import execute, execute_jet
+from epochzero.plan import execute
 from epochzero.plan.plan import Inlined, Plan
 
 
@@ -125,7 +125,7 @@ def _curve(
     streams = pass_curve(run, batch, seed, like(packed, run))
     x, v, a = (side_by_side(stream, population.size) for stream in streams)
     with torch.no_grad():
-        jets = execute_jet(plan, packed, [(x, v, a)])
+        jets = jet_of(plan, packed, (x, v, a))
     for name, stream in zip(("logits", "velocity", "acceleration"), jets, strict=True):
         found.tensors[name] = population.by_network(stream)
 

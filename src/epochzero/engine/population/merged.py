@@ -142,7 +142,7 @@ def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[
         return Input((count * channels, *rest))
     if node.op.wiring == "gather":
         return node.op
-    if isinstance(node.op, Zero):
+    if isinstance(node.op, Zero) and node.op.channels is not None:
         return replace(node.op, channels=sizes.shapes[node.shape][0])
     if own is None:
         return None

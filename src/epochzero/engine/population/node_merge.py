@@ -134,20 +134,21 @@ class _Merging:
         return self.flat.table[int(self.flat.rows[group[0]])]
 
     def _place(self, group: Numbers) -> None:
-        op, shapes, shape, *_ = self._row(group)
+        op, shapes, shape, params, _ = self._row(group)
         first = self.flat.inputs[group, 0]
-        if op.kind == "zero":
+        whole = op.kind == "zero" or (op.kind in ("activation", "identity") and op.channelwise and not params)
+        if op.kind == "zero" and len(shape) == 3:
             source = int(self.node[first[0]])
             index = self._once(("zero", shape), Zero(shape[0], getattr(op, "stride", 1)), source, 1, shape)
             self._placed(group, index, np.zeros_like(group))
             self.blank[group] = True
-        elif op.kind in ("activation", "identity"):
+        elif whole:  # once for all maps of the node that it reads
             for source in sorted(set(self.node[first].tolist())):
                 index = self._once((op, source), op, source, *self.maps[source])
                 own = self.node[first] == source
                 self._placed(group[own], index, self.slot[first[own]])
-            if op.kind == "identity":
-                self.blank[group] = self.blank[first]
+            if op.kind != "activation":
+                self.blank[group] = self.blank[first] | (op.kind == "zero")
         elif op.wiring == "sum":
             self._place_sums(group, len(shapes), shape)
         elif op.wiring == "join":

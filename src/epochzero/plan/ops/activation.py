@@ -28,7 +28,10 @@ class Activation(Op):
 
     def slopes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the first and second derivative of the function at x."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"op {type(self).__name__} has no second derivative along a curve: its class defines neither `slopes` nor "
+            "`jet`"
+        )
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         value, velocity, acceleration = x[0]

@@ -154,9 +154,15 @@ class Op:
         return None
 
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
-        """Returns the output's value and two derivatives from those of the inputs (second-order Taylor mode)."""
+        """Returns the output's value and two derivatives from those of the inputs (second-order Taylor mode).
+
+        An op that is neither linear nor defines this has none: proxies that need it say so instead of a score.
+        """
         if not self.linear:
-            raise NotImplementedError
+            raise NotImplementedError(
+                f"op {type(self).__name__} has no second derivative along a curve: "
+                "it is not linear, and its class does not define `jet`"
+            )
         flat = self.unbiased(w)
         if len(flat) == len(w) and all(map(operator.is_, flat, w)):
             return Joined(self.run(tuple([joined(jet) for jet in x]), w))
