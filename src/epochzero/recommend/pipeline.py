@@ -99,19 +99,12 @@ def search(
     for part in MEASURED:
         if table.clicks(part) in (0, table.size(part)):
             _remark(f"All {part} rows have the same label, so there is no AUC on them.")
-    run = SubOneShotSearch(
-        table,
-        space,
-        proxy,
-        warmup,
-        preset=sizes,
-        max_params=max_params,
-        max_flops=max_flops,
-        seed=seed,
-        method=method,
-        tell=lambda stage, done, total, note: progress(done, total, f"{stage}: {note}"),
-        **own,
-    )
+
+    def tell(stage: str, done: int, total: int, note: str) -> None:
+        progress(done, total, f"{stage}: {note}")
+
+    given = {"preset": sizes, "max_params": max_params, "max_flops": max_flops, "seed": seed, "method": method} | own
+    run = SubOneShotSearch(table, space, proxy, warmup, **given, tell=tell)
     if 0 < run.schedule.steps < FEW_STEPS:
         _remark(
             f"The warm-up is {run.schedule.steps} of the {run.schedule.epoch:,} steps of an epoch, too few to learn "
@@ -288,16 +281,11 @@ def _report(result: RecommenderResult, run: SubOneShotSearch, folder: Path) -> d
     return {
         "best": asdict(result.best),
         "candidates": [asdict(candidate) for candidate in result.candidates],
-        "space": run.space,
+        **{name: getattr(run, name) for name in ("space", "method", "warmup", "seed", "share", "highest")},
         "proxy": result.objective,
-        "method": run.method,
-        "warmup": run.warmup,
         "warmup_steps": result.warmup_steps,
         "limits": {name: getattr(run, name) for name in ("max_params", "max_flops", *EMBEDDING_LIMITS)},
         "preset": asdict(run.preset),
-        "seed": run.seed,
-        "share": run.share,
-        "highest": run.highest,
         "table": TABLE if run.table.folder == folder / TABLE else str(run.table.folder.resolve()),
         "skipped_lines": run.table.skipped,
         "rows": _rows(run.table, run.share),
