@@ -1,4 +1,4 @@
-"""What is looked at beside a GPU's queue; skipped where there is no GPU.
+"""Results that are read ahead of a GPU's queue; skipped where there is no GPU.
 
 Written for `unittest`, so that a bare GPU image can run it too:
 

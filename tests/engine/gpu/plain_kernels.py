@@ -49,8 +49,8 @@ def convolve(
     """Writes the convolutions of these maps with those of the weights [W * Co, Ci, k, k] that are theirs."""
     x = taken(place, slots)
     own = _own(weight, which, out.shape[-1])
-    joint = F.conv2d(_beside(x.relu() if relu else x), own, None, *window[1:], len(x))
-    out.copy_(_apart(joint, len(x)))
+    joint = F.conv2d(_to_joint(x.relu() if relu else x), own, None, *window[1:], len(x))
+    out.copy_(_from_joint(joint, len(x)))
     return _of_channels(out) if moments else None
 
 
@@ -59,9 +59,9 @@ def convolve_back(
 ) -> None:
     """Writes the gradients of what was read, 0 where `on`, if it is given, is not positive."""
     count, own = len(out), _own(weight, which, gradient.shape[-1])
-    shape = _beside(out).shape
-    joint = conv2d_input(shape, own, _beside(gradient), *window[1:], groups=count)  # type: ignore[no-untyped-call]
-    found = _apart(joint, count)
+    shape = _to_joint(out).shape
+    joint = conv2d_input(shape, own, _to_joint(gradient), *window[1:], groups=count)  # type: ignore[no-untyped-call]
+    found = _from_joint(joint, count)
     out.copy_(found if on is None else torch.where(taken(on, slots) > 0, found, 0))
 
 
@@ -70,8 +70,8 @@ def correlate(place: Source, slots: Tensor, relu: bool, gradient: Tensor, window
     x = taken(place, slots)
     count, outputs, kernel = len(x), gradient.shape[-1], window[0]
     shape = (count * outputs, x.shape[-1], kernel, kernel)
-    read = _beside(x.relu() if relu else x)
-    found: Tensor = conv2d_weight(read, shape, _beside(gradient), *window[1:], groups=count)  # type: ignore[no-untyped-call]
+    read = _to_joint(x.relu() if relu else x)
+    found: Tensor = conv2d_weight(read, shape, _to_joint(gradient), *window[1:], groups=count)  # type: ignore[no-untyped-call]
     return found.view(count, outputs, *shape[1:])
 
 
@@ -82,8 +82,8 @@ def convolve_jvp(
     x, v = (taken(place, slots) for place in pair)
     (read, moved), count = (x.relu(), v * (x > 0)) if relu else (x, v), len(x)
     own, along = (_own(weight, which, out.shape[-1]) for weight in weights)
-    joint = F.conv2d(_beside(moved), own, None, *window[1:], count)
-    out.copy_(_apart(joint + F.conv2d(_beside(read), along, None, *window[1:], count), count))
+    joint = F.conv2d(_to_joint(moved), own, None, *window[1:], count)
+    out.copy_(_from_joint(joint + F.conv2d(_to_joint(read), along, None, *window[1:], count), count))
 
 
 def convolve_back_jvp(
@@ -208,24 +208,24 @@ def norm_back(
 
 def pool(out: Tensor, place: Source, slots: Tensor, window: Window, transposed: bool) -> None:
     """Writes the means; of the transpose, the gradients of what was read, from those of the means."""
-    x = _beside(taken(place, slots))
+    x = _to_joint(taken(place, slots))
     kernel, stride, padding, _ = window
     if not transposed:
         found = F.avg_pool2d(x, kernel, stride, padding, count_include_pad=False)
     else:
         sizes = ([kernel] * 2, [stride] * 2, [padding] * 2)
-        like = x.new_empty(_beside(out).shape)
+        like = x.new_empty(_to_joint(out).shape)
         found = torch.ops.aten.avg_pool2d_backward(x, like, *sizes, False, False, None)
-    out.copy_(_apart(found, len(out)))
+    out.copy_(_from_joint(found, len(out)))
 
 
-def _beside(maps: Tensor) -> Tensor:
+def _to_joint(maps: Tensor) -> Tensor:
     """[M, B, H, W, C] as torch has it: [B, M * C, H, W], with strides in this order even for axes of length 1."""
     count, images, height, width, channels = maps.shape
     return maps.permute(1, 0, 4, 2, 3).reshape(-1).view(images, count * channels, height, width)
 
 
-def _apart(joint: Tensor, count: int) -> Tensor:
+def _from_joint(joint: Tensor, count: int) -> Tensor:
     """And back."""
     return joint.unflatten(1, (count, -1)).permute(1, 0, 3, 4, 2)  # type: ignore[no-untyped-call,no-any-return]
 

@@ -182,7 +182,7 @@ def test_a_map_that_all_networks_have_in_common_is_kept_once() -> None:
 
 
 @pytest.mark.parametrize("slots", [(2, 3), (1, 3), (0, 2), ()])
-def test_maps_of_the_arena_alone_beside_one_that_all_have_in_common(slots: tuple[int, ...]) -> None:
+def test_maps_of_the_arena_and_one_map_that_all_networks_share(slots: tuple[int, ...]) -> None:
     shared = Source(noise(4, 2, 3, 3, 2), noise(1, 2, 3, 3, 2, seed=1))
     assert torch.equal(arena.taken(shared, numbers(*slots)), shared.arena[list(slots)])
 

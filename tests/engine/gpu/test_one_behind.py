@@ -1,4 +1,4 @@
-"""What is found of a pass is computed while the next one runs, and let go of then."""
+"""The results of a pass are computed while the next one runs, and freed then."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def notes(fours: None, monkeypatch: pytest.MonkeyPatch) -> list[Note]:
-    """What is done, in its order, and for which population."""
+    """The steps in their order, with their populations."""
     noted: list[Note] = []
     names: dict[int, str] = {}
     together, computed, prepared = scoring._together, scoring._computed, scoring._prepared
@@ -184,7 +184,7 @@ def test_recordings_of_a_pass_go_with_its_last_draw(monkeypatch: pytest.MonkeyPa
 def test_a_proxy_without_room_beside_the_next_pass_waits(
     times: int, launches: int, notes: list[Note], alone: list[dict[str, Score]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tried beside both passes of the next population, then beside none; only then the population halves."""
+    """It runs with both passes of the next population, then with none; only then the population is halved."""
     left = [times]
 
     def full(proxy: Any, *_: Any) -> bool:
@@ -231,7 +231,7 @@ def test_nothing_is_left_of_a_population_and_no_garbage_is_looked_for(
     gc.collect()
     score_population((PlanNetwork(plan) for plan in plans), asked, BATCH, 0, "always")
     assert gc.isenabled() and len(most) > 20
-    assert max(most) <= 1, "no run is there when the next begins, nor a population beside this one and the next"
+    assert max(most) <= 1, "no run is there when the next begins, nor a third population"
     assert not there
 
 

@@ -79,13 +79,13 @@ PARTS = ("conv", "correlate", "maps", "norm", "reductions", "spectrum")
 
 
 def runs_here(x: Tensor) -> bool:
-    """Whether our own kernels run on it."""
+    """Returns True where our own kernels can run on `x`."""
     return x.is_cuda and x.dtype in (torch.float32, torch.float64) and installed()
 
 
 @cache
 def installed() -> bool:
-    """Whether Triton, which compiles them, is there."""
+    """Returns True where Triton, which compiles the kernels, is installed."""
     return find_spec("triton") is not None
 
 

@@ -82,10 +82,10 @@ class BlockRun:
         watch = self._watch
         known = routine_of(block, norm, () if watch is None else watch.streams)
         if known is not None and given.dim() == 5:
-            performed = RoutineRun(name, block, known, weights, given)
+            run = RoutineRun(name, block, known, weights, given)
             if watch is not None:
-                performed.show(watch)
-            return performed
+                run.show(watch)
+            return run
         x = to_joint(given, block.size) if given.dim() == 5 else given
         return TapedBlock(name, block, norm, weights, x, self._follow, watch, self._sums)
 

@@ -24,7 +24,7 @@ class Captured(NamedTuple, Generic[T]):
 
     replay: Callable[[], None]
     result: T
-    """what the run returned: each replay writes its tensors anew"""
+    """the return value of the run; each replay rewrites its tensors"""
 
 
 def capture(

@@ -1,7 +1,7 @@
-"""A GPU's queue of work, and work that goes before it.
+"""Work that runs ahead of a GPU's queue, on a stream of its own.
 
-What is launched on a GPU queues behind everything that was launched before. What is found of a pass is looked at while
-the next one runs: on a stream of its own, which waits for that pass alone and goes first.
+A launch on a GPU queues after all earlier ones. The results of a pass are read while the next pass runs: on a side
+stream, which waits for that pass alone and has priority.
 """
 
 from __future__ import annotations

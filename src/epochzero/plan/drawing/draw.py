@@ -184,8 +184,8 @@ def _drawn(item: Item, box: Box, centre: Point) -> str:
         y += APART * bool(notes)
     if item.caption:
         side, where = (-1, "left") if item.look == "end" else (1, "right")
-        beside = centre.x + side * (box.width / 2 + ASIDE)
-        at = f'x="{beside:.1f}" y="{centre.y + 4:.1f}"'
+        edge = centre.x + side * (box.width / 2 + ASIDE)
+        at = f'x="{edge:.1f}" y="{centre.y + 4:.1f}"'
         parts.append(f'<text class="caption {where}" {at}>{escape(item.caption)}</text>')
     return "".join([*parts, "</g>"])
 

@@ -25,7 +25,7 @@ LONGEST_ROW = 9
 TIP = 8.0
 """the length of an arrow's head"""
 TURN = 22.0
-"""the width beside a row for the arrow to the next one"""
+"""the margin of a row for the arrow to the next one"""
 
 Edge = tuple[int, int]
 

@@ -156,9 +156,9 @@ class RelativeAttention(Op):
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         q, k, v = zip(*(split_heads(s, self.heads) for s in x[0]), strict=True)
         keys, values = self._vectors(x[0][0].shape[1], w)
-        beside = [torch.einsum("bhid,ijd->bhij", s, keys) for s in q]
+        relative = [torch.einsum("bhid,ijd->bhij", s, keys) for s in q]
         near = product(q, k, lambda a, b: a @ b.mT)
-        weight = softmax_jet((near[0] + beside[0], near[1] + beside[1], near[2] + beside[2]))
+        weight = softmax_jet((near[0] + relative[0], near[1] + relative[1], near[2] + relative[2]))
         shifted = [torch.einsum("bhij,ijd->bhid", s, values) for s in weight]
         plain = product(weight, v, torch.matmul)
         return _joined((plain[0] + shifted[0], plain[1] + shifted[1], plain[2] + shifted[2]))
