@@ -1,4 +1,4 @@
-"""NAS-Bench-101 as a pool: regrets by hand, scores from two tables, and cells that are scored when the search asks for them."""
+"""NAS-Bench-101 as a pool: regrets by hand, scores from two tables, cells that are scored on demand."""
 
 from __future__ import annotations
 

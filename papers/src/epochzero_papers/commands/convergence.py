@@ -46,17 +46,17 @@ def convergence(
     usable(device)
     folder = made_folder(out_dir)
     if drawn is not None:
-        found = _read_study(drawn)
+        result = _read_study(drawn)
     else:
         study = Study(
             arch=arch, space=space, channels=channels, cells=cells, epochs=epochs, batch_size=batch_size, seeds=seeds,
             seed=seed, across=across, noise_across=min(across, Study.noise_across),
         )  # fmt: skip
         assert data is not None
-        found = study_convergence(study, load_images(data, seed=seed), folder / "convergence.json", device, err.print)
-    files = [str(folder / file) for file in convergence_pictures.draw(found, folder)]
-    last = found["curves"][-1]["test_accuracy"]
-    rows = [one | {"test_accuracy": last[place]} for place, one in enumerate(found["networks"])]
+        result = study_convergence(study, load_images(data, seed=seed), folder / "convergence.json", device, err.print)
+    files = [str(folder / file) for file in convergence_pictures.draw(result, folder)]
+    last = result["curves"][-1]["test_accuracy"]
+    rows = [one | {"test_accuracy": last[place]} for place, one in enumerate(result["networks"])]
     if json:
         print_json({"networks": rows, "files": files})
         return
@@ -69,10 +69,10 @@ def convergence(
 def _read_study(file: Path) -> dict[str, Any]:
     """Returns a study of convergence from its file."""
     try:
-        found = json_.loads(file.read_text(encoding="utf-8"))
-        found["networks"], found["curves"]
+        content = json_.loads(file.read_text(encoding="utf-8"))
+        content["networks"], content["curves"]
     except OSError as error:
         raise UserError(f"'{file}' cannot be read ({error.strerror}): give what `analyze convergence` wrote.") from None
     except (ValueError, KeyError, TypeError):
         raise UserError(f"'{file}' holds no study of convergence: give what `analyze convergence` wrote.") from None
-    return dict(found)
+    return dict(content)

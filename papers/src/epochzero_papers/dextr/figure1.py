@@ -77,5 +77,5 @@ class DextrFigure1(Correlations):
         recipe = Recipe(epochs=settings.epochs)
         facts = {"experiment": self.name, "arch": text}
         name = digest(text)[:16]
-        found = trained(work, name, spaces["nb201"], arch, images, recipe, seed=work.seed, facts=facts)
-        return [epoch["loss"] for epoch in found.history]
+        network = trained(work, name, spaces["nb201"], arch, images, recipe, seed=work.seed, facts=facts)
+        return [epoch["loss"] for epoch in network.history]

@@ -85,10 +85,10 @@ class DextrFigure2(Recipe):
             for (x, y), paper in PAPER.items()
         ]
         try:
-            found, why = spearman(means, columns[ACCURACY], seed=work.seed), ""
+            correlation, why = spearman(means, columns[ACCURACY], seed=work.seed), ""
         except DegenerateError as reason:
-            found, why = None, str(reason)
-        rows.append(Row("nb201", MEAN, ACCURACY, "spearman", found, len(unscored), why=why))
+            correlation, why = None, str(reason)
+        rows.append(Row("nb201", MEAN, ACCURACY, "spearman", correlation, len(unscored), why=why))
         reasons = {MEAN: {why: list(unscored.values()).count(why) for why in unscored.values()}}
         about = f"{batch.about} A circle with each image."
         texts = [text for text, _ in scored]

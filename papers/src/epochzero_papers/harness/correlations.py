@@ -129,8 +129,8 @@ class Correlations(Recipe):
             rows = table.sample(min(networks, len(table)), seed)
             return [space.parse(table.archs[row]) for row in rows], rows
         drawn = ((space.parse(table.archs[row]), row) for row in table.sample(len(table), seed))
-        found = list(islice(((arch, row) for arch, row in drawn if space.text(arch) in among), networks))
-        return [arch for arch, _ in found], [row for _, row in found]
+        chosen = list(islice(((arch, row) for arch, row in drawn if space.text(arch) in among), networks))
+        return [arch for arch, _ in chosen], [row for _, row in chosen]
 
     @property
     def objectives(self) -> Sequence[Objective]:

@@ -89,17 +89,17 @@ class Setting:
 
     def images(self) -> Images:
         """Returns the images of the file, at most `most`."""
-        found = load_images(self.data)
+        images = load_images(self.data)
         if not self.most:
-            return found
-        test = max(2, self.most * len(found.test_y) // len(found.y))
+            return images
+        test = max(2, self.most * len(images.test_y) // len(images.y))
         return replace(
-            found,
-            x=found.x[: self.most],
-            y=found.y[: self.most],
-            test_x=found.test_x[:test],
-            test_y=found.test_y[:test],
-            facts=found.facts | {"first": self.most},
+            images,
+            x=images.x[: self.most],
+            y=images.y[: self.most],
+            test_x=images.test_x[:test],
+            test_y=images.test_y[:test],
+            facts=images.facts | {"first": self.most},
         )
 
     def network(self, partial: int = 1) -> SinglePath:
@@ -213,16 +213,16 @@ def _train(member: Member, setting: Setting, until: float) -> None:
     of_members = replace(halves, test_x=images.test_x, test_y=images.test_y).to(setting.device)
     plan = setting.network().alone(spaces[setting.space].parse(member.arch))
     trained = train(plan, of_members, setting.recipe, seed=member.seed, device=setting.device, progress=check)
-    module, found = trained.module.eval(), {}
+    module, predictions = trained.module.eval(), {}
     with torch.inference_mode():
         for name, x in (("held_out", halves.test_x.to(setting.device)), ("test", of_members.test_x)):
             parts = [module(of_members.standardised(part)).softmax(1) for part in torch.split(x, 500)]
-            found[name] = torch.cat(parts).float().cpu().numpy()
+            predictions[name] = torch.cat(parts).float().cpu().numpy()
     sealed.write(weights_file(member, setting), {"weights": dict(module.state_dict())})
     file = _file(member, setting)
     seconds = np.array(time.perf_counter() - start)
     with replacing(file) as opened:
-        np.savez_compressed(opened, held_out=found["held_out"], test=found["test"], seconds=seconds)
+        np.savez_compressed(opened, held_out=predictions["held_out"], test=predictions["test"], seconds=seconds)
 
 
 def _file(member: Member, setting: Setting) -> Path:

@@ -169,7 +169,7 @@ class NetworkSearches(Recipe):
     ) -> dict[str, float]:
         space, arch = spaces[self.built_in or spec.space], outcome.winner.arch
         plan = space.plan(arch) if self.built_in else outcome.plan
-        found = {column: COUNTS[column](plan) for column in self.columns}
+        figures = {column: COUNTS[column](plan) for column in self.columns}
         for column, is_error in self.tested.items():
             assert images is not None
             recipe = replace(self.recipe, epochs=work.settings.epochs)
@@ -177,8 +177,8 @@ class NetworkSearches(Recipe):
             name = digest(outcome.winner.text, seed, recipe.epochs, len(images.y))[:16]
             ended = trained(work, name, space, arch, images, recipe, seed=seed, facts=facts)
             accuracy = 100 * float(ended.history[-1]["test_accuracy"])
-            found[column] = 100 - accuracy if is_error else accuracy
-        return found
+            figures[column] = 100 - accuracy if is_error else accuracy
+        return figures
 
 
 def _judge(

@@ -92,10 +92,10 @@ def circumstances(result: Result) -> list[str]:
 
 def _repeats(columns: Iterable[str]) -> dict[str, list[str]]:
     """Returns the columns of all repeats by their plain name."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for column in columns:
-        found.setdefault(column.partition(REPEAT)[0], []).append(column)
-    return found
+        by_name.setdefault(column.partition(REPEAT)[0], []).append(column)
+    return by_name
 
 
 def _known(columns: Iterable[str], sample: Sample) -> list[str]:
@@ -147,8 +147,8 @@ def as_csv(result: Result) -> str:
         ["sample", "x", "y", "statistic", "n", "unscored", "value", "low", "high", "paper", "difference", "why"]
     )
     for row in result.rows:
-        found = row.found
-        n, *ours = ["", "", "", ""] if found is None else [found.n, found.value, found.low, found.high]
+        figure = row.found
+        n, *ours = ["", "", "", ""] if figure is None else [figure.n, figure.value, figure.low, figure.high]
         writer.writerow(
             [row.sample, row.x, row.y, row.statistic, n, row.unscored, *ours, row.paper, row.difference, row.why]
         )
@@ -191,8 +191,8 @@ def plot(result: Result, folder: Path) -> list[str]:
         axes.set_xlabel(next(iter(alone)) if len(alone) == 1 else "", fontsize=8)
         axes.set_ylabel(y, fontsize=8)
         axes.tick_params(labelsize=6)
-        found = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if len(alone) == 1 and row.found]
-        found = found if len(found) <= PER_TITLE else []
+        labels = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if len(alone) == 1 and row.found]
+        labels = labels if len(labels) <= PER_TITLE else []
         heading = [sample] if len(result.samples) > 1 else []
-        axes.set_title("\n".join([*heading, ", ".join(found)]), fontsize=7)
+        axes.set_title("\n".join([*heading, ", ".join(labels)]), fontsize=7)
     return save(figure, folder, "result")

@@ -103,9 +103,9 @@ class ScorePairs(Recipe, Generic[S]):
                 left_out.append(f"{label} is left out: {reason}.")
         if not jobs:
             raise nothing_recalled(self.name, left_out)
-        found = dict(zip(jobs, score_all(work, list(jobs.values())), strict=True))
+        scores = dict(zip(jobs, score_all(work, list(jobs.values())), strict=True))
         samples = {
-            label: _sample(self.spaces[label], job, columns, dict(zip(batches, found[label], strict=True)))
+            label: _sample(self.spaces[label], job, columns, dict(zip(batches, scores[label], strict=True)))
             for label, job in jobs.items()
         }
         rows = [
@@ -139,9 +139,9 @@ def _proxies(columns: Sequence[Column], batch: Batch) -> list[Proxy]:
     return list({column.proxy.text: column.proxy for column in columns if column.batch.id == batch.id}.values())
 
 
-def _sample(space: str, job: Job, columns: Sequence[Column], found: Mapping[str, Sequence[Scores]]) -> Sample:
+def _sample(space: str, job: Job, columns: Sequence[Column], results: Mapping[str, Sequence[Scores]]) -> Sample:
     scores: dict[str, list[Score]] = {
-        column.name: [one[column.proxy.text] for one in found[column.batch.id]] for column in columns
+        column.name: [one[column.proxy.text] for one in results[column.batch.id]] for column in columns
     }
     return Sample(
         space=space,

@@ -43,15 +43,15 @@ class NotScoredError(DataError):
 
 def recalled(work: Work, tasks: Sequence[Task]) -> tuple[list[str], list[Task]]:
     """Returns the networks of the given scores, in a random order, and the tasks that they answer."""
-    found = [(task, set(work.store.archs(task.setting))) for task in tasks]
-    answered = [task for task, archs in found if archs]
+    known = [(task, set(work.store.archs(task.setting))) for task in tasks]
+    answered = [task for task, archs in known if archs]
     if not answered:
         task = tasks[0]
         raise NotScoredError(
             f"the given scores have no network of {task.space.name} with the batch {task.batch.id} and weights "
             f"{task.origin}"
         )
-    shared = sorted(set.intersection(*(archs for _, archs in found if archs)))
+    shared = sorted(set.intersection(*(archs for _, archs in known if archs)))
     Random(work.seed).shuffle(shared)
     return shared, answered
 
@@ -66,7 +66,7 @@ def score_all(work: Work, jobs: Sequence[Job]) -> list[list[list[Scores]]]:
     if work.recalls:
         return [[task.recall(job.archs, work.store) for task in job.tasks] for job in jobs]
     total = sum(len(job.archs) for job in jobs)
-    found: list[list[list[Scores]]] = []
+    scores: list[list[list[Scores]]] = []
     done = 0
     for job in jobs:
         of_job: list[list[Scores]] = [[] for _ in job.tasks]
@@ -76,9 +76,9 @@ def score_all(work: Work, jobs: Sequence[Job]) -> list[list[list[Scores]]]:
                 assert work.run is not None
                 of_task.extend(task.evaluate(some, work.store, work.run, first)[0])
             done += len(some)
-        found.append(of_job)
+        scores.append(of_job)
     work.progress(total, total)
-    return found
+    return scores
 
 
 def _chunks(archs: Sequence[Any], size: int) -> Iterator[tuple[int, Sequence[Any]]]:

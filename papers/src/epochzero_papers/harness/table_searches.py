@@ -204,18 +204,18 @@ class TableSearches(Recipe):
         work.begin(pool=tables.pool.name, table=tables.accuracies.name)
         held = [spec for spec in searches if not tables.lacks(spec)]
         seeds = range(work.seed, work.seed + work.settings.networks)
-        found: dict[str, list[T]] = {spec.label: [] for spec in held}
+        results: dict[str, list[T]] = {spec.label: [] for spec in held}
         total = len(held) * len(seeds)
         for place, (spec, seed) in enumerate(itertools.product(held, seeds)):
             work.progress(place, total)
-            found[spec.label].append(of_one(tables, spec, seed))
+            results[spec.label].append(of_one(tables, spec, seed))
         work.progress(total, total)
-        return tables, found
+        return tables, results
 
-    def _rows(self, label: str, found: Mapping[str, Sequence[float | None]]) -> list[Row]:
+    def _rows(self, label: str, accuracies_of: Mapping[str, Sequence[float | None]]) -> list[Row]:
         printed = {(figure.x, figure.y, figure.statistic): figure.value for figure in self.quoted}
         rows = []
-        for column, selected in found.items():
+        for column, selected in accuracies_of.items():
             known = [value for value in selected if value is not None]
             for statistic in (ACCURACY, DEVIATION):
                 figure = estimate(known, statistic) if len(known) > 1 else None

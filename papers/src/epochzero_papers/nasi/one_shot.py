@@ -109,7 +109,7 @@ class OneShotSearches(Recipe):
         samples = {}
         for place, label in enumerate(settings.spaces):
             known = known_errors(spaces[ONE_SHOT[label]], accuracies)
-            found: dict[str, list[float]] = {"random cells": list(known.values())}
+            errors_of: dict[str, list[float]] = {"random cells": list(known.values())}
             about: dict[str, str] = {"random cells": f"all {len(known)} cells that {table.name} holds."}
             searches = self.searches(settings)
             for number, search in enumerate(searches):
@@ -120,13 +120,13 @@ class OneShotSearches(Recipe):
                     state = _recorded(nasi, work)
                     for reading in search.readings:
                         cell = selected(nasi, replayed(nasi, state, reading), known)
-                        found.setdefault(reading.what, []).append(known[cell])
+                        errors_of.setdefault(reading.what, []).append(known[cell])
                         about[reading.what] = nasi.batch.about
             rows += [
                 Row(label, what, label, ERROR, estimate(errors), 0, self.paper.get(what, {}).get(label))
-                for what, errors in found.items()
+                for what, errors in errors_of.items()
             ]
-            samples[label] = Sample(ONE_SHOT[label], [], {}, found, about, {})
+            samples[label] = Sample(ONE_SHOT[label], [], {}, errors_of, about, {})
         work.progress(1, 1)
         unasked = [label for label in ONE_SHOT if label not in settings.spaces]
         small = [f"{', '.join(unasked)}: left out of this small form."] if unasked else []
@@ -138,10 +138,10 @@ def known_errors(space: Any, table: AccuracyTable) -> dict[Cell, float]:
     row_of, rng = rows_by_key(tuple(table.archs)), Random(0)
     cells = space if space.count() <= DRAWS else (space.sample(rng) for _ in range(DRAWS))
     errors = 100 * (1 - table.column(COLUMN))
-    found = {cell: float(errors[row]) for cell in cells if (row := row_of.get(space.key(cell))) is not None}
-    if not found:
+    known = {cell: float(errors[row]) for cell in cells if (row := row_of.get(space.key(cell))) is not None}
+    if not known:
         raise DataError(f"{table.source} holds no cell of {space.name}: give a table with more of NAS-Bench-101.")
-    return found
+    return known
 
 
 def selected(nasi: Nasi, found: Tensor, known: Mapping[Cell, float]) -> Cell:

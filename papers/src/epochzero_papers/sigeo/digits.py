@@ -114,8 +114,8 @@ class Perceptrons:
     def _along_samples(self, x: Tensor, y: Tensor) -> Tensor:
         """The inner product of all weights with the gradient of each sample's loss: [B, R]."""
         weights = tuple(weight.detach() for weight in self.weights)
-        found: Tensor = jvp(partial(sample_losses, x=x, y=y), weights, weights)[1]
-        return found
+        products: Tensor = jvp(partial(sample_losses, x=x, y=y), weights, weights)[1]
+        return products
 
 
 def sample_losses(

@@ -36,6 +36,6 @@ class SigeoFigure4(FoundRecommenders):
     )
     quoted: Sequence[Quoted] = ()
 
-    def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
-        losses = [one.test_log_loss for one in found.candidates]
+    def figures(self, result: RecommenderResult) -> Mapping[str, Sequence[float]]:
+        losses = [one.test_log_loss for one in result.candidates]
         return {LOSS: losses, f"lowest {LOSS}": [min(losses)]}

@@ -74,7 +74,7 @@ class Warmed:
 
     def score(self, task: Task, archs: Sequence[Choices]) -> Scored:
         scores = self.supernet.scores(archs, task.proxies, self.place.batch, self.place.seed)
-        return [(found, 0.0) for found in scores]
+        return [(of_network, 0.0) for of_network in scores]
 
     @property
     def text(self) -> str:

@@ -54,10 +54,10 @@ class Figures(NamedTuple):
 def report(study: Study) -> str:
     """Returns correlations, terms, searches, and selected networks compared with random ones and baselines."""
     folder, space, archs = study.folder, study.place.space, study.archs
-    found = [_trained(folder, space.text(arch)) for arch in archs]
+    pieces = [_trained(folder, space.text(arch)) for arch in archs]
     unscored = _unscored(folder)
-    known = [i for i, one in enumerate(found) if one is not None and i not in unscored]
-    trained = [one for i, one in enumerate(found) if one is not None and i not in unscored]
+    known = [i for i, one in enumerate(pieces) if one is not None and i not in unscored]
+    trained = [one for i, one in enumerate(pieces) if one is not None and i not in unscored]
     truth = [-statistics.mean(_figures(one, "test").losses) for one in trained]
     apart = statistics.mean(statistics.stdev(_figures(one, "test").losses) for one in trained)
     lines = [
@@ -85,8 +85,8 @@ def _trained(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def _figures(trained: Mapping[str, Any], part: str) -> Figures:
-    found = trained["measures"][part]
-    return Figures([one["log_loss"] for one in found], [one["auc"] for one in found])
+    measures = trained["measures"][part]
+    return Figures([one["log_loss"] for one in measures], [one["auc"] for one in measures])
 
 
 def _agreement(trained: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -98,9 +98,9 @@ def _agreement(trained: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     by_seed = list(zip(*(_figures(one, "test").losses for one in trained), strict=True))
     pairs = [(a, b) for b in range(len(by_seed)) for a in range(b)]
-    found = {pair: spearman(by_seed[pair[0]], by_seed[pair[1]]) for pair in pairs}
-    each = [f"{a} and {b} {_shown(one)}" for (a, b), one in found.items()]
-    r, n = statistics.mean(one.value for one in found.values()), len(by_seed)
+    agreements = {pair: spearman(by_seed[pair[0]], by_seed[pair[1]]) for pair in pairs}
+    each = [f"{a} and {b} {_shown(one)}" for (a, b), one in agreements.items()]
+    r, n = statistics.mean(one.value for one in agreements.values()), len(by_seed)
     ceiling = math.sqrt(max(0.0, n * r / (1 + (n - 1) * r)))
     return [
         f"Agreement of the trainings (Spearman), seeds {'; '.join(each)}; {r:.3f} on average, so that no score can be "
@@ -144,8 +144,8 @@ def _level(level: tuple[float, bool]) -> str:
     return f"{100 * level[0]:g} %" + ("" if level[1] else " cut off")
 
 
-def _shown(found: Estimate) -> str:
-    return f"{found.value:.3f} [{found.low:.3f}, {found.high:.3f}]"
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def _networks(folder: Path, trained: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -89,8 +89,8 @@ class Study:
         file = self.folder / f"{name}.json"
         if not file.exists():
             write(file, json.dumps(make()))
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return found
+        piece: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return piece
 
     # Scores and searches
 
@@ -178,8 +178,8 @@ class Study:
         done: set[str] = set()
         while time.perf_counter() < end:
             files = list(self.folder.glob("found-*.json"))
-            found = {text for file in files for text in json.loads(file.read_text(encoding="utf-8"))["archs"]}
-            todo = sorted(text for text in found - done if int(digest(text)[:8], 16) % of == mine)
+            selected = {text for file in files for text in json.loads(file.read_text(encoding="utf-8"))["archs"]}
+            todo = sorted(text for text in selected - done if int(digest(text)[:8], 16) % of == mine)
             if todo:
                 self.train_network(self.place.space.parse(todo[0]))
                 done.add(todo[0])

@@ -81,9 +81,9 @@ class SigeoTable3(Correlations):
         for group in groups:
             space = group.job.tasks[0].space
             warm = WarmUp.on(space, group.images, settings.batch_size, work.seed, work.device)
-            found = []
+            results = []
             for scores in warm.evaluate(group.job.archs, sorted(set(steps.values())), work.store, run):
-                found.append(scores)
+                results.append(scores)
                 done += 1
                 work.progress(done, total)
             merits = {}
@@ -91,5 +91,5 @@ class SigeoTable3(Correlations):
                 proxy, _, percent = name.removesuffix(" %").partition(", ")
                 taken = steps[int(percent)]
                 text = ZICO if proxy == "zico" else WARM if taken else ZERO_SHOT
-                merits[name] = [as_scores(parse_objective(text), [scores[taken] for scores in found])]
+                merits[name] = [as_scores(parse_objective(text), [scores[taken] for scores in results])]
             yield merits, [warm.about]

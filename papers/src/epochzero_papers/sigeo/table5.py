@@ -107,9 +107,9 @@ class FoundRecommenders(Recipe):
     needs = (CRITEO, AVAZU)
     unmeasured: Sequence[str] = ()
 
-    def figures(self, found: RecommenderResult) -> Mapping[str, Sequence[float]]:
+    def figures(self, result: RecommenderResult) -> Mapping[str, Sequence[float]]:
         """Returns the figures of a search: of one network, or of several."""
-        return {LOSS: [found.best.test_log_loss], AUC: [found.best.test_auc]}
+        return {LOSS: [result.best.test_log_loss], AUC: [result.best.test_auc]}
 
     def status(self, folder: str | Path = FOLDER) -> Status:
         return "ready"
@@ -126,9 +126,9 @@ class FoundRecommenders(Recipe):
         with folder_for(work, "recommenders") as folder:
             for place, name in enumerate(names):
                 table = _table(name, held.get(name), folder, settings)
-                found = self._searched(work, table, folder / name, place / len(names), len(names))
+                figures_of = self._searched(work, table, folder / name, place / len(names), len(names))
                 about = f"{table.count:,} rows ({held[name].name if name in held else 'planted interactions'})."
-                for column, values in found.items():
+                for column, values in figures_of.items():
                     label = f"{name} {column}"
                     samples[label] = Sample.measured("nasrec_small", values, about)
                     rows += [
@@ -153,7 +153,7 @@ class FoundRecommenders(Recipe):
             top=settings.top,
             batch_size=settings.batch_size,
         )
-        found: dict[str, dict[str, list[float]]] = {}
+        figures_of: dict[str, dict[str, list[float]]] = {}
         total = settings.repeats * len(self.searches)
         for done, (seed, spec) in enumerate((s, c) for s in range(settings.repeats) for c in self.searches):
             work.progress(round(before * parts * total) + done, parts * total)
@@ -166,8 +166,8 @@ class FoundRecommenders(Recipe):
                 seed=work.seed + seed,
             )
             for column, values in self.figures(chain.run(folder)).items():
-                found.setdefault(column, {}).setdefault(spec.label, []).extend(values)
-        return found
+                figures_of.setdefault(column, {}).setdefault(spec.label, []).extend(values)
+        return figures_of
 
 
 def _table(name: str, file: Path | None, folder: Path, settings: Searching) -> CtrTable:

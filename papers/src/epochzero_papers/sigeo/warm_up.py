@@ -198,12 +198,12 @@ class WarmUp:
     def _todo(self, archs: Sequence[Any], stops: Sequence[int], store: Store) -> list[_Todo]:
         texts = [self.space.text(arch) for arch in archs]
         known = self._known(texts, stops, store)
-        found = []
+        todo = []
         for place, (arch, text) in enumerate(zip(archs, texts, strict=True)):
             lacking = tuple(steps for steps in stops if any(text not in stored for stored in known[steps].values()))
             if lacking:
-                found.append(_Todo(place, text, self.network(arch), lacking))
-        return found
+                todo.append(_Todo(place, text, self.network(arch), lacking))
+        return todo
 
     def _record(self, group: Sequence[_Todo], run: Run) -> Iterator[int]:
         """Train, score and record a population that lacks the same scores; yields the work done so far."""

@@ -50,9 +50,10 @@ class Ablation(Correlations):
             [self.task(task, way, str(group.images), work.seed + repeat) for way in ways]
             for repeat, task in enumerate(group.job.tasks)
         ]
-        (found,) = score_all(work, [Job(group.job.archs, [task for tasks in repeats for task in tasks])])
+        (scores_of,) = score_all(work, [Job(group.job.archs, [task for tasks in repeats for task in tasks])])
         scores = [
-            dict(zip(ways, found[first : first + len(ways)], strict=True)) for first in range(0, len(found), len(ways))
+            dict(zip(ways, scores_of[first : first + len(ways)], strict=True))
+            for first in range(0, len(scores_of), len(ways))
         ]
         truth = group.truth[NB201_C10.label]
         merits = {}

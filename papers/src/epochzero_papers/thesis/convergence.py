@@ -125,9 +125,9 @@ def lineup(study: Study) -> dict[str, Any]:
     else:
         arch = spaces[study.space].parse(study.arch)
         connections = narrowing(arch, len(study.widths), rng)
-    found = {study.arch if known else "cell": arch}
-    found |= {f"C{i}": variant for i, variant in enumerate(connections, start=1)}
-    return found | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
+    cells = {study.arch if known else "cell": arch}
+    cells |= {f"C{i}": variant for i, variant in enumerate(connections, start=1)}
+    return cells | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
 
 
 class Team:
@@ -182,14 +182,14 @@ class Trainer:
 
     def epoch(self, number: int) -> dict[str, list[float]]:
         """Train for one epoch, then test; returns losses and accuracies of each network."""
-        found: dict[str, list[float]] = {"loss": [], "test_loss": [], "test_accuracy": []}
+        measures: dict[str, list[float]] = {"loss": [], "test_loss": [], "test_accuracy": []}
         for team in self.teams:
             total = torch.zeros(team.networks.count, device=self.device)
             for batch in self._batches(number):
                 total += team.step(*batch)
-            for name, values in zip(found, (total / self.steps, *team.test(self.images)), strict=True):
-                found[name] += values.tolist()
-        return found
+            for name, values in zip(measures, (total / self.steps, *team.test(self.images)), strict=True):
+                measures[name] += values.tolist()
+        return measures
 
     def _batches(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yields images, labels and the share of the learning rate of each step of an epoch."""
@@ -233,45 +233,45 @@ def study_convergence(
     begun = time.perf_counter()
     check_parts(min(study.noise_images, len(images.test_y)), study.noise_parts)
     identity = {"study": json.loads(json.dumps(asdict(study))), "data": images.facts}
-    found = _so_far(out, identity)
+    result = _so_far(out, identity)
     trainer = Trainer(study, images, device)
-    found.setdefault("seconds", {})
-    found |= {"machine": machine(device), "networks": [_described(trainer, entry) for entry in trainer.entries]}
+    result.setdefault("seconds", {})
+    result |= {"machine": machine(device), "networks": [_described(trainer, entry) for entry in trainer.entries]}
     kept = Checkpoints(out.with_suffix(".weights"))
     kept.folder.mkdir(parents=True, exist_ok=True)
-    curves = found["curves"] = _restored(trainer, kept, identity)
+    curves = result["curves"] = _restored(trainer, kept, identity)
     say(f"{len(trainer.entries)} networks ready in {time.perf_counter() - begun:.1f} s")
     for number in range(len(curves), study.epochs):
         start = time.perf_counter()
         curves.append(finite(trainer.epoch(number)))
         kept.write(number + 1, {"identity": json.dumps(identity), "curves": curves} | trainer.states())
         spent = time.perf_counter() - start
-        found["seconds"][f"epoch {number + 1}"] = spent
-        write(out, json.dumps(identity | found) + "\n")
-        found["recorded"] = all(team.step.play is not None for team in trainer.teams)
+        result["seconds"][f"epoch {number + 1}"] = spent
+        write(out, json.dumps(identity | result) + "\n")
+        result["recorded"] = all(team.step.play is not None for team in trainer.teams)
         best = max(value for value in curves[-1]["test_accuracy"] if value is not None)
         say(f"epoch {number + 1}/{study.epochs}: {spent:.1f} s, best test accuracy {100 * best:.1f} %")
     for name, look in (("landscape", _landscape), ("gradient_variance", _variance)):
-        if name not in found:
+        if name not in result:
             start = time.perf_counter()
-            found[name] = _looked(trainer, look)
-            found["seconds"][name] = time.perf_counter() - start
-            write(out, json.dumps(identity | found) + "\n")
-            say(f"{name}: {found['seconds'][name]:.1f} s")
-    return identity | found
+            result[name] = _looked(trainer, look)
+            result["seconds"][name] = time.perf_counter() - start
+            write(out, json.dumps(identity | result) + "\n")
+            say(f"{name}: {result['seconds'][name]:.1f} s")
+    return identity | result
 
 
 def _looked(trainer: Trainer, look: Callable[[Trainer, JoinedSubject, int], Plane]) -> dict[str, Any]:
     """Returns values on a plane; the networks of each seed have directions of that seed."""
-    found: dict[str, Any] = {"networks": [], "seeds": [], "values": []}
+    planes: dict[str, Any] = {"networks": [], "seeds": [], "values": []}
     for seed in trainer.seeds:
         for names, subject in trainer.examined(seed):
             plane = look(trainer, subject, seed)
-            found["networks"] += names
-            found["seeds"] += [seed] * len(names)
-            found["values"] += finite(plane.values)
-            found["axis"] = list(plane.axis)
-    return found
+            planes["networks"] += names
+            planes["seeds"] += [seed] * len(names)
+            planes["values"] += finite(plane.values)
+            planes["axis"] = list(plane.axis)
+    return planes
 
 
 def _landscape(trainer: Trainer, subject: JoinedSubject, seed: int) -> Plane:
@@ -298,13 +298,13 @@ def _so_far(out: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
     if not out.exists():
         return {}
     try:
-        found = json.loads(out.read_text(encoding="utf-8"))
-        same = {key: found.pop(key) for key in identity} == identity
+        content = json.loads(out.read_text(encoding="utf-8"))
+        same = {key: content.pop(key) for key in identity} == identity
     except (ValueError, KeyError, AttributeError):
         raise UserError(f"'{out}' holds no study to go on with: choose another --out, or remove it.") from None
     if not same:
         raise UserError(f"'{out}' holds a study with other settings or data: choose another --out, or remove it.")
-    return dict(found)
+    return dict(content)
 
 
 def _restored(trainer: Trainer, kept: Checkpoints, identity: Mapping[str, Any]) -> list[Any]:

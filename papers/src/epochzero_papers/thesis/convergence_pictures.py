@@ -16,13 +16,13 @@ MEASURES = {"loss": "training loss", "test_loss": "test loss", "test_accuracy": 
 """labels of the curves"""
 
 
-def draw(found: Mapping[str, Any], folder: Path, name: str = "convergence") -> list[str]:
+def draw(study: Mapping[str, Any], folder: Path, name: str = "convergence") -> list[str]:
     """Draw curves, landscapes and gradient variances of a study; returns the names of the files."""
-    files = save(_curves(found), folder, f"{name}_curves")
-    labels = {one["name"]: f"{one['name']} ({one['width']:g}c, {one['depth']})" for one in found["networks"]}
+    files = save(_curves(study), folder, f"{name}_curves")
+    labels = {one["name"]: f"{one['name']} ({one['width']:g}c, {one['depth']})" for one in study["networks"]}
     for part, shapes in (("landscape", ("contour", "surface")), ("gradient_variance", ("heat",))):
-        if part in found:
-            of_part = found[part]
+        if part in study:
+            of_part = study[part]
             of_first_seed = dict.fromkeys(of_part["networks"])
             named = {labels[net]: values for net, values in zip(of_first_seed, of_part["values"], strict=False)}
             what = "test loss"
@@ -38,17 +38,17 @@ def _root(value: float | None) -> float | None:
     return None if value is None else math.sqrt(value)
 
 
-def _curves(found: Mapping[str, Any]) -> Any:
+def _curves(study: Mapping[str, Any]) -> Any:
     """Returns training loss, test loss and test accuracy by epoch and learning rate, means over seeds."""
-    networks = found["networks"]
+    networks = study["networks"]
     rates = list(dict.fromkeys(one["rate"] for one in networks))
     figure, panels = new_panels(len(MEASURES) * len(rates), len(rates), 3.4, 2.8)
-    epochs = range(1, len(found["curves"]) + 1)
+    epochs = range(1, len(study["curves"]) + 1)
     for place, (measure, rate) in enumerate((m, r) for m in MEASURES for r in rates):
         axes = panels[place]
         for name in dict.fromkeys(one["name"] for one in networks):
             mine = [i for i, one in enumerate(networks) if (one["name"], one["rate"]) == (name, rate)]
-            rows = np.array([[epoch[measure][i] for i in mine] for epoch in found["curves"]], np.float64)
+            rows = np.array([[epoch[measure][i] for i in mine] for epoch in study["curves"]], np.float64)
             one = networks[mine[0]]
             style = "--" if name.startswith("O") else "-"
             label = f"{name} ({one['width']:g}c, {one['depth']})"

@@ -144,7 +144,7 @@ class Ensembles(Recipe):
         if not held:
             raise missing(self.name, [DATA[label] for label in files], work.folder)
         work.begin(files=[file.name for file in held.values()])
-        found: dict[str, dict[str, list[float | None]]] = {}
+        figures_of: dict[str, dict[str, list[float | None]]] = {}
         about = {}
         seeds = range(work.seed, work.seed + settings.repeats)
         with folder_for(work, "ensembles") as folder:
@@ -155,10 +155,10 @@ class Ensembles(Recipe):
                     for column, figures in self.columns(label, stages).items():
                         about[column] = f"{file.name}, {settings.images or 'all'} training images."
                         for row, value in figures.items():
-                            found.setdefault(column, {}).setdefault(row, []).append(value)
+                            figures_of.setdefault(column, {}).setdefault(row, []).append(value)
         work.progress(1, 1)
-        rows = [self._row(column, row, values) for column in found for row, values in found[column].items()]
-        samples = {column: Sample.measured(self.space, values, about[column]) for column, values in found.items()}
+        rows = [self._row(column, row, values) for column in figures_of for row, values in figures_of[column].items()]
+        samples = {column: Sample.measured(self.space, values, about[column]) for column, values in figures_of.items()}
         lacking = [
             f"{label} is left out: it needs {DATA[label].request} in '{work.folder}'."
             for label, file in files.items()
@@ -191,5 +191,5 @@ class Ensembles(Recipe):
 
 def percent(stages: Mapping[str, Any], name: str, ways: Mapping[str, str] = WAYS | OTHERS) -> dict[str, float | None]:
     """Returns a measure of all ensembles, by the thesis' names."""
-    found = stages["trained"]["ensembles"]
-    return {title: 100 * found[way][name] for title, way in ways.items()}
+    ensembles = stages["trained"]["ensembles"]
+    return {title: 100 * ensembles[way][name] for title, way in ways.items()}

@@ -30,10 +30,10 @@ class ThesisFigure53(Ensembles):
     quick = replace(SMALL, cells=3, svgd_steps=10, budget=2, curves=True, inherited=True)
 
     def columns(self, label: str, stages: Mapping[str, Any]) -> Columns:
-        found: dict[str, dict[str, float | None]] = {}
+        errors: dict[str, dict[str, float | None]] = {}
         for case, trials in stages["curves"].items():
             way, _, what = case.partition(", ")
             mean = 100 * np.mean(trials, 0)  # [budget]
-            found.setdefault(f"{what}, 1 evaluation", {})[way] = float(mean[0])
-            found.setdefault(f"{what}, best of {len(mean)}", {})[way] = float(mean[-1])
-        return found
+            errors.setdefault(f"{what}, 1 evaluation", {})[way] = float(mean[0])
+            errors.setdefault(f"{what}, best of {len(mean)}", {})[way] = float(mean[-1])
+        return errors

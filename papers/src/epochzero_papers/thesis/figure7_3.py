@@ -58,13 +58,13 @@ class ThesisFigure73(TableSearches):
 
     def measure(self, work: Work) -> Measurement:
         searches = self.curves(work.settings.evaluations)
-        tables, found = self.run_all(work, searches, regrets)
+        tables, curves_of = self.run_all(work, searches, regrets)
         rows = []
-        for label, curves in found.items():
+        for label, curves in curves_of.items():
             for step in (step for step in STEPS if step <= work.settings.evaluations):
                 figure = estimate([curve[min(step, len(curve)) - 1] for curve in curves])
                 rows.append(Row("nb201", label, f"{step} evaluations", STATISTIC, figure, 0))
-        values = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        values = {label: [curve[-1] for curve in curves] for label, curves in curves_of.items()}
         return found_in(tables, rows, values, left_out(tables, searches))
 
 

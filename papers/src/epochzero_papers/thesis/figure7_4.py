@@ -51,9 +51,9 @@ class ThesisFigure74(Correlations):
     def beside(self, work: Work, group: Group, merits: Merits) -> Measurement:
         """Returns both panels of each metric."""
         error = 100 - group.truth[NB201_C10.label]
-        found = [in_bins(name, merits[name][0], merits[KAPPA][0], error, work) for name in METRICS]
+        bins = [in_bins(name, merits[name][0], merits[KAPPA][0], error, work) for name in METRICS]
         return Measurement(
-            [row for rows, _ in found for row in rows], {rows[0].sample: one for rows, one in found if rows}
+            [row for rows, _ in bins for row in rows], {rows[0].sample: one for rows, one in bins if rows}
         )
 
 

@@ -55,14 +55,14 @@ class ThesisFigure75(TableSearches):
     searches = (hnas("trace"), hnas("knas"))
 
     def measure(self, work: Work) -> Measurement:
-        tables, found = self.run_all(work, self.searches, correlations)
-        held = [spec for spec in self.searches if spec.label in found]
+        tables, curves_of = self.run_all(work, self.searches, correlations)
+        held = [spec for spec in self.searches if spec.label in curves_of]
         rows = [Row("nb201", spec.label, "grid", AGREEMENT, estimate([agreement(tables, spec)]), 0) for spec in held]
-        for label, curves in found.items():
+        for label, curves in curves_of.items():
             for step, values in enumerate(zip(*curves, strict=True), start=1):
                 figure = estimate(values)
                 rows.append(Row("nb201", label, f"step {step}", "spearman", figure, 0))
-        ends = {label: [curve[-1] for curve in curves] for label, curves in found.items()}
+        ends = {label: [curve[-1] for curve in curves] for label, curves in curves_of.items()}
         return found_in(tables, rows, ends, left_out(tables, self.searches))
 
 

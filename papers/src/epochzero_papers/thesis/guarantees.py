@@ -136,15 +136,15 @@ class Guarantees(Correlations):
         return measures(self.metrics)
 
     def merits(self, work: Work, groups: Sequence[Group]) -> Iterator[tuple[Merits, list[str]]]:
-        for group, found in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
+        for group, scores_of in zip(groups, score_all(work, [group.job for group in groups]), strict=True):
             truth = group.truth[group.targets[0].label]
-            merits = {text: _merits(text, found, truth) for text in self.spearman}
+            merits = {text: _merits(text, scores_of, truth) for text in self.spearman}
             yield merits, [task.batch.about for task in group.job.tasks]
 
 
-def _merits(text: str, found: Sequence[Sequence[Scores]], truth: Floats) -> list[list[Score]]:
+def _merits(text: str, scores_of: Sequence[Sequence[Scores]], truth: Floats) -> list[list[Score]]:
     scenario, _, metric = text.partition(", ")
-    repeats = [m_and_kappa(metric, scores, scores) for scores in found]
+    repeats = [m_and_kappa(metric, scores, scores) for scores in scores_of]
     if scenario in (REALIZABLE, TRADE_OFF):
         repeats = [(m, np.ones_like(m)) for m, _ in repeats]
     if scenario in (REALIZABLE, WITH_KAPPA):

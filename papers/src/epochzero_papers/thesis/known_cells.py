@@ -45,21 +45,21 @@ def measured(
     """Returns the values of each cell over draws of weights and images, with mean and deviation."""
     space: Any = Darts(f"darts_{channels}_{cells}", channels, cells)
     look = _exact if kernel == "exact" else _by_layers
-    found: dict[str, dict[str, list[float]]] = {name: {"M_trace": [], "kappa": []} for name in CELLS}
+    values_of: dict[str, dict[str, list[float]]] = {name: {"M_trace": [], "kappa": []} for name in CELLS}
     for seed in range(repeats):
         batch = load(data, size=batch_size, parts=1, seed=seed)
         for name, (trace, kappa) in zip(CELLS, look(space, batch, seed, device), strict=True):
             if trace is not None:
-                found[name]["M_trace"].append(m_trace(trace, batch_size))
+                values_of[name]["M_trace"].append(m_trace(trace, batch_size))
             if kappa is not None:
-                found[name]["kappa"].append(kappa)
+                values_of[name]["kappa"].append(kappa)
     return {
         name: {
             "width": topologies(CELLS[name])["normal"].width,
             "depth": topologies(CELLS[name])["normal"].depth,
             **{what: _summary(of) for what, of in values.items()},
         }
-        for name, values in found.items()
+        for name, values in values_of.items()
     }
 
 

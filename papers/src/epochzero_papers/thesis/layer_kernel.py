@@ -63,5 +63,5 @@ def _of_each(op: Op, weights: list[Tensor], inputs: Tensor, gradients: Tensor) -
 def layer_kernel(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train") -> Tensor:
     """Returns the kernel [B, B], in double precision."""
     rows = [part.flatten(1).double() for part in sample_parts(network, x, y, norm).values()]
-    found: Tensor = torch.stack([row @ row.mT for row in rows]).sum(0)
-    return found
+    kernel: Tensor = torch.stack([row @ row.mT for row in rows]).sum(0)
+    return kernel

@@ -63,12 +63,12 @@ def attacked(
     ensembles = {way: _ensemble(own, setting, shown) for way, own in members.items()}
 
     def all_of(attack: str) -> dict[str, Any]:
-        found = {}
+        accuracies = {}
         for way, ensemble in ensembles.items():
             check = stopping(until)
             one = robustness(ensemble, pixels, shown.test_y[:images], attack, size=images, progress=check)
-            found[way] = one.as_json()
-        return found
+            accuracies[way] = one.as_json()
+        return accuracies
 
     for attack in attacks:
         stages.stage(f"{STAGE}{attack}", partial(all_of, attack))

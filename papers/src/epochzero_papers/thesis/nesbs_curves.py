@@ -83,12 +83,12 @@ def curves(
     """Returns test errors [trials][budget] by sampler, size and temperature; `delta` is by temperature."""
     cases = [(way, size, 1.0) for way in ("URS", "NES-RS", "MC", "SVGD-RD") for size in SIZES]
     cases += [(way, COMPARED, tau) for way in ("MC", "SVGD-RD") for tau in TEMPERATURES if tau != 1]
-    found: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
     for way, size, tau in cases:
         rngs = [generator(seed, "curves", way, size, tau, trial) for trial in range(trials)]
         own, at = posterior.at(tau), delta[tau]
-        found[f"{way}, n = {size}, tau = {tau:g}"] = [curve(inherited, way, own, size, at, budget, g) for g in rngs]
-    return found
+        errors[f"{way}, n = {size}, tau = {tau:g}"] = [curve(inherited, way, own, size, at, budget, g) for g in rngs]
+    return errors
 
 
 def curve(
@@ -152,29 +152,29 @@ def discrepancy(inherited: Inherited, posterior: Posterior, looked_at: int, seed
 
 def of_ensembles(predictions: Tensor, y: Tensor) -> dict[str, list[float]]:
     """Returns error and loss of ensembles from one pool by size; predictions are [pool, images, classes]."""
-    found: dict[str, list[float]] = {}
+    measures: dict[str, list[float]] = {}
     for size in (size for size in (1, *SIZES) if size < len(predictions)):
         every = list(combinations(range(len(predictions)), size))
         kept = [every[i] for i in np.linspace(0, len(every) - 1, min(MOST, len(every))).round().astype(int)]
         for name, measure in (("error", ensemble_error), ("nll", nll)):
-            found[f"{name}, n = {size}"] = [measure(predictions[list(members)], y) for members in kept]
-    return found
+            measures[f"{name}, n = {size}"] = [measure(predictions[list(members)], y) for members in kept]
+    return measures
 
 
 def correlations(
     estimated: Mapping[str, Sequence[float]], true: Mapping[str, Sequence[float]]
 ) -> dict[str, dict[str, float | None]]:
     """Returns correlations of ensembles with inherited and with own weights, both from `of_ensembles`."""
-    found: dict[str, dict[str, float | None]] = {}
+    statistics: dict[str, dict[str, float | None]] = {}
     for case in estimated:
         one, other = np.array(estimated[case]), np.array(true[case])
-        found[case] = {
+        statistics[case] = {
             "spearman": pearson(ranks(one), ranks(other)),
             "pearson": pearson(one, other),
             "agreement": agreement(one, other, 0.3),
             "ensembles": len(one),
         }
-    return found
+    return statistics
 
 
 def ranks(values: np.ndarray) -> np.ndarray:

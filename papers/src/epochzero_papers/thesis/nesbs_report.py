@@ -37,10 +37,10 @@ PANEL = 3.0
 
 def read(files: Sequence[Path]) -> list[Run]:
     """Returns the stages of each run; UserError for runs of several spaces."""
-    found = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    if len({run["settings"]["space"] for run in found}) != 1:
+    contents = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if len({run["settings"]["space"] for run in contents}) != 1:
         raise UserError("A report is of runs in one space: give the files of each space by themselves.")
-    return [run["stages"] for run in found]
+    return [run["stages"] for run in contents]
 
 
 def as_markdown(runs: Sequence[Run]) -> str:
@@ -67,10 +67,10 @@ def _with(runs: Sequence[Run], stage: str) -> list[Any]:
     return [run[stage] for run in runs if stage in run]
 
 
-def _rows(found: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _rows(entries: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Returns the entries of the runs by the row's name."""
-    names = dict.fromkeys(name for one in found for name in one)
-    return {name: [one[name] for one in found if name in one] for name in names}
+    names = dict.fromkeys(name for one in entries for name in one)
+    return {name: [one[name] for one in entries if name in one] for name in names}
 
 
 def _counted(name: str, having: int, runs: int) -> str:
@@ -78,14 +78,14 @@ def _counted(name: str, having: int, runs: int) -> str:
 
 
 def _ensembles(runs: Sequence[Run]) -> str:
-    found = [stage["ensembles"] for stage in _with(runs, "trained")]
-    if not found:
+    stages = [stage["ensembles"] for stage in _with(runs, "trained")]
+    if not stages:
         return ""
-    rows, tried = _rows(found), {way: _tried(runs, way) for way in _rows(found)}
+    rows, tried = _rows(stages), {way: _tried(runs, way) for way in _rows(stages)}
     heads, lines = ["members trained alike", "error %", "ATE %", "PPD %", "ECE %", "NLL"], []
     for way, own in sorted(rows.items(), key=lambda row: float(np.mean([one["error"] for one in row[1]]))):
         figures = [mean([one[name] for one in own], *((1, 3) if name == "nll" else (100, 2))) for name in MEASURES]
-        lines.append([_counted(way, len(own), len(found)), *figures, *([tried[way]] if any(tried.values()) else [])])
+        lines.append([_counted(way, len(own), len(stages)), *figures, *([tried[way]] if any(tried.values()) else [])])
     return _table([*heads, *(["tried"] if any(tried.values()) else [])], lines)
 
 
@@ -109,38 +109,38 @@ def _discrepancy(runs: Sequence[Run]) -> str:
 
 
 def _correlations(runs: Sequence[Run]) -> str:
-    found = [stage["correlations"] for stage in _with(runs, "trained")]
-    if not found:
+    stages = [stage["correlations"] for stage in _with(runs, "trained")]
+    if not stages:
         return ""
     names = ("spearman", "pearson", "agreement")
     lines = [
-        [_counted(case, len(own), len(found)), *(mean([one[name] for one in own]) for name in names)]
-        for case, own in _rows(found).items()
+        [_counted(case, len(own), len(stages)), *(mean([one[name] for one in own]) for name in names)]
+        for case, own in _rows(stages).items()
     ]
     return _table(("estimated against true", "Spearman", "Pearson", "Agreement-30%"), lines)
 
 
 def _deltas(runs: Sequence[Run]) -> str:
-    found = _with(runs, "deltas")
-    if not found:
+    stages = _with(runs, "deltas")
+    if not stages:
         return ""
-    heads = list(next(iter(found[0].values()))["test_error"])
+    heads = list(next(iter(stages[0].values()))["test_error"])
     lines = [
-        [tau, *(mean([float(np.mean(one[tau]["test_error"][delta])) for one in found], 100) for delta in heads)]
-        for tau in found[0]
+        [tau, *(mean([float(np.mean(one[tau]["test_error"][delta])) for one in stages], 100) for delta in heads)]
+        for tau in stages[0]
     ]
     return _table(["test error %, inherited; tau", *(f"delta {delta}" for delta in heads)], lines)
 
 
 def _curves(runs: Sequence[Run]) -> str:
-    found = _with(runs, "curves")
-    if not found:
+    stages = _with(runs, "curves")
+    if not stages:
         return ""
     lines = []
-    for case in found[0]:
-        each = [np.mean(one[case], 0) for one in found]  # [budget] of each run, mean over trials
+    for case in stages[0]:
+        each = [np.mean(one[case], 0) for one in stages]  # [budget] of each run, mean over trials
         lines.append([case, *(mean([float(own[at]) for own in each], 100) for at in (0, -1))])
-    budget = len(found[0][next(iter(found[0]))][0])
+    budget = len(stages[0][next(iter(stages[0]))][0])
     return _table(("test error %, inherited", "1 evaluation", f"best of {budget}"), lines)
 
 
@@ -165,16 +165,16 @@ def _attacks(runs: Sequence[Run]) -> str:
 
 def plot(runs: Sequence[Run], folder: Path) -> list[str]:
     """Draw test error over evaluation budget by size and temperature; returns the names of the files."""
-    found = _with(runs, "curves")
-    if not found:
+    stages = _with(runs, "curves")
+    if not stages:
         return []
     panels: dict[str, list[str]] = {}
-    for case in found[0]:
+    for case in stages[0]:
         panels.setdefault(case.partition(", ")[2], []).append(case)
     figure, places = new_panels(len(panels), 3, PANEL, PANEL)
     for axes, (title, cases) in zip(places, panels.items(), strict=True):
         for case in cases:
-            trials = 100 * np.concatenate([one[case] for one in found])  # [runs * trials, budget]
+            trials = 100 * np.concatenate([one[case] for one in stages])  # [runs * trials, budget]
             axes.plot(range(1, trials.shape[1] + 1), trials.mean(0), marker=".", label=case.partition(", ")[0])
         axes.set_title(title, fontsize=8)
         axes.set_xlabel("ensembles evaluated", fontsize=7)
@@ -195,8 +195,8 @@ def picture(file: Path, data: str, folder: Path) -> Path:
     if missing:
         raise UserError(f"The members of '{file}' are not there: bring the run's folder with its file.")
     with MemberTraining(setting) as kept:
-        found = kept.found([one for own in members.values() for one in own])
-    predictions = {way: torch.stack([found[one].test for one in own]) for way, own in members.items()}
+        predictions_of = kept.found([one for own in members.values() for one in own])
+    predictions = {way: torch.stack([predictions_of[one].test for one in own]) for way, own in members.items()}
     folder.mkdir(parents=True, exist_ok=True)
     return draw_predictions(predictions, setting.images().test_y, folder / "nesbs_predictions.png")
 

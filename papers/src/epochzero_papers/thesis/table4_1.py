@@ -105,8 +105,8 @@ class ThesisTable41(Recipe):
                 work.progress(2 * done + way, 2 * len(chosen))
                 column = COLUMNS[way]
                 errors = [_error(work, images, f"{name} {way}", cell, repeat) for repeat in range(settings.repeats)]
-                found = estimate(errors)
-                rows.append(Row("cells", name, column, ERROR, found, 0, PAPER[ERROR][name][column]))
+                figure = estimate(errors)
+                rows.append(Row("cells", name, column, ERROR, figure, 0, PAPER[ERROR][name][column]))
                 values[name] += errors
         work.progress(2 * len(chosen), 2 * len(chosen))
         about = f"{len(images.y)} images of {file.name} to train on, {len(images.test_y)} to test with."
@@ -139,5 +139,5 @@ def _error(work: Work, images: Images, name: str, arch: Genotype, repeat: int) -
     space: Any = Darts("darts_trained", settings.channels, settings.cells)
     facts = {"experiment": ThesisTable41.name, "cell": name, "arch": arch.text}
     seed = work.seed + repeat
-    found = trained(work, f"{name} {repeat}", space, arch, images, recipe, seed=seed, facts=facts)
-    return 100 * (1 - found.history[-1]["test_accuracy"])
+    network = trained(work, f"{name} {repeat}", space, arch, images, recipe, seed=seed, facts=facts)
+    return 100 * (1 - network.history[-1]["test_accuracy"])

@@ -84,14 +84,14 @@ class ThesisTable72(Recipe):
             )
             for seed in range(work.seed, work.seed + settings.repeats)
         ]
-        (found,) = score_all(work, [Job(list(chosen.values()), tasks)])
+        (scores_of,) = score_all(work, [Job(list(chosen.values()), tasks)])
         rows: list[Row] = []
         samples: dict[str, Sample] = {}
         for proxy, what in ((TRACE, "M_trace"), (KAPPA, "kappa")):
             values: dict[str, list[float | None]] = {}
             unscored = {}
             for place, name in enumerate(chosen):
-                scores = [of_task[place][proxy.text] for of_task in found]
+                scores = [of_task[place][proxy.text] for of_task in scores_of]
                 shown = [_shown(what, score.value, settings.batch_size) for score in scores if score.ok]
                 rows += _rows(what, name, shown, len(scores) - len(shown))
                 values[name], unscored[name] = list(shown), reasons(scores)

@@ -191,16 +191,16 @@ def tangent_kernel(network: Callable[[Tensor, Tensor], Tensor], weights: Tensor,
 def orthonormal(samples: int, size: int, seed: int) -> Tensor:
     """[m, n]"""
     drawn = torch.randn(size, samples, generator=generator(seed, "inputs"), dtype=torch.float64)
-    found: Tensor = torch.linalg.qr(drawn).Q.mT.contiguous()
-    return found
+    rows: Tensor = torch.linalg.qr(drawn).Q.mT.contiguous()
+    return rows
 
 
 def conditions(seeds: Sequence[int], layers: int, size: int, samples: int = 2) -> tuple[list[float], list[float]]:
     """The kappa of wide and of deep linear networks with random weights, on orthonormal inputs."""
-    found: tuple[list[float], list[float]] = ([], [])
+    kappas_of: tuple[list[float], list[float]] = ([], [])
     for seed in seeds:
         weights = torch.randn(layers, size, size, generator=generator(seed, "weights"), dtype=torch.float64)
-        for network, kappas in zip((wide_network, deep_network), found, strict=True):
+        for network, kappas in zip((wide_network, deep_network), kappas_of, strict=True):
             eigenvalues = torch.linalg.eigvalsh(tangent_kernel(network, weights, orthonormal(samples, size, seed)))
             kappas.append(float(eigenvalues[-1] / eigenvalues[0]))
-    return found
+    return kappas_of
