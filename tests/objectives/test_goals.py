@@ -1,4 +1,4 @@
-"""Several objectives as text, and the front of what was looked at."""
+"""Several objectives as text, and the front of the evaluated networks."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_an_image_that_is_no_square_of_patches_is_refused(shape: tuple[int, ...]
         TINY.plan(TINY.smallest(), input_shape=shape)
 
 
-# What a network computes
+# Outputs
 
 
 def normalised(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
@@ -254,7 +254,7 @@ def test_mutation_is_uniform_over_the_neighbours() -> None:
 
 
 def share_within(limit: float, depth_weights: tuple[int, ...]) -> float:
-    """How likely a tiny network has at most so many parameters: they are linear in how many layers are large."""
+    """Returns the share of tiny networks within a limit of parameters, linear in the number of large layers."""
     share = 0.0
     for width in TINY.widths:
         for depth, weight in zip(TINY.depths, depth_weights, strict=True):

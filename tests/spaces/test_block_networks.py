@@ -64,7 +64,7 @@ def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
         MOBILE.plan(MOBILE.initial, input_shape=shape)
 
 
-# What they compute
+# Outputs
 
 
 class Unit(nn.Module):

@@ -23,7 +23,7 @@ HEAVY = 10_000_000
 
 
 class Check(NamedTuple):
-    """What is known of one network."""
+    """The published numbers of one network."""
 
     what: str
     plan: Callable[[], Plan]

@@ -121,7 +121,7 @@ def test_networks_that_cannot_be() -> None:
             Darts("none", channels, cells, imagenet)
 
 
-# What the network computes
+# Outputs
 
 
 def by_hand(space: Darts, arch: Genotype, w: dict[str, Tensor], x: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ def test_an_image_that_cannot_be_halved_twice_is_refused(shape: tuple[int, ...])
         SPACE.plan((8,) * 5, input_shape=shape)
 
 
-# What it computes
+# Outputs
 
 
 def test_a_cell_that_widens() -> None:

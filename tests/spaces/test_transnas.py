@@ -87,7 +87,7 @@ def test_the_usual_smallest_macro_network() -> None:
     assert all(spaces[name].least("flops") == spaces[name].smallest() for name in NAMES if "macro" in name)
 
 
-# What they compute
+# Outputs
 
 
 class Reference:
@@ -204,7 +204,7 @@ def test_module_printed_code_and_engine_agree(name: str, text: str) -> None:
 
 
 def test_blocks_are_the_stem_and_each_cell() -> None:
-    """What AZ-NAS looks at; of the jigsaw they lie within the backbones."""
+    """AZ-NAS reads these blocks; those of the jigsaw are inside the backbones."""
     micro = MICRO.plan(MICRO.smallest(), input_shape=(3, 32, 32))
     macro = MACRO.plan((1, 1, 3, 4), input_shape=(3, 32, 32))
     for plan, count in ((micro, 10), (macro, 8)):

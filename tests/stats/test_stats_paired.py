@@ -27,7 +27,7 @@ def test_a_paired_difference_is_that_of_the_correlations(statistic: Any) -> None
         for drawn in resamples(60, 400, 5)
     ]
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])), abs=1e-9)
-    assert found.low > 0, "a strong proxy against noise is told apart by 60 networks"
+    assert found.low > 0, "a strong proxy differs from noise on 60 networks"
     turned = paired_difference(second, first, truth, statistic=statistic, resamples=400, seed=5)
     assert (turned.low, turned.high) == pytest.approx((-found.high, -found.low), abs=1e-12)
 

@@ -1,4 +1,4 @@
-"""What a proxy's scores are worth, and what becomes of networks without one."""
+"""The quality of a proxy's scores, and networks without a score."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_each_figure_says_why_it_is_missing() -> None:
 
 
 def test_all_figures_leave_out_the_same_networks() -> None:
-    """The unscored network is the best and the largest: dropped, it is no part of regret or size either."""
+    """The unscored network is the best and the largest: dropped, it does not count for regret or size either."""
     kept: Any = {"params": [1, 2, 3, 4], "flops": [4, 3, 1, 2], "top": (1, 2), "bins": 2, "resamples": 60}
     whole = kept | {"params": [9, 1, 2, 3, 4], "flops": [9, 4, 3, 1, 2]}
     alone = proxy_quality(scores(1, 3, 2, 4), [1, 2, 3, 4], True, **kept)

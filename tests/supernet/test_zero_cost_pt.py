@@ -124,7 +124,7 @@ def test_edges_are_cut_by_the_highest_score(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def cell_sources(node: int) -> list[int]:
-    """What is left of 0 .. node-1 when those from 0 and 1 go first, of equals the first."""
+    """Returns the two of 0 .. node-1 that remain if 0 and 1 are removed first."""
     left = list(range(node))
     while len(left) > 2:
         left.remove(next((source for source in left if source < 2), left[0]))

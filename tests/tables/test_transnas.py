@@ -19,7 +19,7 @@ INFO = ["inference_time", "encoder_params", "model_params", "model_FLOPs", "enco
 
 
 def network(last: float) -> dict[str, Any]:
-    """What is known of one network: metric m of a task ends at `last` + the number of m."""
+    """The record of one network: metric m of a task ends at `last` + the number of m."""
     return {
         task: {
             "total_epochs": 25,
