@@ -61,12 +61,12 @@ Arch = tuple[Stage, ...]
 
 
 def _choices(layers: int) -> tuple[Stage, ...]:
-    """A stage's choices with at most so many layers, the cheapest first."""
+    """Returns a stage's choices with up to this number of layers, the cheapest first."""
     return tuple(itertools.starmap(Stage, itertools.product((1, 4, 6), (3, 5), range(1, layers + 1), (0, 1))))
 
 
 CHOICES = tuple(map(_choices, (3, 3, 3, 3, 3, 4, 3)))
-"""of each stage"""
+"""choices of each stage"""
 
 
 class MnasNet:
@@ -79,19 +79,19 @@ class MnasNet:
         return math.prod(map(len, CHOICES))
 
     def sample(self, rng: Random) -> Arch:
-        """Uniform over all architectures."""
+        """Draws uniformly from all architectures."""
         return tuple(map(rng.choice, CHOICES))
 
     def mutate(self, arch: Arch, rng: Random) -> Arch:
-        """Another choice for one stage, uniform over the neighbours."""
+        """Changes the choice of one stage, uniformly over the neighbours."""
         return rng.choice(self.neighbours(arch))
 
     def crossover(self, one: Arch, other: Arch, rng: Random) -> Arch:
-        """Each stage from one of the two, uniformly."""
+        """Takes each stage from one of the two, uniformly."""
         return tuple(map(rng.choice, zip(one, other, strict=True)))
 
     def neighbours(self, arch: Arch) -> list[Arch]:
-        """Every architecture that differs in one stage."""
+        """Returns every architecture that differs in one stage."""
         return [
             (*arch[:place], choice, *arch[place + 1 :])
             for place, choices in enumerate(CHOICES)
@@ -100,22 +100,22 @@ class MnasNet:
         ]
 
     def smallest(self) -> Arch:
-        """The architecture with the fewest parameters and multiply-accumulates."""
+        """Returns the architecture with the fewest parameters and multiply-accumulates."""
         return tuple(choices[0] for choices in CHOICES)
 
     def parse(self, text: str) -> Arch:
-        """The architecture written as seven stages such as `e6k3l1s0`, joined by `/`."""
+        """Returns the architecture of seven stages such as `e6k3l1s0`, joined by `/`."""
         stages = text.strip().split("/")
         if len(stages) != len(CHOICES):
             raise UserError(f"A mnasnet string is 7 stages joined by '/', not {len(stages)}: {quoted(text)}.")
         return tuple(map(_stage, stages, CHOICES))
 
     def text(self, arch: Arch) -> str:
-        """Accel-NASBench's choices as one string; `parse` inverts it."""
+        """Returns Accel-NASBench's choices as one string; `parse` inverts it."""
         return "/".join(map(str, arch))
 
     def plan(self, arch: Arch, num_classes: int = 1000, input_shape: Shape = (3, 224, 224)) -> Plan:
-        """The whole network; its five halvings take images of any size."""
+        """Returns the network for images of any size."""
         check_classes(self.name, num_classes)
         if len(input_shape) != 3:
             raise UserError(f"mnasnet takes images [C, H, W], not {list(input_shape)}.")
@@ -170,7 +170,7 @@ def _layer(stage: Stage, channels: int, stride: int, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=8192)
 def _gate(hidden: int, shape: Shape) -> Plan:
-    """Squeeze-excite: every channel times a number between 0 and 1 that depends on the means of all."""
+    """Squeeze-excite: multiplies every channel by a factor in (0, 1) computed from the means of all channels."""
     net = Builder()
     x = net.input(shape)
     gate = net.add(GlobalAvgPool(keep=True), x, name="pool")  # [c e, 1, 1]

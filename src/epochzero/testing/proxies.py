@@ -83,7 +83,7 @@ def check_leaves_the_network_alone(name: str) -> None:
 def check_alone_or_together(name: str) -> None:
     """Which other proxies are asked for does not matter."""
     batch = data.pink(size=samples_of(*proxies, name))
-    for network, everyone in zip(_networks(2), _together(name if name not in proxies else ""), strict=True):
+    for network, everyone in zip(_networks(2), _together(tuple(dict.fromkeys([*proxies, name]))), strict=True):
         alone = score_network(network, [parse(name)], batch, 0).scores[name]
         assert close(alone, everyone[name]), f"{name} is {alone} alone and {everyone[name]} with the others"
 
@@ -161,10 +161,10 @@ def check_same_in_another_process(names: list[str]) -> None:
 
 
 @lru_cache(maxsize=4)
-def _together(also: str) -> list[dict[str, Score]]:
-    """Two networks scored by every registered proxy at once, and by one more."""
-    everything = [parse(name) for name in (*proxies, *filter(None, [also]))]
-    batch = data.pink(size=samples_of(*proxies, *filter(None, [also])))
+def _together(names: tuple[str, ...]) -> list[dict[str, Score]]:
+    """Two networks scored by all these proxies at once."""
+    everything = [parse(name) for name in names]
+    batch = data.pink(size=samples_of(*names))
     return [score_network(network, everything, batch, 0).scores for network in _networks(2)]
 
 
