@@ -67,7 +67,7 @@ def read_scores(files: Sequence[Path]) -> Scores:
 
 
 def _of_row(row: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:
-    yield row["proxy"], row["value"], row["status"], row["why"]
+    yield row["proxy"].partition("#")[0], row["value"], row["status"], row["why"]
 
 
 def _of_swept(row: dict[str, str]) -> Iterator[tuple[str, str, str, str]]:

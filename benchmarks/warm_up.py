@@ -78,9 +78,10 @@ def gathered(rows: Iterable[ScoreRow]) -> tuple[list[str], Scores, Counter[str]]
     values: dict[tuple[str, int], dict[str, float]] = {}
     lacking: dict[str, str] = {}
     for row in rows:
-        if row.proxy not in NAMES:
+        name = row.proxy.partition("#")[0]  # without its recipe
+        if name not in NAMES:
             continue
-        of = values.setdefault((NAMES[row.proxy], steps_of(row)), {})
+        of = values.setdefault((NAMES[name], steps_of(row)), {})
         if row.value is None:
             lacking[row.arch] = row.why
         else:
