@@ -1,8 +1,9 @@
-"""`epochzero ensemble`: several networks that predict together, chosen, trained, measured and saved as one."""
+"""`epochzero ensemble`: several networks that predict together."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,18 +11,8 @@ import typer
 from rich.table import Table
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.image_training import (
-    Epochs,
-    ImageSize,
-    OwnBatchSize,
-    RecipeChanges,
-    RecipeName,
-    Unreadable,
-    changes,
-    images_from,
-    space_of_plans,
-)
-from epochzero.cli.options import AsJson, Classes, Device, Plugins, Seed, SpaceName
+from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
+from epochzero.cli.options import AsJson, SpaceName, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine.device import usable
 from epochzero.engine.proxy import split_list
@@ -30,71 +21,85 @@ from epochzero.ensemble.build import build_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings
 from epochzero.errors import UserError
 from epochzero.files import made_folder
-from epochzero.train.image_data import SIDE
-from epochzero.train.recipes import recipe_of
+
+MANY = 10**6
 
 
+@panel("Members")
+@dataclass(frozen=True)
+class MemberOptions:
+    """The architectures of the members."""
+
+    space: SpaceName = "nb201"
+    arch: Annotated[
+        list[str] | None,
+        typer.Option("--arch", help="A member, in place of a method. May be repeated; a single one: a deep ensemble."),
+    ] = None
+
+
+@panel("Choice of members")
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """The method that chooses the members."""
+
+    method: Annotated[str, typer.Option("--method", help=f"Method that chooses the members: {', '.join(METHODS)}.")] = (
+        Settings.method
+    )
+    size: Annotated[int, typer.Option("--size", min=1, max=100, help="Members.")] = Settings.size
+    pool: Annotated[
+        int, typer.Option("--pool", min=1, max=MANY, help="Networks that nes-rs and proxies choose from.")
+    ] = Settings.pool
+    proxy: Annotated[str, typer.Option("--proxy", help="Score for `--method proxies`: dextr, rank(dextr,zico).")] = (
+        Settings.proxy
+    )
+    supernet_epochs: Annotated[
+        int, typer.Option("--supernet-epochs", min=1, max=MANY, help="Training of the weights that NESBS shares.")
+    ] = Settings.supernet_epochs
+    posterior_epochs: Annotated[
+        int, typer.Option("--posterior-epochs", min=1, max=MANY, help="Fitting of NESBS' posterior.")
+    ] = Settings.posterior_epochs
+    likelihood: Annotated[
+        Literal["sum", "mean"],
+        typer.Option("--likelihood", help="Over held-out images, for the posterior; mean keeps it near uniform."),
+    ] = Settings.likelihood
+    delta: Annotated[
+        str, typer.Option("--delta", help="Repulsion between members for nesbs-svgd: -2 to 1, grid or bayes.")
+    ] = "grid"
+    candidates: Annotated[
+        int,
+        typer.Option("--candidates", min=1, max=MANY, help="Ensembles that NESBS chooses from, for each delta tried."),
+    ] = Settings.candidates
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is measured, written and printed."""
+
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the ensemble. The same command resumes from it.")]
+    attack: Annotated[
+        str | None, typer.Option("--attack", help=f"Adversarial attacks, separated by commas: {', '.join(NAMES)}.")
+    ] = None
+    attack_images: Annotated[
+        int, typer.Option("--attack-images", min=1, max=10**7, help="Test images that are attacked.")
+    ] = 1000
+    picture: Annotated[
+        bool, typer.Option("--picture", help="Draw the differences between predictions (t-SNE): predictions.png.")
+    ] = False
+    json: AsJson = False
+
+
+@spread
 def ensemble(
     data: Annotated[
         Path, typer.Option("--data", help="An .npz file, a CIFAR archive or folder, or a folder of images by class.")
     ],
-    out_dir: Annotated[
-        Path, typer.Option("--out", help="Folder for the ensemble. The same command goes on from what is there.")
-    ],
-    space: SpaceName = "nb201",
-    method: Annotated[
-        str, typer.Option("--method", help=f"How members are chosen: {', '.join(METHODS)}.")
-    ] = "nesbs-svgd",
-    arch: Annotated[
-        list[str] | None,
-        typer.Option("--arch", help="A member, instead of a method. May be repeated; one alone: a deep ensemble."),
-    ] = None,
-    size: Annotated[int, typer.Option("--size", min=1, max=100, help="Members.")] = 3,
-    pool: Annotated[
-        int, typer.Option("--pool", min=1, max=10**6, help="Networks nes-rs and proxies choose from.")
-    ] = 20,
-    proxy: Annotated[str, typer.Option("--proxy", help="What `--method proxies` goes by: dextr, rank(dextr,zico).")] = (
-        "dextr"
-    ),
-    supernet_epochs: Annotated[
-        int, typer.Option("--supernet-epochs", min=1, max=10**6, help="Training of the network that NESBS shares.")
-    ] = 50,
-    posterior_epochs: Annotated[
-        int, typer.Option("--posterior-epochs", min=1, max=10**6, help="Fitting of NESBS' posterior.")
-    ] = 20,
-    likelihood: Annotated[
-        Literal["sum", "mean"],
-        typer.Option("--likelihood", help="Over held-out images, for the posterior; mean keeps it near uniform."),
-    ] = "sum",
-    delta: Annotated[
-        str, typer.Option("--delta", help="How far nesbs-svgd pushes members apart: -2 to 1, grid or bayes.")
-    ] = "grid",
-    candidates: Annotated[
-        int,
-        typer.Option(
-            "--candidates", min=1, max=10**6, help="Ensembles NESBS takes the best of, for each delta that it tries."
-        ),
-    ] = 5,
-    recipe: RecipeName = "default",
-    epochs: Epochs = None,
-    batch_size: OwnBatchSize = None,
-    option: RecipeChanges = None,
-    attack: Annotated[
-        str | None, typer.Option("--attack", help=f"Attacks to withstand, separated by commas: {', '.join(NAMES)}.")
-    ] = None,
-    attack_images: Annotated[
-        int, typer.Option("--attack-images", min=1, max=10**7, help="Test images that are attacked.")
-    ] = 1000,
-    picture: Annotated[
-        bool, typer.Option("--picture", help="Draw how differently the members predict (t-SNE): predictions.png.")
-    ] = False,
-    image_size: ImageSize = SIDE,
-    unreadable: Unreadable = "stop",
-    classes: Classes = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    plugin: Plugins = None,
-    json: AsJson = False,
+    members: MemberOptions,
+    choice: ChoiceOptions,
+    training: TrainingOptions,
+    reading: ImageOptions,
+    running: RunOptions,
+    output: OutputOptions,
 ) -> None:
     """Choose several networks, train them, and let them predict together.
 
@@ -103,34 +108,26 @@ def ensemble(
     epochzero ensemble --data cifar10.npz --arch '|nor_conv_3x3~0|+...' --size 3 --out run
 
     The second is a deep ensemble: one architecture, trained from several seeds. Supernet, choice and members are kept
-    in the folder: stopped at any moment, the same command goes on. `epochzero report` shows its ensemble.db.
+    in the folder: if it is interrupted, the same command resumes. `epochzero report` shows its ensemble.db.
     """
     start = time.perf_counter()
-    load_plugins(plugin)
-    chosen_space, how = space_of_plans(space), recipe_of(recipe, changes(epochs, batch_size, option))
-    settings = Settings(
-        method=method,
-        size=size,
-        pool=pool,
-        proxy=proxy,
-        supernet_epochs=supernet_epochs,
-        posterior_epochs=posterior_epochs,
-        likelihood=likelihood,
-        candidates=candidates,
-        delta=_delta(delta),
-        seed=seed,
-    )
-    named = [chosen_space.parse(text) for text in arch or ()]
-    usable(device)
-    images = images_from(data, classes, seed, image_size, unreadable)
+    load_plugins(running.plugin)
+    space, recipe = space_of_plans(members.space), training.changed
+    settings = Settings(**asdict(choice) | {"delta": _delta(choice.delta), "seed": running.seed})
+    archs = [space.parse(text) for text in members.arch or ()]
+    usable(running.device)
+    images = reading.load(data, running.seed)
     with progress_bar("ensemble") as bar:
-        job = Job(chosen_space, images, how, settings, device, made_folder(out_dir), bar)
         built = build_ensemble(
-            job, named, attacks=split_list(attack or ""), attack_images=attack_images, picture=picture
+            Job(space, images, recipe, settings, running.device, made_folder(output.out_dir), bar),
+            archs,
+            attacks=split_list(output.attack or ""),
+            attack_images=output.attack_images,
+            picture=output.picture,
         )
-    report = built.report | {"recipe": recipe, "seconds": time.perf_counter() - start}
+    report = built.report | {"recipe": training.recipe, "seconds": time.perf_counter() - start}
     report |= {"saved": str(built.manifest), "store": str(built.store)}
-    if json:
+    if output.json:
         print_json(report)
         return
     _show(report, built.robustness)

@@ -1,51 +1,80 @@
-"""Options of the commands that train networks on images, and how their values are read."""
+"""Options of the commands that train networks on images."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from epochzero.cli.console import err
+from epochzero.cli.options import Classes, Device, Plugins, Seed, panel
 from epochzero.errors import UserError
 from epochzero.quantities import key_values
 from epochzero.registry import spaces
 from epochzero.spaces.base import Space
-from epochzero.train.image_data import Images, load_images
-from epochzero.train.recipes import RECIPES
-
-RecipeName = Annotated[str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")]
-Epochs = Annotated[int | None, typer.Option("--epochs", help="Default: as many as the recipe has.")]
-OwnBatchSize = Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")]
-RecipeChanges = Annotated[
-    list[str] | None, typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated.")
-]
-ImageSize = Annotated[int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")]
-Unreadable = Annotated[
-    str, typer.Option("--unreadable", help="Of image files that cannot be read: stop, or skip and name them.")
-]
+from epochzero.train.image_data import SIDE, Images, load_images
+from epochzero.train.recipes import RECIPES, Recipe, recipe_of
 
 
-def changes(epochs: int | None, batch_size: int | None, option: list[str] | None) -> dict[str, int | float | str]:
-    """What is to be changed in a recipe, by name; a later `--option` has the last word."""
-    given = {"epochs": epochs, "batch_size": batch_size}
-    return {name: value for name, value in given.items() if value is not None} | key_values(option or [])
+@panel("Training")
+@dataclass(frozen=True)
+class TrainingOptions:
+    """A recipe and changes of it."""
+
+    recipe: Annotated[str, typer.Option("--recipe", help=f"Training recipe: {', '.join(RECIPES)}.")] = "default"
+    epochs: Annotated[int | None, typer.Option("--epochs", help="Default: those of the recipe.")] = None
+    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None
+    option: Annotated[
+        list[str] | None, typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated.")
+    ] = None
+
+    @property
+    def changed(self) -> Recipe:
+        """The recipe with all changes; `--option` overrides `--epochs` and `--batch-size`."""
+        given = {"epochs": self.epochs, "batch_size": self.batch_size}
+        changes = {name: value for name, value in given.items() if value is not None}
+        return recipe_of(self.recipe, changes | key_values(self.option or []))
+
+
+@panel("Data")
+@dataclass(frozen=True)
+class ImageOptions:
+    """How images are read."""
+
+    image_size: Annotated[
+        int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
+    ] = SIDE
+    unreadable: Annotated[
+        str, typer.Option("--unreadable", help="Unreadable image files: stop, or skip and list them.")
+    ] = "stop"
+    classes: Classes = None
+
+    def load(self, data: Path, seed: int) -> Images:
+        """The images of `--data`; unreadable files are an error, or are skipped and listed."""
+        if self.unreadable not in ("stop", "skip"):
+            raise UserError(f"--unreadable takes stop or skip, not {self.unreadable!r}.")
+        skip = self.unreadable == "skip"
+        images = load_images(data, num_classes=self.classes, seed=seed, side=self.image_size, skip_unreadable=skip)
+        for name in images.facts["unreadable"]:
+            err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
+        return images
+
+
+@panel("Running")
+@dataclass(frozen=True)
+class RunOptions:
+    """Where networks are trained, and from which seed."""
+
+    seed: Seed = 0
+    device: Device = "cpu"
+    plugin: Plugins = None
 
 
 def space_of_plans(name: str) -> Space:
-    """A space by its name; UserError for one whose networks are foreign modules."""
+    """A space by its name; UserError for one whose networks are modules."""
     space = spaces[name]
     if not isinstance(space, Space):
         raise UserError(f"The space '{name}' gives modules and no plans: train them with your own loop.")
     return space
-
-
-def images_from(data: Path, classes: int | None, seed: int, side: int, unreadable: str) -> Images:
-    """The images of `--data`; those that cannot be read stop the command, or are named and left out."""
-    if unreadable not in ("stop", "skip"):
-        raise UserError(f"--unreadable takes stop or skip, not {unreadable!r}.")
-    images = load_images(data, num_classes=classes, seed=seed, side=side, skip_unreadable=unreadable == "skip")
-    for name in images.facts["unreadable"]:
-        err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)
-    return images

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -94,7 +94,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         kinds = get_type_hints(group, include_extras=True)
         for one in fields(group):
             kind = _in_panel(kinds[one.name], getattr(group, "panel", None))
-            shared.append(inspect.Parameter(one.name, keyword, default=one.default, annotation=kind))
+            default = inspect.Parameter.empty if one.default is MISSING else one.default
+            shared.append(inspect.Parameter(one.name, keyword, default=default, annotation=kind))
 
     @wraps(command)
     def run(**given: Any) -> None:
@@ -116,6 +117,20 @@ def _in_panel(kind: Any, name: str | None) -> Any:
     option = copy(kind.__metadata__[0])
     option.rich_help_panel = name
     return Annotated[kind.__origin__, option]
+
+
+@panel("Running")
+@dataclass(frozen=True)
+class RunningOptions:
+    """Device and workers."""
+
+    device: Device = "cpu"
+    executor: ExecutorName = "local"
+    workers: Workers = None
+    threads: Threads = None
+    address: Address = None
+    gpus: Gpus = None
+    plugin: Plugins = None
 
 
 def executor(

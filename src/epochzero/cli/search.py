@@ -10,22 +10,16 @@ import typer
 
 from epochzero.cli.console import progress_bar
 from epochzero.cli.options import (
-    Address,
     AsJson,
     BadLines,
     BatchSize,
     Classes,
-    Device,
-    ExecutorName,
-    Gpus,
     Init,
     InputShape,
-    Plugins,
+    RunningOptions,
     Seed,
     SpaceName,
     StorePath,
-    Threads,
-    Workers,
     executor_of_options,
     panel,
     spread,
@@ -150,20 +144,6 @@ class ScoringOptions:
             "when time is up, only those that need no run.",
         ),
     ] = "auto"
-
-
-@panel("Running")
-@dataclass(frozen=True)
-class RunningOptions:
-    """Device and workers."""
-
-    device: Device = "cpu"
-    executor: ExecutorName = "local"
-    workers: Workers = None
-    threads: Threads = None
-    address: Address = None
-    gpus: Gpus = None
-    plugin: Plugins = None
 
 
 @panel("Output")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,10 @@ from epochzero.spaces.base import Space
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Training
-from epochzero.train.processes import Processes
+from epochzero.train.processes import Processes, joined
 from epochzero.train.recipes import Recipe
-from epochzero.train.teacher import Teacher
+from epochzero.train.teacher import Teacher, read_teacher
+from epochzero.train.tensorboard import logged
 
 FORMAT = 1
 """version of the checkpoint format"""
@@ -50,6 +52,8 @@ class Trained:
     """epochs that were read from a checkpoint"""
     refused: list[str] = field(default_factory=list)
     """why damaged checkpoints were skipped"""
+    first: bool = True
+    """true in the process that writes and prints, if there are several"""
 
 
 def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
@@ -61,6 +65,43 @@ def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
     if network.output_shape != (images.num_classes,):
         raise UserError(f"The networks of {space.name} do not classify images: they cannot be trained on images.")
     return network
+
+
+def train_architecture(
+    space: Space,
+    arch: Any,
+    images: Images,
+    recipe: Recipe,
+    folder: Path,
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    teacher: Path | None = None,
+    tensorboard: Path | None = None,
+    progress: Progress = silent,
+) -> Trained:
+    """Trains an architecture of a space, in several processes if `torchrun` started them.
+
+    `teacher` is the folder of another training to learn from; TensorBoard files go to the folder `tensorboard`.
+    """
+    plan = plan_for(space, arch, images, recipe)
+    with ExitStack() as stack:
+        processes = stack.enter_context(joined(device))
+        board = stack.enter_context(logged(tensorboard)) if tensorboard is not None and processes.first else None
+        trained = train(
+            plan,
+            images,
+            recipe,
+            seed=seed,
+            folder=folder,
+            facts={"space": space.name, "arch": space.text(arch)},
+            teacher=None if teacher is None else read_teacher(teacher),
+            processes=processes,
+            progress=progress if processes.first else silent,
+            watch=board,
+        )
+        trained.first = processes.first
+    return trained
 
 
 def train(

@@ -11,22 +11,16 @@ import typer
 from epochzero.cli.bench.tables import show
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
-    Address,
     AsJson,
     BatchSize,
     Classes,
     DataSource,
-    Device,
-    ExecutorName,
-    Gpus,
     Init,
     InputShape,
-    Plugins,
     ProxyNames,
+    RunningOptions,
     Seed,
     StorePath,
-    Threads,
-    Workers,
     executor_of_options,
     panel,
     spread,
@@ -85,20 +79,6 @@ class DataOptions:
         typer.Option("--data-seeds", help="Seeds of the batches, one for each of --seeds or one; default: the same."),
     ] = None
     init: Init = "default"
-
-
-@panel("Running")
-@dataclass(frozen=True)
-class RunningOptions:
-    """Where networks are scored."""
-
-    device: Device = "cpu"
-    executor: ExecutorName = "local"
-    workers: Workers = None
-    threads: Threads = None
-    address: Address = None
-    gpus: Gpus = None
-    plugin: Plugins = None
 
 
 @panel("Output")
