@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -39,45 +40,48 @@ VAL_AUC, TEST_AUC = (looked_up(f"{FEEDBACK}{part}_auc") for part in ("val", "tes
 MEASURED: dict[Part, tuple[Proxy, Proxy]] = {"val": (VAL_LOSS, VAL_AUC), "test": (TEST_LOSS, TEST_AUC)}
 
 
+@dataclass(eq=False)
 class TrainingSource:
     """Trains networks from scratch, and gives their metrics as scores."""
 
-    candidates: Sequence[Any] | None = None
+    candidates: ClassVar[Sequence[Any] | None] = None
 
-    def __init__(
-        self,
-        space: Nasrec,
-        table: CtrTable,
-        settings: Settings = Settings(),
-        *,
-        seed: int = 0,
-        share: float = 1.0,
-        checkpoints: Path | None = None,
-        every: int = 500,
-        tell: Report = lambda step, steps, loss: None,
-    ) -> None:
-        """Trains on the first `share` of the training rows, with checkpoints in a folder after `every` steps."""
-        self.space, self.table, self.settings, self.seed, self.share = space, table, settings, seed, share
-        self.checkpoints, self.every, self.tell = checkpoints, every, tell
-        self.id = digest(table.fingerprint, table.rows, sorted(asdict(settings).items()), seed, share)[:16]
-        self.name = f"trained {self.id}"
+    space: Nasrec
+    table: CtrTable
+    settings: Settings = Settings()
+    seed: int = 0
+    share: float = 1.0
+    """of the training rows, from the first on"""
+    checkpoints: Path | None = None
+    """folder for checkpoints"""
+    every: int = 500
+    """steps between checkpoints"""
+    tell: Report = lambda step, steps, loss: None
+
+    @cached_property
+    def id(self) -> str:
+        settings = sorted(asdict(self.settings).items())
+        return digest(self.table.fingerprint, self.table.rows, settings, self.seed, self.share)[:16]
+
+    @property
+    def name(self) -> str:
+        return f"trained {self.id}"
 
     def covers(self, proxy: Proxy) -> bool:
         return any(proxy.name == measure.name for pair in MEASURED.values() for measure in pair)
 
     def score(self, task: Task, archs: Sequence[Choices]) -> Scored:
-        asked = {proxy.name for proxy in task.proxies}
-        parts = [part for part, pair in MEASURED.items() if asked & {measure.name for measure in pair}]
-        return [self._timed(arch, parts, asked) for arch in archs]
-
-    def _timed(self, arch: Choices, parts: Sequence[Part], asked: set[str]) -> tuple[dict[str, Score], float]:
-        start = time.perf_counter()
-        model, scores = self.trained(arch), dict[str, Score]()
-        for part in parts:
-            metrics = evaluate(model, self.table, part)
-            for measure, score in zip(MEASURED[part], scores_of(metrics), strict=True):
-                scores[measure.name] = score
-        return {name: score for name, score in scores.items() if name in asked}, time.perf_counter() - start
+        names = {proxy.name for proxy in task.proxies}
+        scored = []
+        for arch in archs:
+            start = time.perf_counter()
+            model, scores = self.trained(arch), dict[str, Score]()
+            for part, measures in MEASURED.items():
+                if names & {measure.name for measure in measures}:
+                    both = zip(measures, scores_of(evaluate(model, self.table, part)), strict=True)
+                    scores |= {measure.name: score for measure, score in both if measure.name in names}
+            scored.append((scores, time.perf_counter() - start))
+        return scored
 
     def checkpoint(self, folder: Path, name: str) -> Path:
         """The checkpoint of the training of this name."""

@@ -237,11 +237,11 @@ def train(
     stop = rows_in(share, total)
     each = math.ceil(stop / settings.batch_size)
     trainer = Trainer(model, table.rows, each * settings.epochs, settings)
-    told: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
-    told |= identity
+    facts: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
+    facts |= identity
     losses: list[float] = []
     if checkpoint is not None and Path(checkpoint).exists():
-        losses = _load(Path(checkpoint), trainer, told)
+        losses = _load(Path(checkpoint), trainer, facts)
     model.train()
     begun, start = trainer.step, time.perf_counter()
     with between_steps() as stopped:
@@ -251,7 +251,7 @@ def train(
                 tell(trainer.step, trainer.steps, losses[-1])
                 due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
                 if checkpoint is not None and due:
-                    _save(Path(checkpoint), trainer, told, losses)
+                    _save(Path(checkpoint), trainer, facts, losses)
                 if stopped():
                     raise KeyboardInterrupt
     seconds = time.perf_counter() - start
@@ -296,9 +296,9 @@ def check_labels(table: CtrTable, *parts: Part) -> None:
         )
 
 
-def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float]) -> None:
+def _save(file: Path, trainer: Trainer, facts: dict[str, Any], losses: list[float]) -> None:
     """Writes a checkpoint in place of an older one."""
-    state = {"kind": KIND, "version": VERSION, "told": told, "losses": torch.tensor(losses, dtype=torch.float64)}
+    state = {"kind": KIND, "version": VERSION, "told": facts, "losses": torch.tensor(losses, dtype=torch.float64)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -306,13 +306,13 @@ def _save(file: Path, trainer: Trainer, told: dict[str, Any], losses: list[float
     write(file, state | trainer.state())
 
 
-def _load(file: Path, trainer: Trainer, told: dict[str, Any]) -> list[float]:
+def _load(file: Path, trainer: Trainer, facts: dict[str, Any]) -> list[float]:
     """Restores the trainer; returns the losses so far."""
     state = read_own(file)
     if state.get("kind") != KIND or state.get("version") != VERSION:
         raise UserError(f"{file} is not a checkpoint of a click model: choose another file.")
-    if state["told"] != told:
-        differ = ", ".join(sorted(key for key in told if state["told"].get(key) != told[key]))
+    if state["told"] != facts:
+        differ = ", ".join(sorted(key for key in facts if state["told"].get(key) != facts[key]))
         raise UserError(
             f"{file} is of a training with other {differ}: choose another place, or remove it to start anew."
         )
