@@ -146,7 +146,7 @@ def test_a_stopped_training_ends_as_if_undisturbed(table: CtrTable, tmp_path: Pa
     whole = train(straight, table, settings)
     file = tmp_path / "run.pt"
     with pytest.raises(StoppedError):
-        train(stopped, table, settings, checkpoint=file, every=5, tell=stop_at(epochs * 12))
+        train(stopped, table, settings, checkpoint=file, every=5, progress=stop_at(epochs * 12))
     resumed = small_dlrm(table, seed=9)
     done = train(resumed, table, settings, checkpoint=file, every=5)
     assert (done.steps, done.loss) == (whole.steps, whole.loss)
@@ -160,7 +160,7 @@ def test_ctrl_c_keeps_all_steps_so_far(table: CtrTable, tmp_path: Path) -> None:
     """Though checkpoints are far apart; and in the end nothing is different."""
     told: list[int] = []
 
-    def interrupt(done: int, steps: int, loss: float) -> None:
+    def interrupt(done: int, steps: int | None, note: str) -> None:
         told.append(done)
         if len(told) == 7:
             signal.raise_signal(signal.SIGINT)
@@ -169,9 +169,9 @@ def test_ctrl_c_keeps_all_steps_so_far(table: CtrTable, tmp_path: Path) -> None:
     straight, resumed = small_dlrm(table), small_dlrm(table)
     whole = train(straight, table, settings)
     with pytest.raises(KeyboardInterrupt):
-        train(small_dlrm(table), table, settings, checkpoint=file, tell=interrupt)
+        train(small_dlrm(table), table, settings, checkpoint=file, progress=interrupt)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert train(resumed, table, settings, checkpoint=file, tell=interrupt).loss == whole.loss
+    assert train(resumed, table, settings, checkpoint=file, progress=interrupt).loss == whole.loss
     assert told == [*range(1, whole.steps + 1)]
     assert all(torch.equal(a, b) for a, b in zip(straight.parameters(), resumed.parameters(), strict=True))
 

@@ -83,15 +83,19 @@ def test_killed_and_resumed_it_ends_the_same(
 ) -> None:
     """From the checkpoint of step 3; scores from the store; from that of step 6 of the second network's 32."""
 
-    def kill(now: str, done: int, total: int, note: str) -> None:
-        if now == stage and done >= at:
+    def kill(done: int, total: int | None, note: str) -> None:
+        if note.startswith(f"{stage}: ") and done >= at:
             raise Killed
 
     with pytest.raises(Killed):
-        SubOneShotSearch(table, warmup=0.25, preset=TINY, every=3, tell=kill).run(tmp_path)
+        SubOneShotSearch(table, warmup=0.25, preset=TINY, every=3, progress=kill).run(tmp_path)
     told: list[tuple[str, int]] = []
     chain = SubOneShotSearch(
-        table, warmup=0.25, preset=TINY, every=3, tell=lambda now, done, *_: told.append((now, done))
+        table,
+        warmup=0.25,
+        preset=TINY,
+        every=3,
+        progress=lambda done, total, note: told.append((note.partition(":")[0], done)),
     )
     assert same(chain.run(tmp_path), whole)
     begun = dict(reversed(told))
@@ -104,12 +108,12 @@ def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> Non
     """All of it, though checkpoints are far apart; and in the end nothing is different."""
     told: list[int] = []
 
-    def interrupt(now: str, done: int, total: int, note: str) -> None:
+    def interrupt(done: int, total: int | None, note: str) -> None:
         told.append(done)
         if told == [1, 2, 3, 4, 5]:
             signal.raise_signal(signal.SIGINT)
 
-    chain = SubOneShotSearch(table, warmup=0.25, preset=TINY, tell=interrupt)
+    chain = SubOneShotSearch(table, warmup=0.25, preset=TINY, progress=interrupt)
     with pytest.raises(KeyboardInterrupt):
         chain.warmed(tmp_path)
     resumed = chain.warmed(tmp_path)
@@ -120,7 +124,7 @@ def test_ctrl_c_keeps_the_warm_up_so_far(table: CtrTable, tmp_path: Path) -> Non
 
 def test_a_warm_up_serves_every_search_that_would_repeat_it(table: CtrTable, tmp_path: Path) -> None:
     told: list[int] = []
-    chain = SubOneShotSearch(table, preset=TINY, tell=lambda stage, done, total, note: told.append(done))
+    chain = SubOneShotSearch(table, preset=TINY, progress=lambda done, total, note: told.append(done))
     first = chain.warmed(tmp_path)
     told.clear()
     other = replace(chain, preset=replace(TINY, top=1, generations=2, population=3), proxy="zico", highest=0.2)
@@ -143,7 +147,7 @@ def test_without_warm_up_and_by_one_shot(table: CtrTable, tmp_path: Path) -> Non
 def test_trained_networks_are_measured_once(table: CtrTable) -> None:
     space = spaces["nasrec_small"].on(table.num_dense, table.rows).reduced(16, 16)
     arch, steps = space.sample(Random(0)), []
-    source = TrainingSource(space, table, Settings(batch_size=64), tell=lambda step, *_: steps.append(step))
+    source = TrainingSource(space, table, Settings(batch_size=64), progress=lambda step, *_: steps.append(step))
     batch = in_parts(list(table.batches("val", size=16))[:4])
     task = Task(space, [TEST_LOSS, TEST_AUC], batch, sources=(source,))
     with Store.open(":memory:") as store:

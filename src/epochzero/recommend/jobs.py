@@ -72,11 +72,7 @@ class Clicks:
             return synthetic(self.folder / TABLE, int(rows or 500_000))
         if Path(self.data).is_dir():
             return open_table(self.data)
-
-        def show(rows: int) -> None:
-            progress(rows, rows, "reading: rows")
-
-        table = encode(self.data, schema, self.folder / TABLE, bad_lines=self.bad_lines, tell=show)
+        table = encode(self.data, schema, self.folder / TABLE, bad_lines=self.bad_lines, progress=progress)
         if table.skipped:
             lines = "1 bad line" if table.skipped == 1 else f"{table.skipped:,} bad lines"
             warnings.warn(f"{lines} put aside: {table.folder / 'skipped.tsv'}", Remark, stacklevel=2)

@@ -49,7 +49,7 @@ from epochzero.recommend.sub_one_shot import (
 from epochzero.recommend.supernet.warm_up import Schedule
 from epochzero.recommend.training.baselines import BASELINES, baseline, baseline_class
 from epochzero.recommend.training.source import TrainingSource
-from epochzero.recommend.training.trainer import Trained, evaluate, rows_in
+from epochzero.recommend.training.trainer import Trained, evaluate, part_of, rows_in
 from epochzero.recommend.training.trainer import train as train_model
 
 BASELINE_RESULT = "baselines.json"
@@ -99,12 +99,8 @@ def search(
     for part in MEASURED:
         if table.clicks(part) in (0, table.size(part)):
             _remark(f"All {part} rows have the same label, so there is no AUC on them.")
-
-    def tell(stage: str, done: int, total: int, note: str) -> None:
-        progress(done, total, f"{stage}: {note}")
-
     given = {"preset": sizes, "max_params": max_params, "max_flops": max_flops, "seed": seed, "method": method} | own
-    run = SubOneShotSearch(table, space, proxy, warmup, **given, tell=tell)
+    run = SubOneShotSearch(table, space, proxy, warmup, **given, progress=progress)
     if 0 < run.schedule.steps < FEW_STEPS:
         _remark(
             f"The warm-up is {run.schedule.steps} of the {run.schedule.epoch:,} steps of an epoch, too few to learn "
@@ -192,16 +188,13 @@ def baselines(
     clicks, rows = Clicks(str(data), schema, bad_lines, Path(out)), list[dict[str, Any]]()
     made_folder(clicks.folder)
     job = job_of(clicks, options, progress)
-    for place, name in enumerate(names):
-
-        def show(step: int, steps: int | None, note: str, name: str = name, before: int = place) -> None:
-            progress(before * (steps or 0) + step, len(names) * (steps or 0), f"{name}: {note}")
-
+    for number, name in enumerate(names):
+        own = part_of(progress, number, len(names), name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = baseline(name, job.table.num_dense, job.table.rows).to(device)
             identity: dict[str, str | int] = {"network": name, "seed": seed}
-            trained, metrics = _trained(model, job, identity, clicks.folder / f"baseline-{name}.pt", show)
+            trained, metrics = _trained(model, job, identity, clicks.folder / f"baseline-{name}.pt", own)
         params = sum(weight.numel() for weight in model.parameters())
         rows.append({"name": name, "params": params, "steps": trained.steps, "seconds": trained.seconds, **metrics})
     write_file(clicks.folder / BASELINE_RESULT, as_json(rows, indent=1))
@@ -248,7 +241,7 @@ def predict(
         recommender.encoding,
         out,
         bad_lines=bad_lines,
-        tell=lambda rows: progress(rows, rows, "rows"),
+        progress=progress,
     )
 
 
@@ -263,7 +256,7 @@ def _trained(
         share=job.share,
         identity=identity,
         checkpoint=checkpoint,
-        tell=lambda step, steps, loss: progress(step, steps, f"loss {loss:.4f}"),
+        progress=progress,
     )
     return trained, {part: asdict(evaluate(model, job.table, part)) for part in MEASURED if job.table.size(part)}
 

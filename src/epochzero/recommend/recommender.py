@@ -30,6 +30,7 @@ from epochzero.export.weights import Weights, fitting, read_weights
 from epochzero.files import as_json, replacing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress, silent
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encoder_of
 from epochzero.recommend.spaces.nasrec import Nasrec
@@ -144,7 +145,7 @@ def predict_file(
     out: str | Path,
     *,
     bad_lines: str = "strict",
-    tell: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> tuple[int, int]:
     """Writes `line,probability,why` for every row of `source`; returns the numbers of rows and of bad lines.
 
@@ -168,7 +169,7 @@ def predict_file(
                 lines += [(bad.number, f'{bad.number},,"{bad.why.replace(chr(34), chr(39))}"') for bad in block.bad]
                 file.writelines(f"{text}\n".encode() for _, text in sorted(lines))
                 count, bad_count = count + len(block.line), bad_count + len(block.bad)
-                tell(count)
+                progress(count, None, "rows")
     except OSError as error:
         raise UserError(
             f"The predictions cannot be written to {out} ({error.strerror}): choose another place."

@@ -22,7 +22,7 @@ arXiv:2207.07187
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from epochzero.data.batch import Batch, digest
 from epochzero.errors import DataError, UserError
 from epochzero.files import made_folder
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
+from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
@@ -40,7 +41,7 @@ from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_pa
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
+from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, part_of, rows_in
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
 from epochzero.study.result import LEADERS, Candidate, Result, nothing_found
@@ -53,9 +54,6 @@ EVOLUTION, RANDOM = "evolution_nasrec", "random"
 PARTS = 4
 """batches on which a sub-network is scored"""
 STORE = "chain.db"
-
-Tell = Callable[[str, int, int, str], None]
-"""Called with the stage, the work done in it, all of it, and a note."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,8 @@ class SubOneShotSearch:
     """`evolution_nasrec`, or `random` as a baseline with the same number of networks"""
     every: int = 500
     """steps between checkpoints"""
-    tell: Tell = field(default=lambda stage, done, total, note: None, repr=False, compare=False)
+    progress: Progress = field(default=silent, repr=False, compare=False)
+    """its notes begin with the stage: `warm-up: `, `search: ` or `training: `"""
 
     def __post_init__(self) -> None:
         check_labels(self.table, "train")
@@ -242,7 +241,7 @@ class SubOneShotSearch:
             warm = WarmUp(fresh, self.schedule, self.seed)
 
         def show(step: int, loss: float) -> None:
-            self.tell("warm-up", step, steps, f"loss {loss:.4f}")
+            self.progress(step, steps, f"warm-up: loss {loss:.4f}")
             if step % self.every == 0 or step == steps or stopped():
                 warm.save(file)
             if stopped():
@@ -278,7 +277,7 @@ class SubOneShotSearch:
             budget=self.fitted.budget(self.max_params, self.max_flops),
             options=self.preset.options if self.method == EVOLUTION else {},
             store=store,
-            progress=lambda now: self.tell("search", now.evaluated, self.preset.evaluations, now.headline),
+            progress=lambda now: self.progress(now.evaluated, self.preset.evaluations, f"search: {now.headline}"),
         )
         if result.best is None:
             raise nothing_found(result)
@@ -298,19 +297,9 @@ class SubOneShotSearch:
     def _retrained(self, result: Result, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
         trained, top = [], self.distinct(result.top(LEADERS))
         for number, candidate in enumerate(top):
-
-            def show(step: int, steps: int, loss: float, number: int = number) -> None:
-                self.tell("training", number * steps + step, len(top) * steps, f"loss {loss:.4f}")
-
+            progress = part_of(self.progress, number, len(top), "training")
             source = TrainingSource(
-                self.fitted,
-                self.data,
-                self.training,
-                seed=self.seed,
-                share=self.share,
-                checkpoints=place,
-                every=self.every,
-                tell=show,
+                self.fitted, self.data, self.training, self.seed, self.share, place, self.every, progress
             )
             trained.append(self._measured(candidate, source, store))
         return tuple(trained)

@@ -10,7 +10,6 @@ of vocabularies. Only reading needs polars.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from epochzero.data.batch import digest
 from epochzero.errors import DataError, UserError
+from epochzero.progress import Progress, silent
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
 from epochzero.recommend.data.lines import layout
@@ -37,7 +37,7 @@ def encode(
     *,
     bad_lines: str = "strict",
     seed: int = SEED,
-    tell: Callable[[int], None] = lambda rows: None,
+    progress: Progress = silent,
 ) -> CtrTable:
     """Writes the table of a text file in numbers to `folder`, or opens it if it is there already.
 
@@ -53,7 +53,7 @@ def encode(
     with Writer(folder) as writer:
         for block in Encoder(schema, file, codes, growing=True, skip=skip):
             writer.add(block)
-            tell(writer.count)
+            progress(writer.count, None, "reading: rows")
         writer.close_columns()
         part = _split(writer, schema, path, seed)
         vocabulary = _settle(writer.mapped("ids", schema), part, schema, codes)

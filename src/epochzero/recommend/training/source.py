@@ -24,12 +24,13 @@ from epochzero.engine import Proxy
 from epochzero.executors.base import Scored
 from epochzero.objectives.objective import FEEDBACK, looked_up
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.spaces.nasrec import Choices, Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.weights import NASRECS
 from epochzero.recommend.training.metrics import Metrics
-from epochzero.recommend.training.trainer import Report, Settings, evaluate, train
+from epochzero.recommend.training.trainer import Settings, evaluate, train
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -56,7 +57,7 @@ class TrainingSource:
     """folder for checkpoints"""
     every: int = 500
     """steps between checkpoints"""
-    tell: Report = lambda step, steps, loss: None
+    progress: Progress = silent
 
     @cached_property
     def id(self) -> str:
@@ -112,7 +113,7 @@ class TrainingSource:
             identity=self.identity(name),
             checkpoint=file,
             every=self.every,
-            tell=self.tell,
+            progress=self.progress,
         )
 
 

@@ -41,6 +41,7 @@ from torch.func import functional_call
 from epochzero.data.sealed import read_own, write
 from epochzero.engine import foreach
 from epochzero.errors import DataError, MachineError, UserError
+from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.supernet.warm_up import rising_and_falling
 from epochzero.recommend.training.metrics import Metrics, measure
@@ -83,10 +84,6 @@ class Trained:
     """of this call"""
     rows_per_second: float
     """of this call; nan if nothing was left to do"""
-
-
-Report = Callable[[int, int, float], None]
-"""Called with the steps taken, all steps and the loss."""
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -223,7 +220,7 @@ def train(
     identity: Mapping[str, str | int] = {},
     checkpoint: str | Path | None = None,
     every: int = 1000,
-    tell: Report = lambda step, steps, loss: None,
+    progress: Progress = silent,
 ) -> Trained:
     """Trains on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
 
@@ -248,7 +245,7 @@ def train(
         while trainer.step < trainer.steps:
             for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
                 losses.append(trainer.train_on(batch))
-                tell(trainer.step, trainer.steps, losses[-1])
+                progress(trainer.step, trainer.steps, f"loss {losses[-1]:.4f}")
                 due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
                 if checkpoint is not None and due:
                     _save(Path(checkpoint), trainer, facts, losses)
@@ -278,6 +275,16 @@ def between_steps() -> Iterator[Callable[[], bool]]:
         yield lambda: bool(came)
     finally:
         signal(SIGINT, before)
+
+
+def part_of(progress: Progress, number: int, count: int, name: str) -> Progress:
+    """Progress of one of several equal pieces of work, in that of all."""
+
+    def show(done: int, total: int | None, note: str) -> None:
+        each = total or 0
+        progress(number * each + done, count * each, f"{name}: {note}")
+
+    return show
 
 
 def rows_in(share: float, total: int) -> int:
