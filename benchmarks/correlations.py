@@ -192,7 +192,7 @@ def markdown(found: dict[str, dict[str, ProxyQuality]], targets: Sequence[str], 
         some = by_target[targets[0]]
         cells = [proxy, *([str(some.repeats)] if repeats > 1 else []), str(some.n), str(some.unscored)]
         for statistic in ("spearman", "kendall"):
-            cells += [_interval(by_target[target].figures[statistic].found) for target in targets]
+            cells += [_interval(by_target[target].figures[statistic].estimate) for target in targets]
         if size:
             left = some.figures.get("spearman|params")
             cells.append(_interval(left.found if left else None))
@@ -206,7 +206,7 @@ def apart(found: dict[str, dict[str, ProxyQuality]], space: str) -> Iterator[str
         outside: dict[str, list[str]] = {}
         for row in published():
             for target, quality in by_target.items():
-                ours = quality.figures[row.statistic].found if _is_of(row, proxy, space, target) else None
+                ours = quality.figures[row.statistic].estimate if _is_of(row, proxy, space, target) else None
                 if ours is not None and not ours.low <= row.value <= ours.high:
                     what = f"{target} {row.statistic} {_interval(ours)}, paper {_short(row.value, 2)}"
                     outside.setdefault(row.source, []).append(what)

@@ -136,14 +136,14 @@ def test_every_figure_is_that_of_its_own_function() -> None:
         "spearman|params,flops": partial_spearman(x, y, {"params": params, "flops": flops}, **how),
         "kendall in flops bins": kendall_within(x, y, flops, bins=3, **how),
     }
-    assert {name: figure.found for name, figure in quality.figures.items()} == expected
+    assert {name: figure.estimate for name, figure in quality.figures.items()} == expected
     assert list(proxy_quality(scores(*x), y, True, resamples=5).figures) == ["spearman", "kendall", "pearson"]
 
 
 def test_each_figure_says_why_it_is_missing() -> None:
     quality = proxy_quality(scores(1, 2, 3, 4), [4, 1, 3, 2], True, params=[1, 2, 3, 4], top=(9,), resamples=20)
     assert quality.why == ""
-    assert quality.figures["spearman"].found is not None
+    assert quality.figures["spearman"].estimate is not None
     assert quality.figures["regret@9"].why == "there are no first 9 of 4 networks"
     assert quality.figures["spearman|params"].why == "given params nothing is left of the order of the scores"
     nothing = proxy_quality(scores(None, None, None), [1, 2, 3], True, params=[1, 2, 3], top=(1,))
@@ -161,8 +161,8 @@ def test_all_figures_leave_out_the_same_networks() -> None:
     lowest = proxy_quality(scores(0, 1, 3, 2, 4), [99, 1, 2, 3, 4], True, **whole)
     assert "ranked worst, which is no number" in worst.figures["pearson"].why
     assert worst.figures | {"pearson": None} == lowest.figures | {"pearson": None}
-    assert worst.figures["regret@1"].found is not None
-    assert worst.figures["regret@1"].found.value == 95
+    assert worst.figures["regret@1"].estimate is not None
+    assert worst.figures["regret@1"].estimate.value == 95
 
 
 def test_with_repeats_a_network_counts_where_every_repeat_scores_it() -> None:
@@ -170,13 +170,13 @@ def test_with_repeats_a_network_counts_where_every_repeat_scores_it() -> None:
     quality = proxy_quality(rows, [1, 2, 3, 4, 5], True, resamples=50)
     assert (quality.n, quality.unscored, quality.repeats) == (3, 2, 2)
     assert quality.unscored_why == {"no labels": 1, "det K = 0": 1}  # the reason of the first repeat that lacks it
-    found = quality.figures["spearman"].found
+    found = quality.figures["spearman"].estimate
     assert found is not None
     assert found.by_repeat == pytest.approx((1, 0.5))
     assert quality.spearman == pytest.approx(0.75)
     # ranked worst in each repeat by itself: (1, 2, 3, 4, 0) and (1, 3, 2, 0, 0) against 1..5, pairs C - D of 10:
     # 6 - 4 untied, and 2 - 7 with one tie in x
-    worst = proxy_quality(rows, [1, 2, 3, 4, 5], True, unscored="worst", resamples=50).figures["kendall"].found
+    worst = proxy_quality(rows, [1, 2, 3, 4, 5], True, unscored="worst", resamples=50).figures["kendall"].estimate
     assert worst is not None
     assert worst.by_repeat == pytest.approx((0.2, -5 / math.sqrt(9 * 10)))
     none = proxy_quality([scores(1, 2, 3), scores(None, None, None)], [1, 2, 3], True)
@@ -192,7 +192,7 @@ def test_quality_goes_to_json_and_back() -> None:
     read = json.loads(json.dumps(quality.to_json(), allow_nan=False))
     assert read["spearman"] == quality.spearman
     assert read["figures"]["regret@99"] == {"why": "there are no first 99 of 20 networks"}
-    found = quality.figures["kendall"].found
+    found = quality.figures["kendall"].estimate
     assert found is not None
     assert read["figures"]["kendall"]["by_repeat"] == list(found.by_repeat)
     assert read["figures"]["kendall"]["spread"] == pytest.approx(np.std(found.by_repeat, ddof=1))

@@ -79,9 +79,9 @@ class Layout:
 
 
 def pack(inputs: Inputs) -> tuple[Tensor, Layout | None]:
-    """One tensor [B, ...] of real numbers, and how to take it apart; a lone real tensor stays as it is.
+    """Returns one tensor [B, ...] of real numbers and its layout; a single real tensor is not changed.
 
-    Bytes are images: they stand for 0 to 1, as they do in files.
+    Bytes are images, scaled to 0 to 1 as in files.
     """
     if isinstance(inputs, Tensor):
         x = _kept(inputs, alone=True)

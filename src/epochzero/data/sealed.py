@@ -73,7 +73,7 @@ def read_own(path: Path) -> State:
     try:
         return read(path)
     except DataError as error:
-        raise DataError(f"{error} Remove it: the same command then makes it anew.") from None
+        raise DataError(f"{error} Remove it: the same command then writes it again.") from None
 
 
 def digest(value: object) -> str:

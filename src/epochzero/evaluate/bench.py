@@ -83,7 +83,7 @@ def run_bench(
     figures = figures_of(samples, merits, None if versus is None else versus.text, rules, progress)
     for run, of in zip(runs, figures, strict=True):
         spearmans = {f"{row.proxy} {row.target}": row.quality.figures["spearman"] for row in of.rows}
-        run.finish({name: kept_figure(one.found, "spearman", one.why) for name, one in spearmans.items()})
+        run.finish({name: kept_figure(one.estimate, "spearman", one.why) for name, one in spearmans.items()})
     found = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
     notes = [note for outcome in found for note in notes_of(outcome.case.name, outcome.sample)]
     notes += notes_between({outcome.case.name: outcome.sample for outcome in found})

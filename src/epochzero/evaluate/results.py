@@ -139,7 +139,7 @@ def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
             quality = row.quality
             where = (*_where(case).values(), row.target, case.sample.units[row.target], row.proxy)
             for statistic, figure in quality.figures.items():
-                one = figure.found
+                one = figure.estimate
                 values = ("", "", "", "") if one is None else (one.value, one.low, one.high, one.spread)
                 n = quality.n if one is None else one.n
                 yield (*where, statistic, n, quality.unscored, quality.repeats, *values, figure.why)
@@ -175,13 +175,13 @@ def as_markdown(outcome: BenchOutcome) -> str:
 def _ranked(place: Place) -> list[str]:
     quality, behind = place.row.quality, place.behind
     rho = quality.figures["spearman"]
-    if rho.found is None:
+    if rho.estimate is None:
         return ["", place.row.proxy, str(quality.n), rho.why, "", ""]
     gap, significant = "", ""
     if behind is not None:
         gap = behind.why if behind.difference is None else interval(behind.difference)
         significant = "" if behind.difference is None else "yes" if behind.significant else "no"
-    return [str(place.place), place.row.proxy, str(quality.n), interval(rho.found), gap, significant]
+    return [str(place.place), place.row.proxy, str(quality.n), interval(rho.estimate), gap, significant]
 
 
 def interval(estimate: Estimate) -> str:

@@ -9,7 +9,7 @@ from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 
 FIRST = ("one batch", "four batches", "dextr", "synflow", "kernel")
-"""what is measured first, where time may run out"""
+"""bundles that are measured first, in case time runs out"""
 
 
 def bundles() -> dict[str, str]:

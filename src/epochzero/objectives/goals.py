@@ -18,7 +18,7 @@ from epochzero.objectives.objective import COMBINED, looked_up, parse_objective
 from epochzero.types import Score
 
 LATENCY = replace(looked_up("latency"), higher_is_better=False)
-"""stands for a measured latency, as if it were a proxy"""
+"""a measured latency, as if it were a proxy"""
 
 
 @dataclass(frozen=True)

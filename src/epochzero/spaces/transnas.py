@@ -1,4 +1,4 @@
-r"""TransNAS-Bench-101: a space of cells and a space of skeletons, each with a head for the task at hand.
+r"""TransNAS-Bench-101: a space of cells and a space of skeletons, each with one head per task.
 
     64-41414-a_bc_def     micro: the skeleton 41414 and one cell, the digits of the edges of nodes 1, 2 and 3
     64-1234-basic         macro: a skeleton of 4 to 6 modules of residual blocks

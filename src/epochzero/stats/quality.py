@@ -28,11 +28,11 @@ Measure = Callable[..., Estimate]
 class Figure:
     """One statistic with its interval, or the reason why it is missing."""
 
-    found: Estimate | None
+    estimate: Estimate | None
     why: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"why": self.why} if self.found is None else {**asdict(self.found), "spread": self.found.spread}
+        return {"why": self.why} if self.estimate is None else {**asdict(self.estimate), "spread": self.estimate.spread}
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,10 @@ def proxy_quality(
         n=there,
         unscored=n - there,
         unscored_why=reasons(rows),
-        spearman=rho.found.value if rho.found else None,
-        spearman_ci=(rho.found.low, rho.found.high) if rho.found else None,
-        kendall=tau.found.value if tau.found else None,
-        kendall_ci=(tau.found.low, tau.found.high) if tau.found else None,
+        spearman=rho.estimate.value if rho.estimate else None,
+        spearman_ci=(rho.estimate.low, rho.estimate.high) if rho.estimate else None,
+        kendall=tau.estimate.value if tau.estimate else None,
+        kendall_ci=(tau.estimate.low, tau.estimate.high) if tau.estimate else None,
         why=rho.why,
         repeats=len(rows),
         figures=figures,

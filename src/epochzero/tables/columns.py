@@ -78,7 +78,7 @@ def described(name: str) -> Column:
     seed = re.search(r"_seed(0|[1-9]\d*)$", name)
     base = name[: seed.start()] if seed else name
     words = [word for word in re.split(r"[_\-. ]+", base.lower()) if word]
-    epochs = next((int(found[1]) for word in words if (found := re.fullmatch(r"(\d+)ep(?:ochs?)?", word))), None)
+    epochs = next((int(match[1]) for word in words if (match := re.fullmatch(r"(\d+)ep(?:ochs?)?", word))), None)
     splits = [SPLITS[word] for word in words if word in SPLITS]
     cost = next((NAMED[word] for word in words if word in NAMED), None)
     left = [w for w in words if w not in SPLITS and w not in ACCURACY and not re.fullmatch(r"\d+ep(?:ochs?)?", w)]

@@ -225,7 +225,7 @@ class Correlations(Recipe):
                     printed = figures[name][place[label]] if name in figures else None
                     figure = quality.figures[statistic]
                     rows.append(
-                        Row(group.name, name, label, statistic, figure.found, quality.unscored, printed, figure.why)
+                        Row(group.name, name, label, statistic, figure.estimate, quality.unscored, printed, figure.why)
                     )
         return rows
 

@@ -108,7 +108,7 @@ def _table(head: str, targets: Sequence[str], *counts: str) -> Table:
 
 def _cell(figure: Figure, tied: bool) -> Text:
     """`.892 [.866, .915] ±.004 *`, or the reason why there is none."""
-    estimate = figure.found
+    estimate = figure.estimate
     if estimate is None:
         return Text(figure.why, "yellow")
     value, _, bounds = interval(estimate).partition(" ")
