@@ -2,7 +2,7 @@
 
     python benchmarks/agreement.py docs/data/nb201_1000_cifar10.csv.gz --with zc_nb201_9445.csv.gz --prefix cifar10_
 
-Ours: files of `python -m epochzero.study.sweep`. The other source: such a file too, or a table with a column
+Ours: files of `python -m epochzero.bare sweep`. The other source: such a file too, or a table with a column
 arch_str and
 one column for each proxy, its name after the prefix (`nwot` is naswot), as NAS-Bench-Suite-Zero's values are published.
 """

@@ -4,7 +4,7 @@ r"""Rank correlations of scores with known accuracies: rows of the cards' measur
         --also "rank(az_expressivity,az_progressivity,az_trainability,flops)" --pairs sigeo:zico,dextr:fmi \
         --measured src/epochzero/cards/measured.csv > tables.md
 
-Scores come from `python -m epochzero.study.sweep`: columns arch, one for each proxy, reasons; or, as in docs/data, one
+Scores come from `python -m epochzero.bare sweep`: columns arch, one for each proxy, reasons; or, as in docs/data, one
 row for each network and proxy: arch, proxy, value, status, why. Where several files score the same network by the same
 proxy, the last one counts. Rows of the same proxy, space, data and target are replaced in measured.csv; others stay.
 
@@ -58,7 +58,7 @@ def read_scores(files: Sequence[Path]) -> Scores:
             columns = set(rows.fieldnames or ())
             if not (columns >= COLUMNS or columns >= SWEPT):
                 lacks = ", ".join(sorted(SWEPT - columns))
-                raise DataError(f"{path} has no column {lacks}: give a file of `python -m epochzero.study.sweep`.")
+                raise DataError(f"{path} has no column {lacks}: give a file of `python -m epochzero.bare sweep`.")
             for row in rows:
                 for proxy, value, status, why in _of_row(row) if columns >= COLUMNS else _of_swept(row):
                     number = float(value) if status == "ok" else math.nan

@@ -1,4 +1,4 @@
-"""Tables of `python -m epochzero.study.sweep` as one Parquet file that says how it was made, for docs/data.
+"""Tables of `python -m epochzero.bare sweep` as one Parquet file that says how it was made, for docs/data.
 
     python benchmarks/score_table.py scores.csv --with kernels.csv --version 0.1.0 --out nb201_all_cifar10.parquet
 

@@ -99,7 +99,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        made: dict[str, Any] = {}
         made = {
             name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
         }
@@ -132,24 +131,15 @@ class RunningOptions:
     gpus: Gpus = None
     plugin: Plugins = None
 
-
-def executor(
-    name: str,
-    workers: int | None,
-    threads: int | None,
-    address: str | None,
-    gpus: float | None,
-    device: str,
-    plugins: list[str] | None,
-) -> Executor:
-    """The executor of the options; its workers load the same plug-ins."""
-    paths = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in plugins or ()]
-    prepare = partial(load_plugins, paths) if paths else None
-    return executor_of(
-        name, workers=workers, threads=threads, address=address, gpus=gpus, device=device, prepare=prepare
-    )
-
-
-def executor_of_options(given: Any) -> Executor:
-    """The same from an object with these options."""
-    return executor(given.executor, given.workers, given.threads, given.address, given.gpus, given.device, given.plugin)
+    def made(self) -> Executor:
+        """The executor; its workers load the same plug-ins."""
+        paths = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in self.plugin or ()]
+        return executor_of(
+            self.executor,
+            workers=self.workers,
+            threads=self.threads,
+            address=self.address,
+            gpus=self.gpus,
+            device=self.device,
+            prepare=partial(load_plugins, paths) if paths else None,
+        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,7 +20,6 @@ from epochzero.cli.options import (
     Seed,
     SpaceName,
     StorePath,
-    executor_of_options,
     panel,
     spread,
 )
@@ -216,35 +215,16 @@ def search(
         if searched(context):
             return
     check_winner(what.objectives, scoring.winner_scores, {"--top": output.top, "--auxiliary": output.auxiliary or None})
-    crew = executor_of_options(running)
-    prepared = prepare(
-        SearchSettings(
-            space=what.space,
-            proxy=what.proxy if scoring.feedback is None else _feedback(scoring.feedback, what, data, scoring, running),
-            method=what.method,
-            budget=limits.budget,
-            objectives=what.objectives,
-            time_limit=limits.time_limit,
-            table=scoring.table,
-            pool=limits.pool,
-            max_params=limits.max_params,
-            max_flops=limits.max_flops,
-            max_latency_ms=limits.max_latency_ms,
-            latency=limits.latency,
-            latency_batch=limits.latency_batch,
-            threads=running.threads,
-            data=data.data,
-            data_seed=scoring.seed,
-            input_shape=shape(data.input_shape),
-            classes=data.classes,
-            batch_size=data.batch_size,
-            seed=scoring.seed,
-            init=scoring.init,
-            device=running.device,
-            options=key_values(what.option or []),
-        ),
-        crew,
-    )
+    crew = running.made()
+    given: dict[str, Any] = {}
+    for group in (what, limits, data, scoring, running):
+        given |= vars(group)
+    given |= {"data_seed": scoring.seed, "input_shape": shape(data.input_shape)}
+    given["options"] = key_values(what.option or [])
+    if scoring.feedback is not None:
+        given["proxy"] = _feedback(scoring.feedback, what, data, scoring, running)
+    names = {one.name for one in fields(SearchSettings)}
+    prepared = prepare(SearchSettings(**{name: given[name] for name in names & given.keys()}), crew)
     if output.auxiliary:
         check_tower(prepared.task, output.out_dir)
     folder = None if output.out_dir is None else made_folder(output.out_dir)

@@ -21,7 +21,6 @@ from epochzero.cli.options import (
     RunningOptions,
     Seed,
     StorePath,
-    executor_of_options,
     panel,
     spread,
 )
@@ -129,7 +128,7 @@ def bench(
     proxies, spaces = given.pop("proxy"), given.pop("space") or ["nb201"]
     settings = BenchSettings(table, target, proxies, spaces, device=running.device, **given)
     folder = None if output.out_dir is None else made_folder(output.out_dir)
-    executor = executor_of_options(running)
+    executor = running.made()
     with executor, Store.open(output.store or ":memory:") as store, progress_bar("bench", estimate=False) as progress:
         outcome = setup.bench(settings, store=store, executor=executor, progress=progress)
     if output.json:
