@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from epochzero.cli import analyze_subjects
+from epochzero.cli.analyze import subjects as analyze_subjects
 from tests.command import CHEAP, CUT, epochzero, refusal
 from tests.papers.small import small_images
 

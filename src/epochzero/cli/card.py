@@ -1,4 +1,4 @@
-"""A proxy's card, as people see it."""
+"""A proxy's card on the screen."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from epochzero.evaluate.cards.demands import COUNTS
 
 WIDEST = 100
 COMMON = ("cifar10", "cifar100", "imagenet16")
-"""the targets that have a column of their own"""
-NORMS = {"train": "on the batch's statistics", "eval": "on the remembered statistics", "off": "taken out"}
+"""targets with a column"""
+NORMS = {"train": "with the batch's statistics", "eval": "with running statistics", "off": "removed"}
 LAYERS = {
     "every layer": "every layer's output: conv, norm, activation, pool, linear, attention, skip, cut edge",
     "ReLU": "ReLU",
@@ -29,7 +29,7 @@ SAID = {True: "yes", False: "no", None: "see above"}
 
 
 def show_card(card: Card) -> None:
-    """Print one card, section by section."""
+    """Prints one card, section by section."""
     out.print(Text.assemble((card.name, "bold"), "  ", (f"{card.better} is better", "dim")))
     _paragraph(card.summary)
     _paragraph(card.citation, style="dim")
@@ -100,13 +100,11 @@ def _show_correlations(card: Card) -> None:
     _paragraph("Spearman's rho, the papers' signed as ours; Kendall's tau: --json.", style="dim")
     if card.measured:
         where = dict.fromkeys(f"{row.machine}, seed {row.seed}, {row.date}" for row in card.measured)
-        _paragraph(
-            f"Ours is positive where the declared direction is right; 95 % intervals; {'; '.join(where)}.", "dim"
-        )
+        _paragraph(f"Ours is positive if the declared direction is right; 95 % intervals; {'; '.join(where)}.", "dim")
 
 
 def _by_source(card: Card) -> dict[tuple[str, str, str], dict[str, str]]:
-    """For each proxy, space and source the correlation with each target, ours before the papers'."""
+    """By proxy, space and source the correlation with each target, ours before the papers'."""
     by_source: dict[tuple[str, str, str], dict[str, str]] = {}
     for ours in card.measured:
         source = f"ours on {ours.data}, n {ours.n}/{ours.n + ours.unscored}"
@@ -130,7 +128,7 @@ def _paragraph(text: str, style: str = "", hanging: str = "") -> None:
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and what is said of them, in two columns."""
+    """Prints names and texts in two columns."""
     column = max((len(name) for name, _ in pairs), default=0) + 2
     for name, said in pairs:
         wrapped = fill(said, _width() - column - 2, break_on_hyphens=False)

@@ -79,7 +79,7 @@ def show(
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
-    """Check an imported benchmark, and say what it holds.
+    """Check an imported benchmark, and show its columns.
 
     epochzero data show nb201.ezb --arch '|nor_conv_3x3~0|+...'
     """

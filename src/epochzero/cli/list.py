@@ -1,4 +1,4 @@
-"""`epochzero list`: what there is."""
+"""`epochzero list`: proxies, spaces, searches and experiments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = {
     "spaces": ["name", "networks", "input", "classes", "about"],
     "searches": ["name", "options", "about"],
 }
-"""what the tables show; --json has everything"""
+"""columns of the tables; --json has all facts"""
 LEGEND = """
   fwd, bwd: forward and backward passes at default settings (B: for each sample; L: between blocks).
   Formula, options, cost, weaknesses and measured correlations: epochzero list proxies --card NAME"""
@@ -122,7 +122,7 @@ def _facts(member: Any) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    """As it is, but for counts that nobody reads digit by digit."""
+    """The value as text; long counts in scientific notation."""
     text = str(value)
     digits = text.replace(",", "")
     return f"{int(digits):.1e}" if digits.isdigit() and len(digits) > 9 else text

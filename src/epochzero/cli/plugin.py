@@ -14,11 +14,11 @@ from epochzero.registry import proxies, searches, spaces
 
 
 def load_plugins(references: Iterable[str] | None) -> None:
-    """Import each file or module; one that is loaded already is left alone."""
+    """Imports each file or module once."""
     if not references:
         return
     for registry in (proxies, searches, spaces):
-        len(registry)  # loads ours, so that a name that is taken is the plug-in's mistake
+        len(registry)  # loads ours first, so that a duplicate name is reported for the plug-in
     for reference in references:
         if reference.endswith(".py") or Path(reference).exists():
             _load_file(reference)

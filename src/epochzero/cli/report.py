@@ -1,4 +1,4 @@
-"""`epochzero report`: a run to look at."""
+"""`epochzero report`: a run as an HTML page."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from epochzero.errors import UserError
 def report(
     store: Annotated[Path, typer.Argument(help="The store of the run: what was given as --store.")],
     table: Annotated[
-        Path | None, typer.Option("--table", help="Accuracies of known networks, to hold the scores against.")
+        Path | None, typer.Option("--table", help="Accuracies of known networks, to compare the scores with.")
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Columns of the --table, separated by commas; default: its first.")
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="How the run's id begins; default: the latest.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Start of the run's id; default: the latest.")] = None,
     out_file: Annotated[Path | None, typer.Option("--out", help="The HTML file; default: report.html.")] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Show it live while the run goes on, instead of a file.")
+        bool, typer.Option("--serve", help="Serve a live page while the run is under way, instead of a file.")
     ] = False,
-    host: Annotated[str, typer.Option("--host", help="Where --serve listens: this machine alone.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of --serve; 0: any that is free.")] = 8765,
-    force: Annotated[bool, typer.Option("--force", help="Let --host be one that other machines can reach.")] = False,
+    host: Annotated[str, typer.Option("--host", help="Address of --serve; default: only this machine.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0: any free port.")] = 8765,
+    force: Annotated[bool, typer.Option("--force", help="Allow a --host that other machines can reach.")] = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -39,7 +39,7 @@ def report(
 
     epochzero report run.db --serve
 
-    The live report reads the store and never writes to it; the run may be started before, after or killed meanwhile.
+    The live report only reads the store; the run may start before or after it, or be killed.
     """
     from epochzero import report as reports
 

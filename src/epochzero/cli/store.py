@@ -1,4 +1,4 @@
-"""`epochzero store`: what a result store holds, and its export."""
+"""`epochzero store`: the runs of a result store, and its export."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from epochzero.cli.analyze_subjects import Across, say_written
+from epochzero.cli.analyze.subjects import Across, say_written
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BatchSize, Device, Seed
 from epochzero.engine.device import usable

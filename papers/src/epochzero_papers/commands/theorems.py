@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from epochzero.cli.analyze_subjects import Out, say_written, write
+from epochzero.cli.analyze.subjects import Out, say_written, write
 from epochzero.cli.console import number, out, print_json
 from epochzero.cli.options import AsJson, Seed
 from epochzero_papers.thesis import theorems as proved

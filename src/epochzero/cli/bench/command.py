@@ -83,7 +83,7 @@ class DataOptions:
 @panel("Output")
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is printed and written."""
+    """Output on the screen and in files."""
 
     more: Annotated[
         bool, typer.Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")

@@ -13,16 +13,16 @@ from epochzero.analysis.gradient_variance import gradient_variance as variance_o
 from epochzero.analysis.landscape import RISE, Plane, axis_of, summary
 from epochzero.analysis.landscape import landscape as loss_on_plane
 from epochzero.analysis.subjects import SingleSubject
-from epochzero.cli.analyze_subjects import Across, Analyzed, Asked, analyzed, explained
+from epochzero.cli.analyze.subjects import Across, Analyzed, Asked, analyzed, explained
 from epochzero.cli.console import number, progress_bar
 from epochzero.cli.options import BatchSize
 from epochzero.errors import UserError
 from epochzero.progress import Progress
 
-Span = Annotated[float, typer.Option(help="How far the plane goes, in lengths of the filters.")]
+Span = Annotated[float, typer.Option(help="Half-width of the plane, in lengths of the filters.")]
 Norm = Annotated[
     str | None,
-    typer.Option(help="Batch norms: eval (as remembered) or train; default: eval if there were trainings."),
+    typer.Option(help="Batch norms: eval (running statistics) or train; default: eval for trained networks."),
 ]
 Look = Callable[[SingleSubject, Progress], Plane]
 
@@ -53,7 +53,7 @@ def gradient_variance(
     norm: Norm = None,
     batch_size: BatchSize = 64,
 ) -> None:
-    """How noisy the gradient of one sample is, on the plane of the loss landscape."""
+    """Variance of the gradient of one sample, on the plane of the loss landscape."""
     axis_of(span, across)
     subjects = analyzed(asked, batch_size)
 

@@ -1,4 +1,4 @@
-"""`epochzero analyze features`, `curve` and `stability`: what Dextr sees of a network."""
+"""`epochzero analyze features`, `curve` and `stability`: the parts of Dextr's score."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import typer
 from epochzero.analysis import pictures
 from epochzero.analysis.curves import dextr_of_each, output_curve
 from epochzero.analysis.features import Feature, layer_independence
-from epochzero.cli.analyze_subjects import Asked, analyzed, explained
+from epochzero.cli.analyze.subjects import Asked, analyzed, explained
 from epochzero.cli.console import number
 
 
 def features(asked: Asked) -> None:
-    """How linearly independent the feature maps of each layer are, for one sample; give two --arch to compare."""
+    """Linear independence of the feature maps of each layer, for one sample; give two --arch to compare."""
     subjects = analyzed(asked, batch_size=1)
     with explained():
         x = subjects.batch.part(0)[0].to(asked.device)
@@ -36,7 +36,7 @@ def curve(
     points: Annotated[int, typer.Option(min=4, max=10_000, help="On the circle.")] = 100,
     q: Annotated[float, typer.Option("--q", help="Squared radius, divided by the number of inputs.")] = 1.0,
 ) -> None:
-    """The curve that the outputs make as the input goes round a circle, on its three principal components."""
+    """The curve of the outputs for inputs on a circle, on its three principal components."""
     subjects = analyzed(asked, batch_size=2)
     with explained():
         curves = {
@@ -59,7 +59,7 @@ def stability(
     asked: Asked,
     images: Annotated[int, typer.Option(min=2, max=1000, help="Each with a circle of its own.")] = 10,
 ) -> None:
-    """How much Dextr's value changes with the image and the circle, the weights staying as they are."""
+    """Variation of Dextr's value over images and circles, with the same weights."""
     subjects = analyzed(asked, batch_size=images)
     with explained():
         values = {

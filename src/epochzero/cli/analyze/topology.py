@@ -1,4 +1,4 @@
-"""`epochzero analyze`: why a network scores as it does, in numbers and pictures."""
+"""`epochzero analyze topology`: width and depth of a cell and its variants."""
 
 from __future__ import annotations
 
@@ -8,20 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from epochzero.analysis.topology import CELLS, random_connections, random_operations, topologies, widest
-from epochzero.cli.analyze_dextr import curve, features, stability
-from epochzero.cli.analyze_kernel import kernel
-from epochzero.cli.analyze_planes import gradient_variance, landscape
-from epochzero.cli.analyze_subjects import Out, say_written, write
+from epochzero.cli.analyze.subjects import Out, say_written, write
 from epochzero.cli.console import out, print_json
-from epochzero.cli.options import AsJson, Plugins, Seed, spread
+from epochzero.cli.options import AsJson, Plugins, Seed
 from epochzero.cli.plugin import load_plugins
 from epochzero.registry import spaces
 from epochzero.spaces.genotypes import Genotype
 
-analyze = typer.Typer(no_args_is_help=True, help="Why a network scores as it does: topology, landscapes, features.")
 
-
-@analyze.command()
 def topology(
     arch: Annotated[str, typer.Option("--arch", help=f"Architecture, or a known cell: {', '.join(CELLS)}.")],
     space: Annotated[str, typer.Option("--space", help="Space of the architecture.")] = "darts",
@@ -61,7 +55,3 @@ def _shapes(variant: str, space: Any, arch: Any) -> list[dict[str, Any]]:
         {"variant": variant, "cell": name, "width": shape.width, "depth": shape.depth, "arch": space.text(arch)}
         for name, shape in topologies(arch).items()
     ]
-
-
-for command in (landscape, gradient_variance, features, curve, stability, kernel):
-    analyze.command()(spread(command))

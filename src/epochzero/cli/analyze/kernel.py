@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from epochzero.cli.analyze_subjects import Asked, analyzed, explained
+from epochzero.cli.analyze.subjects import Asked, analyzed, explained
 from epochzero.cli.console import number
 from epochzero.cli.options import BatchSize
 from epochzero.engine import parse, score_network

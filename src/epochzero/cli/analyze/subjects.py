@@ -1,4 +1,4 @@
-"""What the commands of `epochzero analyze` share: what they look at, architectures or a module with data; and files."""
+"""Options, networks, data and files of the commands of `epochzero analyze`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST = 96
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line says of networks, data and where the result goes."""
+    """The options for networks, data and output."""
 
     space: Annotated[str | None, typer.Option(help="Space of the architecture; default: nb201.")] = None
     arch: Annotated[
@@ -68,7 +68,7 @@ class Asked:
     def show(
         self, what: str, report: Report, told: Mapping[str, Sequence[str]], figures: Callable[[], Mapping[str, Any]]
     ) -> None:
-        """Write what was found where there is a folder for it; print it as JSON, or what is told of each network."""
+        """Writes the report to the folder, if any, and prints it as JSON, or the lines of each network."""
         report = {**report, "seed": self.seed}
         files = write(self.out_dir, what, report, {} if self.out_dir is None else figures())
         if self.json:
@@ -88,20 +88,20 @@ class Analyzed(NamedTuple):
     networks: Mapping[str, Network]
     batch: Batch
     trained: bool
-    """whether their batch norms remember something"""
+    """true if their batch norms have running statistics"""
 
     @property
     def samples(self) -> tuple[Tensor, Tensor]:
-        """Inputs and labels, where the networks are."""
+        """Inputs and labels on the networks' device."""
         x, y = self.batch.part(0)
         if y is None:
-            raise UserError(f"A loss needs labels, and there are none in this data ({self.batch.about})")
+            raise UserError(f"A loss needs labels, and these data have none ({self.batch.about}): give --data with y.")
         weights = next(iter(next(iter(self.networks.values())).weights.values()))
         return x.to(weights.device), y.to(weights.device)
 
 
 def analyzed(asked: Asked, batch_size: int) -> Analyzed:
-    """The networks and the data; UserError for what does not go together."""
+    """The networks and the data; UserError for options that exclude each other."""
     load_plugins(asked.plugin)
     if (asked.module is None) == (not asked.archs):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
@@ -130,7 +130,7 @@ def analyzed(asked: Asked, batch_size: int) -> Analyzed:
 
 
 def _names(texts: Sequence[str]) -> list[str]:
-    """Short enough for titles; numbered where what is cut off would tell them apart."""
+    """Names short enough for titles, numbered if they differ only in the part that is cut off."""
     short = [text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts]
     return short if len(set(short)) == len(short) else [f"{n}: {name}" for n, name in enumerate(short, start=1)]
 
@@ -153,7 +153,7 @@ def _loaded(asked: Asked, batch_size: int, load: Callable[..., Batch]) -> Batch:
 
 
 def _trained_weights(folder: Path, wanted: Mapping[str, object]) -> dict[str, Tensor]:
-    """Of the last epoch that `epochzero train` kept there."""
+    """The weights of the last epoch in a folder of `epochzero train`."""
     state = Checkpoints(folder).last()
     if state is None:
         raise UserError(f"The folder '{folder}' holds no training: give the --out of `epochzero train`.")
@@ -165,7 +165,7 @@ def _trained_weights(folder: Path, wanted: Mapping[str, object]) -> dict[str, Te
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """A reason why a network cannot be run is a sentence for the user."""
+    """Reports errors of networks that cannot be run to the user."""
     try:
         yield
     except REASONS as reason:
@@ -173,7 +173,7 @@ def explained() -> Iterator[None]:
 
 
 def write(folder: Path | None, name: str, report: Mapping[str, Any], figures: Mapping[str, Any]) -> list[str]:
-    """`name.json` and each figure as PNG and SVG, in a folder that is made; the paths."""
+    """Writes `name.json` and each figure as PNG and SVG into a new or existing folder; returns the paths."""
     if folder is None:
         return []
     made_folder(folder)
