@@ -195,7 +195,7 @@ def markdown(found: dict[str, dict[str, ProxyQuality]], targets: Sequence[str], 
             cells += [_interval(by_target[target].figures[statistic].estimate) for target in targets]
         if size:
             left = some.figures.get("spearman|params")
-            cells.append(_interval(left.found if left else None))
+            cells.append(_interval(left.estimate if left else None))
         lines.append(f"| {' | '.join([*cells, _papers(proxy, space, targets)])} |")
     return "\n".join(lines)
 

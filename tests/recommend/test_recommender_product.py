@@ -92,7 +92,7 @@ def test_a_damaged_training_of_the_search_is_not_taken_over(place: Path, tmp_pat
     (file,) = moved.glob("trained-*.pt")
     flip(file, next(iter(torch.load(file)["model"].values())))
     said = refusal("recommend", "train", f"--data={moved}", f"--out={tmp_path}/run")
-    assert file.name in said and "Remove it: the same command then makes it anew" in said
+    assert file.name in said and "Remove it: the same command then writes it again" in said
     assert not (tmp_path / "run" / "training.pt").exists()
     file.unlink()
     anew = epochzero("recommend", "train", f"--data={moved}", f"--out={tmp_path}/run", "--json").json

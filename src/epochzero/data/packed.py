@@ -57,12 +57,12 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the table are which input."""
+    """The assignment of columns of the table to inputs."""
 
     slots: tuple[Slot, ...]
 
     def unpack(self, table: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-        """The positional and the named arguments of the module."""
+        """Returns the positional and the named arguments of the module."""
         pieces = torch.split(table, [slot.width for slot in self.slots], 1)  # each [B, width]
         inputs = [slot.unpack(columns) for slot, columns in zip(self.slots, pieces, strict=True)]
         if self.slots[0].name:
@@ -71,7 +71,7 @@ class Layout:
 
     @property
     def real(self) -> Tensor:
-        """[N]: whether a column holds real numbers, which can be moved, and no ids."""
+        """[N]: True for columns of real numbers, which can be perturbed, False for ids."""
         return torch.cat([torch.full((slot.width,), not slot.whole) for slot in self.slots])
 
     def __str__(self) -> str:

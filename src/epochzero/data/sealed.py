@@ -33,13 +33,13 @@ def write(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") -> None:
-    """Put a file in place, all of it or nothing; MachineError that names it, and what is not lost, where it fails."""
+    """Writes a file completely or not at all; MachineError names the file if that fails."""
     try:
         files.write(path, content)
     except OSError as error:
         raise MachineError(
-            f"The {what} '{path}' could not be written ({error.strerror}){consoled}. Make room, then give the same "
-            "command again to go on."
+            f"The {what} '{path}' could not be written ({error.strerror}){consoled}. Make room, then repeat the "
+            "command to resume."
         ) from error
 
 
@@ -51,7 +51,7 @@ def read(path: Path) -> State:
         raise DataError(f"The checkpoint '{path}' cannot be read ({error.strerror}).") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what torch says of old formats
+            warnings.simplefilter("ignore")  # torch warns of old formats
             state = torch.load(content, map_location="cpu", weights_only=True)
     except Exception as error:
         if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
