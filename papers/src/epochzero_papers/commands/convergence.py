@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from epochzero.cli.analyze.subjects import Across, say_written
 from epochzero.cli.console import err, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, Device, Seed
+from epochzero.cli.options import AsJson, BatchSize, Device, Seed, panel, spread
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.files import made_folder
@@ -19,45 +20,67 @@ from epochzero_papers.thesis import convergence_pictures
 from epochzero_papers.thesis.convergence import Study, study_convergence
 
 
-def convergence(
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder for JSON, PNG and SVG; the same command goes on.")],
-    data: Annotated[Path | None, typer.Option("--data", help="Images: an .npz file, CIFAR, or a folder.")] = None,
-    arch: Annotated[str, typer.Option("--arch", help="A known cell or an architecture.")] = "DARTS",
-    space: Annotated[str, typer.Option("--space", help="Of the cell: darts, nb201, nb101 or nb101_16.")] = Study.space,
-    channels: Annotated[int, typer.Option("--channels", min=1, help="At first, on darts.")] = Study.channels,
-    cells: Annotated[int, typer.Option("--cells", min=1, help="In each network, on darts.")] = Study.cells,
-    epochs: Annotated[int, typer.Option("--epochs", min=1)] = Study.epochs,
-    batch_size: BatchSize = Study.batch_size,
-    across: Across = Study.across,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draws of the weights.")] = 1,
-    drawn: Annotated[Path | None, typer.Option("--from", help="Draw what is in this JSON, and train nothing.")] = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    json: AsJson = False,
-) -> None:
+@panel("Networks")
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The cell and the size of its networks."""
+
+    arch: Annotated[str, typer.Option("--arch", help="A known cell or an architecture.")] = "DARTS"
+    space: Annotated[str, typer.Option("--space", help="Space of the cell: darts, nb201, nb101 or nb101_16.")] = (
+        Study.space
+    )
+    channels: Annotated[int, typer.Option("--channels", min=1, help="Of the first cells, on darts.")] = Study.channels
+    cells: Annotated[int, typer.Option("--cells", min=1, help="Cells of a network, on darts.")] = Study.cells
+
+
+@panel("Training")
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The data and the training of the networks."""
+
+    data: Annotated[Path | None, typer.Option("--data", help="Images: an .npz file, CIFAR, or a folder.")] = None
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs of each training.")] = Study.epochs
+    batch_size: BatchSize = Study.batch_size
+    across: Across = Study.across
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Draws of the weights.")] = 1
+    seed: Seed = 0
+    device: Device = "cpu"
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """The folder of the study."""
+
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for JSON, PNG and SVG; the same command resumes.")]
+    drawn: Annotated[Path | None, typer.Option("--from", help="Draw this JSON file, and train nothing.")] = None
+    json: AsJson = False
+
+
+@spread
+def convergence(cell: NetworkOptions, training: TrainingOptions, output: OutputOptions) -> None:
     """A cell and variants of it, narrower ones and ones with other operations, trained alike on real images.
 
     epochzero analyze convergence --arch DARTS --data cifar10.npz --out study
 
     A module of your own has no variants: analyze it with landscape, gradient-variance, features, curve.
     """
-    if (data is None) == (drawn is None):
+    if (training.data is None) == (output.drawn is None):
         raise UserError("Give either --data to train on, or --from FILE.json to draw.")
-    usable(device)
-    folder = made_folder(out_dir)
-    if drawn is not None:
-        result = _read_study(drawn)
+    usable(training.device)
+    folder = made_folder(output.out_dir)
+    if training.data is None:
+        assert output.drawn is not None
+        result = _read_study(output.drawn)
     else:
-        study = Study(
-            arch=arch, space=space, channels=channels, cells=cells, epochs=epochs, batch_size=batch_size, seeds=seeds,
-            seed=seed, across=across, noise_across=min(across, Study.noise_across),
-        )  # fmt: skip
-        assert data is not None
-        result = study_convergence(study, load_images(data, seed=seed), folder / "convergence.json", device, err.print)
+        sizes = asdict(cell) | {name: getattr(training, name) for name in ("epochs", "batch_size", "seeds", "seed")}
+        study = Study(across=training.across, noise_across=min(training.across, Study.noise_across), **sizes)
+        images = load_images(training.data, seed=training.seed)
+        result = study_convergence(study, images, folder / "convergence.json", training.device, err.print)
     files = [str(folder / file) for file in convergence_pictures.draw(result, folder)]
     last = result["curves"][-1]["test_accuracy"]
     rows = [one | {"test_accuracy": last[place]} for place, one in enumerate(result["networks"])]
-    if json:
+    if output.json:
         print_json({"networks": rows, "files": files})
         return
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.experiments import DATA_FOLDER, show_experiments
-from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath
+from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, panel, spread
 from epochzero.errors import MachineError, UserError
 from epochzero.files import made_folder
 from epochzero.registry import experiments
@@ -18,33 +19,70 @@ from epochzero_papers.harness.base import Result
 from epochzero_papers.harness.report import circumstances, table, write
 
 
-def reproduce(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; see --list.")] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="All experiments, and which can be run here.")] = False,
-    about: Annotated[
-        bool, typer.Option("--about", help="Its protocol, the data it needs and the paper's figures; runs nothing.")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Small: a minute or two on two cores.")] = False,
-    networks: Annotated[int | None, typer.Option("--networks", min=3, help="How many; default: the recipe's.")] = None,
-    folder: DataFolder = DATA_FOLDER,
+@panel("Size")
+@dataclass(frozen=True)
+class SizeOptions:
+    """The size of an experiment, and its random draws."""
+
+    quick: Annotated[bool, typer.Option("--quick", help="Small: a minute or two on two cores.")] = False
+    networks: Annotated[
+        int | None, typer.Option("--networks", min=3, help="Number of networks; default: the recipe's.")
+    ] = None
+    seed: Seed = 0
+
+
+@panel("Data")
+@dataclass(frozen=True)
+class InputOptions:
+    """Tables, images and scores."""
+
+    folder: DataFolder = DATA_FOLDER
     data: Annotated[
         str | None, typer.Option("--data", help="Other images: pink or white noise, .npz, CIFAR archive or folder.")
-    ] = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    store: StorePath = None,
+    ] = None
     scores: Annotated[
         list[Path] | None,
         typer.Option(
             "--scores",
-            help="Scores measured before (`epochzero store --to`), or a folder of them: their networks, none scored "
-            "anew. May be repeated.",
+            help="Scores measured before (`epochzero store --to`), or a folder of them; only their networks are used, "
+            "and none is scored again. May be repeated.",
         ),
-    ] = None,
+    ] = None
+
+
+@panel("Running")
+@dataclass(frozen=True)
+class RunningOptions:
+    """The device and the store."""
+
+    device: Device = "cpu"
+    store: StorePath = None
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """The list of experiments, a description, or results."""
+
+    list_all: Annotated[bool, typer.Option("--list", help="List all experiments, with those that can run here.")] = (
+        False
+    )
+    about: Annotated[
+        bool, typer.Option("--about", help="Print its protocol, data and the paper's figures; run nothing.")
+    ] = False
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for result.json, .csv, .md, and plots with matplotlib.")
-    ] = None,
-    json: AsJson = False,
+    ] = None
+    json: AsJson = False
+
+
+@spread
+def reproduce(
+    size: SizeOptions,
+    given: InputOptions,
+    running: RunningOptions,
+    output: OutputOptions,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Experiment; see --list.")] = None,
 ) -> None:
     """Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.
 
@@ -56,31 +94,31 @@ def reproduce(
 
     Stopped at any moment, the same command with the same store resumes.
     """
-    if list_all:
-        show_experiments(folder, json)
+    if output.list_all:
+        show_experiments(given.folder, output.json)
         return
     if name is None:
         raise UserError("Name what to reproduce, such as dextr-table1; epochzero reproduce --list shows all.")
-    experiment: Any = experiments[name]
-    if about:
-        _about(experiment, folder, json)
+    recipe: Any = experiments[name]
+    if output.about:
+        _about(recipe, given.folder, output.json)
         return
-    settings = experiment.sized(quick, networks)
-    results = None if out_dir is None else made_folder(out_dir)
+    settings = recipe.sized(size.quick, size.networks)
+    results = None if output.out_dir is None else made_folder(output.out_dir)
     with progress_bar("reproduce") as show:
-        result = experiment.run(
+        result = recipe.run(
             settings,
-            seed=seed,
-            data=data,
-            folder=folder,
-            device=device,
-            store=store or ":memory:",
-            scores=scores or (),
+            seed=size.seed,
+            data=given.data,
+            folder=given.folder,
+            device=running.device,
+            store=running.store or ":memory:",
+            scores=given.scores or (),
             progress=lambda done, total: show(done, total, ""),
         )
     if results is not None:
         _write(result, results)
-    if json:
+    if output.json:
         print_json(result.as_dict())
     else:
         _show(result)
