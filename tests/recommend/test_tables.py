@@ -24,7 +24,7 @@ from epochzero.recommend.data.schema import BUILT_IN, Categorical, Schema, load_
 from epochzero.recommend.data.split import folds, parts
 from epochzero.recommend.data.synthetic import CHUNK, Planted, synthetic, write_text
 from epochzero.recommend.data.table import STRETCH, CtrTable, open_table
-from tests.recommend.ctr_files import HEADER, SMALL, line, sample, small, write
+from tests.recommend.click_files import HEADER, SMALL, line, sample, small, write
 
 __all__ = ["small"]
 

@@ -13,7 +13,7 @@ from epochzero.recommend.data import encoder as ctr_encoder
 from epochzero.recommend.data import lines as ctr_lines
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import Categorical, Dense, Schema, load_schema
-from tests.recommend.ctr_files import HEADER, SMALL, line, small, write
+from tests.recommend.click_files import HEADER, SMALL, line, small, write
 
 __all__ = ["small"]
 

@@ -29,7 +29,7 @@ from epochzero.recommend.training.metrics import auc, log_loss, measure
 from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
 from epochzero.registry import spaces
 from tests.damage import flip
-from tests.recommend.ctr_files import line, sample, write
+from tests.recommend.click_files import line, sample, write
 
 PLANTED = Planted(sizes=(30, 20, 10), num_dense=2, pairs=((0, 1),), gates=((0, 2),), interaction=1.5)
 SMALL = Settings(batch_size=64)

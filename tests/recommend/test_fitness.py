@@ -21,7 +21,7 @@ from epochzero.study.loop import run_search
 from epochzero.study.result import Result
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
-from tests.recommend.test_nasrec_warm_up import SMALL, click_batches
+from tests.recommend.test_warm_up import SMALL, click_batches
 
 SIGEO = "sigeo(weights=warm_recommender)"
 PRESET = {"population": 6, "generations": 3, "tournament": 3, "children": 2}
