@@ -13,7 +13,7 @@ proxy, the last one counts. Rows of the same proxy, space, data and target are r
 
 Each --repeat file scores the same networks with other weights and data: figures are means over the repeats, intervals
 are over networks and repeats, and +- is the standard deviation over repeats. A proxy that not every file has is
-measured on those that do, and their number stands beside it. Where params are scored, so is what is left given them.
+measured on those that do, and their number is given. Where params are scored, so is what is left given them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def repeated(objective: Objective, repeats: Sequence[Scores]) -> list[dict[str, 
 
 
 class Truths:
-    """What a table knows of the networks that were scored."""
+    """A table's accuracies of the networks that were scored."""
 
     def __init__(self, table: AccuracyTable, space: AnySpace, archs: Iterable[str]) -> None:
         self._table = table
@@ -215,7 +215,7 @@ def apart(found: dict[str, dict[str, ProxyQuality]], space: str) -> Iterator[str
 
 
 def _is_of(row: Published, proxy: str, space: str, target: str) -> bool:
-    """Whether a paper prints this of networks as they were drawn, not of some that were warmed up first."""
+    """True if a paper prints this for networks as they were drawn, not of some that were warmed up first."""
     printed = (_whatever_repeats(row.proxy), row.space, row.target)
     asked = (_whatever_repeats(proxy), space, target.split("_", maxsplit=1)[0])
     return printed == asked and "warm-up" not in row.source
@@ -283,7 +283,7 @@ def main() -> None:
         help="columns of the table, or name=column",
     )
     parser.add_argument("--space", default="nb201")
-    parser.add_argument("--data", required=True, help="what the proxies looked at, e.g. cifar10")
+    parser.add_argument("--data", required=True, help="the data that proxies were scored on, e.g. cifar10")
     parser.add_argument("--seed", type=int, default=0, help="of the scores' weights")
     parser.add_argument("--machine", required=True)
     parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).date().isoformat())

@@ -1,4 +1,4 @@
-"""What each proxy costs alone, and all of them together: time and peak memory for one network (`make bench`).
+"""Costs of each proxy, and of all together: time and peak memory for one network (`make bench`).
 
     python benchmarks/costs.py --space nb201 --batch-size 64
     python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8

@@ -1,4 +1,4 @@
-"""What executors cost and gain, on a proxy that sleeps: `python benchmarks/executors.py [--executor ray --workers 4]`.
+"""Costs and gains of executors, by a sleeping proxy: `python benchmarks/executors.py [--executor ray --workers 4]`.
 
 efficiency   seconds of sleep over seconds of all workers, for a search by evolution at its own batch size, and for
              batches of 32; workers are warm
@@ -39,7 +39,7 @@ def sleeper(trace, *, ms: int = 50) -> float:
 
 
 def seconds(executor: Executor, ms: int, evaluations: int, batch: int, seed: int) -> float:
-    """Of a search with the store on disk, by a proxy that sleeps so many milliseconds."""
+    """A search with a store on disk, by a proxy that sleeps for these milliseconds."""
     task = Task(spaces["nb201"], [parse(f"sleeper(ms={ms})")], data.load("pink"), executor=executor)
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "run.db") as store:
         start = time.perf_counter()

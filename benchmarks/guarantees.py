@@ -24,11 +24,11 @@ from correlations import Scores, Truths, read_scores
 from epochzero.errors import DataError, UserError
 from epochzero.registry import spaces
 from epochzero.stats import Estimate, spearman
+from epochzero.stats.text import short
 from epochzero.study.methods.hnas import KAPPA
 from epochzero.study.methods.hnas import METRICS as PROXIES
 from epochzero.tables import AccuracyTable
 from epochzero.types import Score
-from epochzero_papers.harness.report import short
 from epochzero_papers.thesis.guarantees import (
     METRICS,
     Floats,

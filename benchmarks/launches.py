@@ -1,4 +1,4 @@
-"""What a population costs the host of a GPU: `python benchmarks/launches.py [--only synflow,dextr] [--networks 128]`.
+"""Time of a population on the host of a GPU: `python benchmarks/launches.py [--only synflow,dextr] [--networks 128]`.
 
 launches   operations on tensors in a population's passes, views not counted: on a GPU each is a kernel at least
 merging    processor milliseconds for planning, grouping and merging the networks

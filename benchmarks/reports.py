@@ -1,4 +1,4 @@
-"""How large the report of a run is, and how fast it is made and opened.
+"""Size of a run's report, and the time to make and to open it.
 
     python benchmarks/reports.py                          # 100,000 networks of darts, scored by three proxies
     python benchmarks/reports.py --networks 10000 --space nb101
@@ -32,7 +32,7 @@ PAINTED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimat
 
 
 def filled(path: Path, space: str, networks: int, proxies: list[str]) -> None:
-    """A store with one search of so many networks."""
+    """A store with one search of this many networks."""
     found, rng, numbers = spaces[space], Random(0), np.random.default_rng(0)
     setting = Setting(space, "noise", "default:0")
     settings: dict[str, JSON] = {"space": space, "proxy": proxies[0], "method": "random", "budget": networks, "seed": 0}

@@ -2,9 +2,9 @@
 
     python benchmarks/score_table.py scores.csv --with kernels.csv --version 0.1.0 --out nb201_all_cifar10.parquet
 
-A table comes with the JSON file beside it. `--with` adds the columns that the first one lacks, of a CSV file or of a
+A table comes with a JSON file. `--with` adds the columns that the first one lacks, of a CSV file or of a
 Parquet file that was made so; settings and rows have to be the same. The facts go into the Parquet file under the key
-`epochzero`, and into a JSON file beside it.
+`epochzero`, and into a JSON file of the same name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a search costs beside scoring: milliseconds a candidate and memory, early and late.
+"""Cost of a search without scoring: milliseconds per candidate and memory, early and late.
 
     python benchmarks/searches.py                     # every method, 20,000 candidates
     python benchmarks/searches.py --candidates 480000 --only evolution_zen,evolution_az,evolution,random

@@ -1,4 +1,4 @@
-"""How quickly a large table opens, and what it holds in memory (`make bench`).
+"""Time to open a large table, and its memory (`make bench`).
 
     python benchmarks/tables.py
 

@@ -70,7 +70,7 @@ class OurLoop:
 
 
 class PlainLoop:
-    """What anybody would write."""
+    """The plain PyTorch version."""
 
     def __init__(self, plan: Plan, images: Images, recipe: Recipe, seed: int, device: str, half: bool) -> None:
         self.name = "plain, bfloat16 and channels last" if half else "plain, single precision"

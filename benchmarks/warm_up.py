@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from epochzero.errors import DataError, UserError
 from epochzero.proxies.sigeo import lambdas
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
+from epochzero.stats.text import short
 from epochzero.store import ScoreRow, Store
 from epochzero.tables import AccuracyTable
 from epochzero.types import Status
-from epochzero_papers.harness.report import short
 from epochzero_papers.sigeo.table3 import LEVELS, SigeoTable3
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO
 
@@ -58,7 +58,7 @@ def read_rows(path: Path) -> Iterator[ScoreRow]:
     with opened(path, "rt", newline="", encoding="utf-8") as file:
         rows = csv.DictReader(file)
         if tuple(rows.fieldnames or ()) != ScoreRow._fields:
-            raise DataError(f"{path} is no export of a store: its columns have to be {', '.join(ScoreRow._fields)}.")
+            raise DataError(f"{path} is not an export of a store: its columns must be {', '.join(ScoreRow._fields)}.")
         for row in rows:
             yield ScoreRow(
                 space=row["space"],
@@ -94,7 +94,7 @@ def gathered(rows: Iterable[ScoreRow]) -> tuple[list[str], Scores, Counter[str]]
 
 
 def steps_of(row: ScoreRow) -> int:
-    """How long the network was trained: `cifar10-4f6c+78` are the batches after 78 steps."""
+    """The steps of training in a batch's name: `cifar10-4f6c+78` are the batches after 78 steps."""
     _, plus, steps = row.batch.rpartition("+")
     if not plus or not steps.isdecimal():
         raise DataError(

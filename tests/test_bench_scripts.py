@@ -223,7 +223,7 @@ def test_warm_up_tables(warm_up: ModuleType, tmp_path: Path, capsys: pytest.Capt
 
 def test_other_scores_are_refused(warm_up: ModuleType, tmp_path: Path) -> None:
     other = write(tmp_path / "other.csv", {"arch": [], "proxy": []})
-    with pytest.raises(DataError, match="is no export of a store"):
+    with pytest.raises(DataError, match="is not an export of a store"):
         list(warm_up.read_rows(other))
     row = ScoreRow("nb201", ARCHS[0], "sigeo", "cifar10-1", "default:0", 1.0, "ok", "", 0.1)
     with pytest.raises(DataError, match="does not say after how many steps"):

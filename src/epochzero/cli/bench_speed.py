@@ -1,7 +1,8 @@
-"""`epochzero bench-speed`: how fast networks are scored."""
+"""`epochzero bench-speed`: the speed and memory of scoring."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,46 +10,91 @@ import typer
 from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json
-from epochzero.cli.options import AsJson, BatchSize, DataSource, Device, InputShape, Plugins, Seed, SpaceName, Workers
+from epochzero.cli.options import (
+    AsJson,
+    BatchSize,
+    DataSource,
+    Device,
+    InputShape,
+    Plugins,
+    Seed,
+    SpaceName,
+    Workers,
+    panel,
+    spread,
+)
 from epochzero.cli.plugin import load_plugins
 from epochzero.evaluate.speed.measure import Settings, measure_speed
 from epochzero.evaluate.speed.report import left_out
 
 
-def bench_speed(
+@panel("Measurements")
+@dataclass(frozen=True)
+class MeasurementOptions:
+    """The proxies, ways and networks to measure."""
+
     only: Annotated[
-        str | None, typer.Option("--only", help="Proxies and bundles, separated by commas; default: every one.")
-    ] = None,
-    ways: Annotated[str | None, typer.Option("--ways", help="Of lockstep, alone, processes; default: all.")] = None,
-    space: SpaceName = "nb201",
-    networks: Annotated[int, typer.Option("--networks", min=1, help="Random networks.")] = Settings.networks,
-    alone_networks: Annotated[
-        int, typer.Option("--alone-networks", min=1, help="Of these, scored one after the other.")
-    ] = Settings.alone_networks,
-    slow_networks: Annotated[
-        int, typer.Option("--slow-networks", min=1, help="Of these, scored by slow proxies.")
-    ] = Settings.slow_networks,
+        str | None, typer.Option("--only", help="Proxies and bundles, separated by commas; default: all.")
+    ] = None
+    ways: Annotated[str | None, typer.Option("--ways", help="Of lockstep, alone, processes; default: all.")] = None
+    space: SpaceName = Settings.space
+    networks: Annotated[int, typer.Option("--networks", min=1, help="Random networks.")] = Settings.networks
+    alone_networks: Annotated[int, typer.Option("--alone-networks", min=1, help="Of these, scored one at a time.")] = (
+        Settings.alone_networks
+    )
+    slow_networks: Annotated[int, typer.Option("--slow-networks", min=1, help="Of these, scored by slow proxies.")] = (
+        Settings.slow_networks
+    )
     population: Annotated[
-        int | None, typer.Option("--population", min=1, help="Networks side by side; default: what memory allows.")
-    ] = None,
-    batch_size: BatchSize = Settings.batch_size,
-    data: DataSource = "pink",
-    input_shape: InputShape = None,
-    seed: Seed = 0,
-    device: Device = "cpu",
-    workers: Workers = None,
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False,
-    row_seconds: Annotated[
-        float, typer.Option("--row-seconds", help="For one measurement, about.")
-    ] = Settings.row_seconds,
-    budget: Annotated[
-        float, typer.Option("--budget", help="Seconds after which nothing more is begun.")
-    ] = Settings.budget,
-    file: Annotated[Path | None, typer.Option("--out", help="A JSON file for everything measured.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the report at --out.")] = False,
-    table: Annotated[Path | None, typer.Option("--markdown", help="A file for the table in Markdown.")] = None,
+        int | None, typer.Option("--population", min=1, help="Networks in a population; default: what memory allows.")
+    ] = None
+
+
+@panel("Data")
+@dataclass(frozen=True)
+class DataOptions:
+    """The batch that networks are scored on."""
+
+    batch_size: BatchSize = Settings.batch_size
+    data: DataSource = Settings.data
+    input_shape: InputShape = None
+    seed: Seed = Settings.seed
+
+
+@panel("Running")
+@dataclass(frozen=True)
+class RunningOptions:
+    """The device, and time limits."""
+
+    device: Device = Settings.device
+    workers: Workers = None
+    tf32: Annotated[bool, typer.Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False
+    row_seconds: Annotated[float, typer.Option("--row-seconds", help="About, for one measurement.")] = (
+        Settings.row_seconds
+    )
+    budget: Annotated[float, typer.Option("--budget", help="Seconds after which no measurement is started.")] = (
+        Settings.budget
+    )
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """Output on the screen and in files."""
+
+    file: Annotated[Path | None, typer.Option("--out", help="A JSON file for all measurements.")] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the report at --out.")] = False
+    table: Annotated[Path | None, typer.Option("--markdown", help="A file for the table in Markdown.")] = None
+    json: AsJson = False
+
+
+@spread
+def bench_speed(
+    measurements: MeasurementOptions,
+    batch: DataOptions,
+    running: RunningOptions,
+    output: OutputOptions,
     plugin: Plugins = None,
-    json: AsJson = False,
 ) -> None:
     """Milliseconds and memory a network: one by one, in lockstep and in processes.
 
@@ -58,28 +104,14 @@ def bench_speed(
     The floor is an estimate of what the machine's measured bandwidth and arithmetic allow, not a measured count.
     """
     load_plugins(plugin)
-    settings = Settings(
-        space=space,
-        only=only,
-        ways=ways,
-        networks=networks,
-        alone_networks=alone_networks,
-        slow_networks=slow_networks,
-        population=population,
-        batch_size=batch_size,
-        data=data,
-        input_shape=input_shape,
-        seed=seed,
-        device=device,
-        workers=workers,
-        tf32=tf32,
-        row_seconds=row_seconds,
-        budget=budget,
-    )
     report = measure_speed(
-        settings, lambda row: err.print(row, style="dim", soft_wrap=True), out=file, table=table, resume=resume
+        Settings(**vars(measurements) | vars(batch) | vars(running)),
+        lambda row: err.print(row, style="dim", soft_wrap=True),
+        out=output.file,
+        table=output.table,
+        resume=output.resume,
     )
-    if json:
+    if output.json:
         print_json(report)
     else:
         _show(report)
