@@ -4,8 +4,8 @@
                                            [--highest 0.12] [--networks 40] [--seeds 3] [--only one_shot-1 dlrm]
 
 The clicks, sizes and training are those of `epochzero reproduce sigeo-recommender`, unless told otherwise. Each warm-up
-level and proxy is one chain: a supernet, 64 networks looked at, 3 trained, the best by validation rows. Random networks
-are drawn with the seed of the study. Stopped and run again, it goes on with the networks; its store is `chain.db`.
+level and proxy is one chain: a supernet, 64 networks evaluated, 3 trained, the best by validation rows. Random networks
+are drawn with the seed of the study. Stopped and run again, it resumes with the networks; its store is `chain.db`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def small(tmp_path: Path) -> Path:
 
 
 def sample(name: str) -> Path:
-    """A sample beside the repository, for tests only."""
+    """A sample next to the repository, for tests only."""
     path = Path(__file__).parents[3] / "shared" / "data" / f"{name}_sample.csv.gz"
     if not path.exists():
-        pytest.skip(f"the sample {path.name} is not beside the repository")
+        pytest.skip(f"the sample {path.name} is not next to the repository")
     return path

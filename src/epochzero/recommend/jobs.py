@@ -32,7 +32,7 @@ EMBEDDING_LIMITS = "max_embedding_rows", "max_embedding_bytes"
 
 
 class Remark(UserWarning):
-    """A warning about the data or the settings of a step, which goes on."""
+    """A warning about the data or the settings of a step, which continues."""
 
 
 def is_search(folder: Path) -> bool:

@@ -177,7 +177,7 @@ def baselines(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> list[dict[str, Any]]:
-    """Trains models made by hand, such as DLRM, for comparison; returns a row of metrics for each.
+    """Trains models designed by hand, such as DLRM, for comparison; returns a row of metrics for each.
 
     `data` and `options` are those of `train`: on the folder of a search, the models are trained as its networks were.
     The folder `out` takes baselines.json and checkpoints, from which the same call resumes.
