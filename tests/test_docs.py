@@ -227,7 +227,7 @@ def resolves(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=called)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "papers" / "README.md"], ids=called)
 def test_every_module_and_file_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     names = set(re.findall(r"(?<![\w./-])epochzero(?:_papers)?(?:\.[a-zA-Z]\w*)+", text)) - GROUPS

@@ -24,8 +24,8 @@ from epochzero.registry import near_miss, spaces
 from epochzero.tables import file
 from epochzero.tables.benchmark import Benchmark
 from epochzero.tables.columns import COSTS, Column, Numbers, settled
+from epochzero.tables.file import decoded, encoded
 from epochzero.tables.keys import TextSpace, digest_of, key_of, keyed, normalised
-from epochzero.tables.packed import decoded, encoded
 from epochzero.tables.rows import Rows, mean
 
 BLOCK = 1024

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from epochzero.tables.columns import Column
-from epochzero.tables.packed import decoded, encoded
+from epochzero.tables.file import decoded, encoded
 
 
 @pytest.mark.parametrize(
