@@ -10,8 +10,8 @@ Opening checks every checksum and refuses a file that was cut short or changed. 
 its name only when it is complete.
 
 Columns take the fewest bytes that keep every digit. A column with few different values, such as an accuracy on 10,000
-images, is stored as the list of values (`values`) and an index of one or two bytes per row (`codes`); others as float32 if
-that is exact, else as float64 (`numbers`).
+images, is stored as the list of values (`values`) and an index of one or two bytes per row (`codes`); others as float32
+if that is exact, else as float64 (`numbers`).
 """
 
 from __future__ import annotations
