@@ -200,7 +200,7 @@ def _by_probability(relaxed: Relaxed, alpha: Sequence[Tensor]) -> Iterator[Picks
 
 
 def _ranked(alpha: Sequence[float], picks: int) -> list[tuple[float, tuple[int, ...]]]:
-    """Every so many options, the best of them first, with their sum; the largest sum first."""
+    """Returns all sets of `picks` options with their sums, the largest sum first."""
     order = sorted((i for i, own in enumerate(alpha) if own > -math.inf), key=lambda i: -alpha[i])
     sums = ((sum(alpha[i] for i in some), some) for some in combinations(order, picks))
     return sorted(sums, key=lambda one: -one[0])
