@@ -22,7 +22,7 @@ class Ran(NamedTuple):
 
     @property
     def json(self) -> dict[str, Any]:
-        """What was printed, which is one JSON object on one line and nothing else."""
+        """The printed output, which is one JSON object on one line and nothing else."""
         assert self.code == 0, self.err
         assert self.out.count("\n") == 1
         found: dict[str, Any] = json.loads(self.out, parse_constant=_refuse)
@@ -63,7 +63,7 @@ def refusal(*arguments: object, code: int = 2) -> str:
 
 
 def usage(*arguments: object) -> str:
-    """What is said when options cannot be read at all: how to get help, and one sentence in a box."""
+    """Returns the message for unreadable options: one sentence in a box, after a hint at the help."""
     ran = epochzero(*arguments)
     assert (ran.code, ran.out) == (2, ""), ran
     assert ran.err.startswith("Usage: epochzero")

@@ -1,4 +1,4 @@
-"""What happens to files."""
+"""Damage to files."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from epochzero.tables.formats import formats
 
 @contextmanager
 def plugins_forgotten() -> Iterator[None]:
-    """What plug-ins register is gone afterwards, and they can be loaded again."""
+    """Removes afterwards what plug-ins register, so that they can be loaded again."""
     before = [(registry, set(registry)) for registry in (proxies, searches, spaces, formats)]
     modules = set(sys.modules)
     try:

@@ -10,7 +10,7 @@ COLOURS = {"blue": (0, 0, 250), "red": (250, 0, 0)}
 
 
 def photos(folder: Path, each: int = 3) -> Path:
-    """So many wide images of each colour, beside a file that is none. Skips the test without Pillow."""
+    """Writes `each` wide images of each colour, and a file that is not an image. Skips the test without Pillow."""
     image = pytest.importorskip("PIL.Image", reason="Pillow reads image files")
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What an audit found, so that it stays mended."""
+"""Findings of an audit, so that they stay fixed."""
 
 from __future__ import annotations
 

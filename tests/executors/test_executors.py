@@ -243,7 +243,7 @@ def test_workers_load_plugins_from_the_command_line(tmp_path: Path, monkeypatch:
         assert epochzero(*few, "--executor", "processes", "--workers", 1).json["best"] == calm["best"]
 
 
-# What workers on a GPU share
+# Shares of workers on a GPU
 
 
 def test_workers_score_in_single_precision(one: Processes) -> None:

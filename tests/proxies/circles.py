@@ -47,7 +47,7 @@ def by_differences(curve: Curve, step: float = 1e-5) -> tuple[Tensor, Tensor, Te
 
 
 def kappa(velocity: list[float], acceleration: list[float]) -> float:
-    """How sharply a curve bends: |a without its part along v| / |v|^2."""
+    """Returns the curvature of a curve: |a without its part along v| / |v|^2."""
     speed_squared = sum(v * v for v in velocity)
     along = sum(v * a for v, a in zip(velocity, acceleration, strict=True)) / speed_squared
     across = [a - along * v for v, a in zip(velocity, acceleration, strict=True)]

@@ -23,7 +23,7 @@ def sample_losses(logits: Tensor, y: Tensor) -> list[Tensor]:
 
 
 def numbers(of: str, logits: Tensor, y: Tensor) -> list[Tensor]:
-    """What a tangent kernel differentiates, one number for each of its rows."""
+    """Returns the numbers that a tangent kernel differentiates, one per row."""
     match of:
         case "label":
             return [row[label] for row, label in zip(logits, y.tolist(), strict=True)]

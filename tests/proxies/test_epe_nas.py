@@ -86,7 +86,7 @@ def test_is_numpy_for_each_pair(make: Callable[[], PlanNetwork]) -> None:
 
 
 def test_the_number_of_logits_decides() -> None:
-    """A network of 101 outputs takes the form for many classes, unless told otherwise."""
+    """A network of 101 outputs uses the form for many classes by default."""
     rng = torch.Generator().manual_seed(0)
     network = linear_net(
         torch.randn(6, 4, generator=rng).tolist(), torch.randn(101, 6, generator=rng).tolist(), relu=True

@@ -57,7 +57,7 @@ def decomposed(network: PlanNetwork, batch: Batch, sample: int = 0) -> float:
 
 def test_by_hand() -> None:
     # A skip keeps diag(3, 4), ratio 3/4; a 1x1 convolution with weights diag(1, 1/2) makes it diag(3, 2), ratio 2/3.
-    # What global pooling and the classifier give are vectors and left out.
+    # The outputs of global pooling and of the classifier are vectors and left out.
     plan = chain((2, 1, 2), Identity(), Conv(2, 1), GlobalAvgPool(), Linear(3))
     network = with_weights(plan, conv1=[[[[1.0]], [[0.0]]], [[[0.0]], [[0.5]]]])
     expected = math.log(1 + 3 / 4 + 2 / 3)

@@ -75,7 +75,7 @@ def test_an_input_that_is_no_number(proxy: str) -> None:
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
 @pytest.mark.parametrize("name", ["stem.conv.weight", "conv.norm.running_mean"])
 def test_a_given_weight_that_is_no_number(name: str, number: str) -> None:
-    """What only counts still scores; everything else says which weight it is."""
+    """Proxies that only count still score; all others name the weight."""
     weights = {key: w.clone() for key, w in conv_net().weights.items()}
     weights[name].view(-1)[1] = float(number)
     network = PlanNetwork(conv_net().plan, weights)

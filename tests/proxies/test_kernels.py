@@ -88,7 +88,7 @@ def test_many_blocks_are_one_block(make: Callable[[], PlanNetwork], of: str, mon
 def test_rows_in_one_batched_pass_are_rows_one_by_one(
     make: Callable[[], PlanNetwork], together: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a GPU runs, here on the CPU."""
+    """The GPU's version, run on the CPU."""
     monkeypatch.setattr(kernels, "ROWS_TOGETHER", together)
     monkeypatch.setattr(kernels, "ROWS_BYTES", room)
     network, x = make(), random_batch(size=4).part(0)[0].double()

@@ -1,4 +1,4 @@
-"""How many samples each proxy needs: with fewer it says so, with as many it has a value."""
+"""The least samples of each proxy: with fewer it has a reason, with enough a value."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_the_store_knows_the_scores(tmp_path: Path) -> None:
     assert all(task.score([int(text)])[0][0]["snip"] == score for text, score in kept.items())
 
 
-# What goes wrong
+# Errors
 
 
 class Raises(Perceptrons):

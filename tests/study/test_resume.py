@@ -20,7 +20,7 @@ from tests.study.killed_search import BATCH, BUDGET, KILLS, SHARED
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, fresh: Fresh) -> Path:
-    """What `tests.study.killed_search` leaves: stores, logs of what was computed, results."""
+    """The files of `tests.study.killed_search`: stores, logs of computations, results."""
     folder = tmp_path_factory.mktemp("killed")
     assert fresh.module("tests.study.killed_search", folder) == (0, "", "")
     return folder

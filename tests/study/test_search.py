@@ -240,7 +240,7 @@ def sized(higher_is_better: bool = True, least: int = 0) -> Proxy:
 def found(
     proxy: Proxy, method: str = "random", evaluations: int = 40, space: Any = SPACE, **given: Any
 ) -> tuple[Result, list[tuple[str, float]]]:
-    """The outcome of a search, and what its run looked at."""
+    """Returns the result of a search, and the networks that its run evaluated."""
     with Store.open(":memory:") as store:
         outcome = run_search(Task(space, [proxy], BATCH), method, evaluations, store=store, **given)
         (run,) = store.runs()

@@ -56,7 +56,7 @@ def expected(text: str, names: str = "grad_norm,synflow") -> dict[str, Score]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many networks each call of the engine was asked to score, and not only to count."""
+    """Returns the number of networks that each call of the engine scored, not only counted."""
     counts: list[int] = []
 
     def count(networks: Any, proxies: Any, *more: Any, **options: Any) -> Any:

@@ -33,7 +33,7 @@ from epochzero.types import Origin, Shape
 
 LONGEST_LABEL = 20
 REL = 1e-8
-"""how far double precision may be off, of the largest number"""
+"""largest error of double precision, relative to the largest number"""
 
 
 def check_op(op: Op, *inputs: Shape, feed: Sequence[Op | None] = (), seed: int = 0) -> None:
@@ -58,7 +58,7 @@ def check_op(op: Op, *inputs: Shape, feed: Sequence[Op | None] = (), seed: int =
         check_op_in_populations(case, blocks)
 
 
-# What it says about itself
+# Facts of the op
 
 
 def check_value(op: Op) -> None:

@@ -18,7 +18,7 @@ from epochzero.plan import Plan
 from epochzero.types import Score
 
 REL, ABS = 1e-8, 1e-10
-"""how far a score in double precision may be off"""
+"""largest error of a score in double precision"""
 
 
 class Member(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every proxy promises."""
+"""The contract of proxies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every search promises."""
+"""The contract of search methods."""
 
 from __future__ import annotations
 

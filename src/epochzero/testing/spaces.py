@@ -1,4 +1,4 @@
-"""What every space promises, whether it gives plans or modules.
+"""The contract of spaces of plans or modules.
 
 check_space("nb201")                                     a registered space
 check_space(MySpace(), samples=3, input_shape=(3, 8, 8))  or any other; small inputs make it quick
@@ -30,7 +30,7 @@ from epochzero.spaces.budget import Budget, Cost, least_of
 from epochzero.types import Origin, Shape
 
 ENUMERABLE = 50_000
-"""spaces of up to so many architectures are gone through"""
+"""largest number of architectures of a space that is checked completely"""
 COUNTABLE = 500
 """and of so few, each is drawn often enough to see that all are as likely"""
 MOVES = 5

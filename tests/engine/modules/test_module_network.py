@@ -97,7 +97,7 @@ def test_an_output_is_picked(batch: Batch) -> None:
 
 
 def test_frozen_parameters_are_layers_like_others(batch: Batch) -> None:
-    """What is frozen is not counted as trainable, and is scored all the same."""
+    """Frozen parameters do not count as trainable, and are scored like others."""
     free, frozen = seeded(Modular), seeded(Modular)
     for name, parameter in frozen.named_parameters():
         parameter.requires_grad_(not name.startswith("conv1"))

@@ -1,4 +1,4 @@
-"""What is found of a population, taken apart."""
+"""The results of a population, by network."""
 
 from __future__ import annotations
 

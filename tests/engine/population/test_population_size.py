@@ -1,4 +1,4 @@
-"""How many networks run side by side: as many as there is room for, in their order."""
+"""The size of populations: as many networks as memory allows, in order."""
 
 from __future__ import annotations
 

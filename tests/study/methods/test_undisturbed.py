@@ -25,7 +25,7 @@ HERE = [name for name in BUILT_IN if find_spec(LIBRARIES.get(name, "torch"))]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, fresh: Fresh) -> Path:
-    """What `tests.study.methods.undisturbed` leaves."""
+    """The files of `tests.study.methods.undisturbed`."""
     folder = tmp_path_factory.mktemp("undisturbed")
     assert fresh.module("tests.study.methods.undisturbed", folder, *HERE) == (0, "", "")
     return folder
