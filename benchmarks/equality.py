@@ -29,7 +29,7 @@ from epochzero.bare import command
 from epochzero.data import Batch
 from epochzero.engine import Network, Proxy, score_population
 from epochzero.engine.device import default_device, machine, usable
-from epochzero.engine.population.grouping import Lockstep, population_size
+from epochzero.engine.population.grouping import PopulationMode, population_size
 from epochzero.engine.population.population import Population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import split_list
@@ -133,7 +133,7 @@ class _Scorer:
     members: Sequence[Proxy]
     archs: Sequence[Any]
 
-    def score(self, numbers: Sequence[int], lockstep: Lockstep) -> tuple[Known, bool]:
+    def score(self, numbers: Sequence[int], lockstep: PopulationMode) -> tuple[Known, bool]:
         """Their scores, and true if they ran as one population. Networks are built anew for each call."""
         given, origin = self.settings, Origin(seed=self.settings.seed)
         space = spaces[given.space]

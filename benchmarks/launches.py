@@ -163,7 +163,7 @@ def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, floa
         rng = Random(seed)
         found = [network_of(space, space.sample(rng), batch, Origin(), "cpu") for _ in range(networks)]
         start = time.process_time()
-        (group,) = grouping.in_groups(found, needs, batch, "always", grouping.Room())
+        (group,) = grouping.in_groups(found, needs, batch, "always", grouping.MemoryBudget())
         prepared = score._prepared(group, "always")
         middle = time.process_time()
         if seed:

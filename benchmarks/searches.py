@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from epochzero import data
-from epochzero.executors.base import Scored
+from epochzero.executors.base import ScoredBatch
 from epochzero.objectives.goals import parse_goals
 from epochzero.objectives.objective import Objective, parse_objective
 from epochzero.registry import searches, spaces
@@ -64,7 +64,7 @@ class Hashed:
     def covers(self, proxy: Any) -> bool:
         return True
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         names = [proxy.text for proxy in task.proxies]
         return [
             ({name: Score(zlib.crc32(f"{name}{''.join(arch)}".encode()) / 1e9 + 1) for name in names}, 0.0)

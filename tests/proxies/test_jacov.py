@@ -15,7 +15,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Need, PlanNetwork, parse, score_population
-from epochzero.engine.population.grouping import Lockstep
+from epochzero.engine.population.grouping import PopulationMode
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from tests.engine.population.test_lockstep import some_plans
@@ -119,7 +119,7 @@ def test_one_sample_cannot_be_compared() -> None:
 @pytest.mark.parametrize("name", ["jacov", "epe_nas"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lockstep", ["always", "never"])
-def test_gradients_that_are_rounding_have_no_correlation(name: str, dtype: str, lockstep: Lockstep) -> None:
+def test_gradients_that_are_rounding_have_no_correlation(name: str, dtype: str, lockstep: PopulationMode) -> None:
     """Nothing but a mean and a linear layer follows on TransNAS-Bench-101's last norms: what they give sums to zero."""
     batch = data.pink((3, 32, 32), size=4, num_classes=3)
     asked = parse(name)

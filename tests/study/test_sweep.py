@@ -192,17 +192,17 @@ def test_what_was_scored_is_given_before_what_went_wrong(monkeypatch: pytest.Mon
 
 
 def test_a_task_remembers_how_much_room_there_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms: list[Any] = []
+    budgets: list[Any] = []
 
-    def score(networks: Any, proxies: Any, batch: Any, seed: int, room: Any) -> Any:
-        rooms.append(room)
-        return really_score(networks, proxies, batch, seed, room=room)
+    def score(networks: Any, proxies: Any, batch: Any, seed: int, memory: Any) -> Any:
+        budgets.append(memory)
+        return really_score(networks, proxies, batch, seed, memory=memory)
 
     monkeypatch.setattr(task, "score_population", score)
     one, other = (task.Task(NB201, [parse("params")], BATCH) for _ in range(2))
     for own in (one, one, other):
         own.score([NB201.parse(drawn(1)[0])])
-    assert rooms[0] is rooms[1] and rooms[0] is not rooms[2]
+    assert budgets[0] is budgets[1] and budgets[0] is not budgets[2]
 
 
 def test_shared_cells_are_counted_after_a_stop_too(tmp_path: Path) -> None:

@@ -19,15 +19,15 @@ from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blam
 from epochzero.engine.gpu.side_stream import on_side_stream
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import FACTS, Need, Pass
-from epochzero.engine.population.columns import Crowd
-from epochzero.engine.population.grouping import Lockstep, Room, in_groups
+from epochzero.engine.population.columns import ResultColumns
+from epochzero.engine.population.grouping import MemoryBudget, PopulationMode, in_groups
 from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population, no_collection
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.single.run import NEED_GRAPH, merged, run_pass
 from epochzero.engine.single.watch import Item
-from epochzero.engine.trace import Found, Trace, refusals, trace
+from epochzero.engine.trace import PassResult, Trace, refusals, trace
 from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
 
@@ -51,18 +51,18 @@ def score_population(
     proxies: Sequence[Proxy],
     batch: Batch,
     seed: int,
-    lockstep: Lockstep = "auto",
-    room: Room | None = None,
+    lockstep: PopulationMode = "auto",
+    memory: MemoryBudget | None = None,
 ) -> list[Scored]:
     """Score each network. They run side by side where that is quicker; neighbours move a score by rounding at most.
 
-    What is left to be computed of a population waits until the next one has its first pass to run. `room` remembers
+    What is left to be computed of a population waits until the next one has its first pass to run. `memory` remembers
     from one call to the next how much of memory was too much.
     """
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
-    room = Room() if room is None else room
-    line = _Line(in_groups(networks, needs, batch, lockstep, room), lockstep if runs else "never")
+    memory = MemoryBudget() if memory is None else memory
+    queue = _PopulationQueue(in_groups(networks, needs, batch, lockstep, memory), lockstep if runs else "never")
     begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
     found: list[Scored] = []
     under_way: list[_Scoring] = []
@@ -70,23 +70,23 @@ def score_population(
 
     def take() -> None:
         nonlocal since
-        scores, before = _scores(under_way.pop(0), lockstep, room), since
+        scores, before = _scores(under_way.pop(0), lockstep, memory), since
         since = time.perf_counter()
         found.extend(Scored(own, (since - before) / len(scores)) for own in scores)
 
-    def meanwhile(left: int) -> None:
+    def while_busy(left: int) -> None:
         if not left:
-            line.prepare()
+            queue.prepare()
         for before in under_way:
             before.finish()
 
-    with no_collection(when=line.side_by_side()):
-        for prepared in line:
-            while under_way and prepared.population is None:  # nothing is taken meanwhile: it would keep its memory
+    with no_collection(when=queue.forms_population()):
+        for prepared in queue:
+            while under_way and prepared.population is None:  # its results would stay in memory
                 take()
             now = begin(prepared)
             del prepared
-            now.launch(meanwhile)
+            now.launch(while_busy)
             under_way.append(now)
             while len(under_way) > 1 or (under_way and not under_way[0].found):
                 take()
@@ -102,7 +102,7 @@ class Prepared(NamedTuple):
     population: Population | None
 
 
-def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
+def _prepared(networks: Sequence[Network], lockstep: PopulationMode) -> Prepared:
     if lockstep == "never" or len(networks) < 2 or not Population.fits(networks):
         return Prepared(networks, None)
     population = Population(networks)  # type: ignore[arg-type]
@@ -110,13 +110,13 @@ def _prepared(networks: Sequence[Network], lockstep: Lockstep) -> Prepared:
     return Prepared(networks, population)
 
 
-class _Line:
+class _PopulationQueue:
     """Populations one after the other, each planned and merged while a GPU is busy with the one before it.
 
     The thread that launches does that, too: two would wait for each other's turn at every launch.
     """
 
-    def __init__(self, groups: Iterator[list[Network]], lockstep: Lockstep) -> None:
+    def __init__(self, groups: Iterator[list[Network]], lockstep: PopulationMode) -> None:
         self._groups, self._lockstep = groups, lockstep
         self._next: Prepared | None = None
 
@@ -126,12 +126,12 @@ class _Line:
         if self._next is None and (group := next(self._groups, None)) is not None:
             self._next = _prepared(group, self._lockstep)
 
-    def side_by_side(self) -> bool:
+    def forms_population(self) -> bool:
         """Whether the networks of the next one run so."""
         self.prepare()
         return self._next is not None and self._next.population is not None
 
-    def __iter__(self) -> _Line:
+    def __iter__(self) -> _PopulationQueue:
         return self
 
     def __next__(self) -> Prepared:
@@ -159,15 +159,17 @@ def score_together(networks: Sequence[PlanNetwork], proxies: Sequence[Proxy], ba
     return _score(Prepared(networks, Population(networks)), proxies, batch, seed, "always")
 
 
-def _score(prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: Lockstep) -> list[Scores]:
+def _score(
+    prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: PopulationMode
+) -> list[Scores]:
     """The scores of each network."""
     scoring = _Scoring(prepared, proxies, batch, seed)
     del prepared
     scoring.launch()
-    return _scores(scoring, lockstep, Room())
+    return _scores(scoring, lockstep, MemoryBudget())
 
 
-def _scores(scoring: _Scoring, lockstep: Lockstep, room: Room) -> list[Scores]:
+def _scores(scoring: _Scoring, lockstep: PopulationMode, memory: MemoryBudget) -> list[Scores]:
     """The same when its passes have been launched: of one half after the other where memory ran out."""
     if scoring.finish():
         return scoring.scores()
@@ -177,7 +179,7 @@ def _scores(scoring: _Scoring, lockstep: Lockstep, room: Room) -> list[Scores]:
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
             "use a smaller --batch-size, or a machine with more memory."
         )
-    room.was_too_little()
+    memory.shrink()
     scoring.let_go()
     gc.collect()
     halves = networks[: len(networks) // 2], networks[len(networks) // 2 :]
@@ -200,16 +202,16 @@ class _Scoring:
     def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
         self.networks, self._population = prepared
         self.proxies, self.batch, self.seed = proxies, batch, seed
-        self.found: dict[Pass, Found] = {}
+        self.found: dict[Pass, PassResult] = {}
         """what proxies are still to be computed from"""
         self._waiting = [(proxy, proxy.needs) for proxy in proxies]
         self._columns: dict[str, list[Score]] = {}
         """of each network, by `Proxy.text`"""
 
-    def launch(self, meanwhile: Callable[[int], None] = _idle) -> None:
+    def launch(self, while_busy: Callable[[int], None] = _idle) -> None:
         """Run every pass; where memory runs out, let go of everything.
 
-        `meanwhile` is called when a device has a pass of a population to run, before anything is read of it, with how
+        `while_busy` is called when a device has a pass of a population to run, before anything is read of it, with how
         many are left.
         """
         passes = merged(need for _, needs in self._waiting for need in needs)
@@ -221,8 +223,8 @@ class _Scoring:
                 draws[kind := replace(run, draw=0)] -= 1
                 if self._population is not None and not draws[kind]:
                     self._population.let_go_of(kind)
-                if isinstance(found, Crowd):
-                    meanwhile(left)
+                if isinstance(found, ResultColumns):
+                    while_busy(left)
                     self._compute()
                     found.settle()
                     self.found[run] = found
@@ -247,7 +249,7 @@ class _Scoring:
         columns = [(proxy.text, self._columns[proxy.text]) for proxy in self.proxies]
         return [{text: column[p] for text, column in columns} for p in range(len(self.networks))]
 
-    def _run(self, run: Pass, items: list[Item]) -> Found:
+    def _run(self, run: Pass, items: list[Item]) -> PassResult:
         """The pass, in lockstep where it can be."""
         population, batch, seed = self._population, self.batch, self.seed
         together = None if population is None else _together(run, items, population, batch, seed)
@@ -258,7 +260,7 @@ class _Scoring:
         for proxy, needs in self._waiting:
             if proxy.text not in self._columns and all(need.run in self.found for need in needs):
                 found = [self.found[need.run] for need in needs]
-                with on_side_stream([one.launched if isinstance(one, Crowd) else None for one in found]):
+                with on_side_stream([one.launched if isinstance(one, ResultColumns) else None for one in found]):
                     self._columns[proxy.text] = _computed(proxy, needs, found, len(self.networks))
         self._waiting = [(proxy, needs) for proxy, needs in self._waiting if proxy.text not in self._columns]
         needed = {need.run for _, needs in self._waiting for need in needs}
@@ -275,7 +277,7 @@ def _unless_full() -> Iterator[None]:
             raise
 
 
-def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> Crowd | None:
+def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> ResultColumns | None:
     """The pass in lockstep; None where each network has to run alone, if only to say why it cannot."""
     try:
         return run_together(run, items, population, batch, seed) if can_run(run, items, population, batch) else None
@@ -283,7 +285,7 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
         return None
 
 
-def _computed(proxy: Proxy, needs: Sequence[Need], found: Sequence[Found], count: int) -> list[Score]:
+def _computed(proxy: Proxy, needs: Sequence[Need], found: Sequence[PassResult], count: int) -> list[Score]:
     """What the proxy says of each network."""
     pairs, settings = list(zip(needs, found, strict=True)), proxy.resolved
     with torch.no_grad():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.passes import Need
-from epochzero.engine.population.columns import Crowd, of_each
+from epochzero.engine.population.columns import ResultColumns, of_each
 
 if TYPE_CHECKING:
     from epochzero.engine.network import Handle
@@ -58,36 +58,36 @@ class Trace:
         raise AttributeError(f"this pass was not asked for '{name}': add it to the proxy's needs")
 
 
-class TraceInCrowd(Trace):
+class PopulationTrace(Trace):
     """The trace of a network among others; what is read of it is taken apart when it is asked for."""
 
-    def __init__(self, crowd: Crowd, network: int, reads: Mapping[str, Callable[..., Any] | None]) -> None:
-        self.crowd, self.at, self.reads = crowd, network, reads
+    def __init__(self, columns: ResultColumns, network: int, reads: Mapping[str, Callable[..., Any] | None]) -> None:
+        self.columns, self.at, self.reads = columns, network, reads
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.reads:
             return super().__getattr__(name)
-        self.__dict__[name] = found = self.crowd.read((name, self.reads[name]), self.at)
+        self.__dict__[name] = found = self.columns.read((name, self.reads[name]), self.at)
         return found
 
-    def sources(self, reads: Sequence[str]) -> list[tuple[Crowd, Any]]:
-        return [(self.crowd, (name, self.reads[name])) for name in reads]
+    def sources(self, reads: Sequence[str]) -> list[tuple[ResultColumns, Any]]:
+        return [(self.columns, (name, self.reads[name])) for name in reads]
 
 
-Found = Crowd | Sequence[Mapping[Any, Any]]
+PassResult = ResultColumns | Sequence[Mapping[Any, Any]]
 """what is read of a pass of some networks, which ran side by side or each for itself"""
 
 
-def trace(need: Need, found: Found, network: int) -> Trace:
+def trace(need: Need, found: PassResult, network: int) -> Trace:
     """What one need gets of its pass, of one of the networks."""
-    if isinstance(found, Crowd):
-        return TraceInCrowd(found, network, need.reads)
+    if isinstance(found, ResultColumns):
+        return PopulationTrace(found, network, need.reads)
     return Trace({item[0]: found[network][item] for item in need.reads.items()})
 
 
-def refusals(need: Need, found: Found) -> dict[int, Exception]:
+def refusals(need: Need, found: PassResult) -> dict[int, Exception]:
     """The networks for which not all that is needed can be had, and why."""
-    if isinstance(found, Crowd):
+    if isinstance(found, ResultColumns):
         return found.refusals(need.reads.items())
     values = {p: [own[item] for item in need.reads.items()] for p, own in enumerate(found)}
     whys = {p: next((value for value in own if isinstance(value, Exception)), None) for p, own in values.items()}
@@ -99,10 +99,10 @@ def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads:
 
     Layers for which there is nothing are left out.
     """
-    in_crowds = [trace for trace in traces if isinstance(trace, TraceInCrowd)]
-    if len(in_crowds) == len(traces):
-        crowd, at = in_crowds[0].crowd, in_crowds[0].at
-        found = crowd.of_layers(function, [source for trace in in_crowds for source in trace.sources(reads)])
+    in_populations = [trace for trace in traces if isinstance(trace, PopulationTrace)]
+    if len(in_populations) == len(traces):
+        columns, at = in_populations[0].columns, in_populations[0].at
+        found = columns.of_layers(function, [source for trace in in_populations for source in trace.sources(reads)])
         if found is not None:
             return found[at]
     layers = zip(*(getattr(trace, name) for trace in traces for name in reads), strict=True)
@@ -114,8 +114,8 @@ def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:
 
     It gives a tensor, or a tuple of some.
     """
-    if isinstance(trace, TraceInCrowd):
-        found = trace.crowd.of_networks(function, trace.sources(reads))
+    if isinstance(trace, PopulationTrace):
+        found = trace.columns.of_networks(function, trace.sources(reads))
         if found is not None:
             return found[trace.at]
     values = [_summed(getattr(trace, name)) for name in reads]

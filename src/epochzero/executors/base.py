@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Scored = list[tuple[dict[str, Score], float]]
+ScoredBatch = list[tuple[dict[str, Score], float]]
 """of each architecture the scores by proxy, and the seconds that they took"""
 
 Prepare = Callable[[], object]
@@ -42,7 +42,7 @@ class Executor(Protocol):
     def about(self) -> dict[str, JSON]:
         """Facts recorded with a run."""
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         """The scores of each architecture, in the order given."""
 
     def __enter__(self) -> Self: ...

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from epochzero.executors.base import Scored
+from epochzero.executors.base import ScoredBatch
 from epochzero.store import JSON
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Local:
 
         return {"name": "local", "workers": 1, "threads": self.threads or get_num_threads()}
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         with torch_threads(self.threads):
             return task.score(archs)
 

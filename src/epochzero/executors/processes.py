@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
-from epochzero.executors.base import Prepare, Scored, chunks
+from epochzero.executors.base import Prepare, ScoredBatch, chunks
 from epochzero.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, key_of, lost
 from epochzero.store import JSON
 
@@ -76,10 +76,10 @@ class Processes:
         for _ in range(self.workers):
             self._feeders.submit(self._scored, key, [])
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         return self.score_chunks(task, chunks(archs, self.workers, task.device, ROUNDS))
 
-    def score_chunks(self, task: Task, cut: Sequence[Sequence[Any]]) -> Scored:
+    def score_chunks(self, task: Task, cut: Sequence[Sequence[Any]]) -> ScoredBatch:
         """The scores of architectures that were cut already: each chunk goes to one worker in one go."""
         key, text = self._key(task), task.space.text
         waiting = [self._feeders.submit(self._scored, key, [text(arch) for arch in chunk]) for chunk in cut]
@@ -107,7 +107,7 @@ class Processes:
         share = Share(WORKERS_ROOM / self.workers, self._kernels.name)
         return Recipe.of(task, self.threads, self.prepare, share)
 
-    def _scored(self, key: Key, texts: Sequence[str]) -> Scored:
+    def _scored(self, key: Key, texts: Sequence[str]) -> ScoredBatch:
         """The scores of one chunk, by a worker that is idle or by a new one."""
         how = ""
         for _ in range(TRIES):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from epochzero.errors import MachineError, UserError
-from epochzero.executors.base import Prepare, Scored, chunks
+from epochzero.executors.base import Prepare, ScoredBatch, chunks
 from epochzero.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, answer, key_of, lost
 from epochzero.store import JSON
 
@@ -107,7 +107,7 @@ class Ray:
             _ray().shutdown()
             self._started = False
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         ray, key, room = _ray(), key_of(task), self._room()
         if key not in self._recipes:
             self._recipes[key] = ray.put(self.recipe(task))
@@ -117,7 +117,7 @@ class Ray:
         texts = [task.space.text(arch) for arch in archs]
         todo = deque(enumerate(chunks(texts, workers, task.device, ROUNDS)))
         under_way: dict[Any, tuple[int, Sequence[str]]] = {}
-        found: dict[int, Scored] = {}
+        found: dict[int, ScoredBatch] = {}
         while todo or under_way:
             while todo and len(under_way) < most:
                 number, chunk = todo.popleft()

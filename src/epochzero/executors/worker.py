@@ -20,7 +20,7 @@ from epochzero.engine import parse
 from epochzero.engine.failure import out_of_memory
 from epochzero.engine.precision import allow_tf32, tf32_allowed
 from epochzero.errors import MachineError, UnknownNameError, UserError
-from epochzero.executors.base import Prepare, Scored
+from epochzero.executors.base import Prepare, ScoredBatch
 from epochzero.executors.compile_ahead import compile_share
 from epochzero.registry import proxies, spaces
 from epochzero.study.task import Task
@@ -121,7 +121,7 @@ class WorkerError(Exception):
     """Where in a worker something went wrong, as text."""
 
 
-Answer = Scored | Failure
+Answer = ScoredBatch | Failure
 
 _tasks: dict[Key, Task] = {}
 

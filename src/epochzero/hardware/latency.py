@@ -34,7 +34,7 @@ from epochzero.types import Score, Setting
 
 if TYPE_CHECKING:
     from epochzero.engine import Proxy
-    from epochzero.executors.base import Scored
+    from epochzero.executors.base import ScoredBatch
     from epochzero.spaces.base import AnySpace
 
 TABLE = "table:"
@@ -117,7 +117,7 @@ class Latency:
     def covers(self, proxy: Proxy) -> bool:
         return proxy.name == LATENCY.name
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         """The medians."""
         return [({LATENCY.name: self._score(arch)}, 0.0) for arch in archs]
 

@@ -25,7 +25,7 @@ from epochzero.types import Score
 
 if TYPE_CHECKING:
     from epochzero.engine import Proxy
-    from epochzero.executors.base import Scored
+    from epochzero.executors.base import ScoredBatch
     from epochzero.spaces.base import AnySpace
     from epochzero.study.task import Task
 
@@ -49,7 +49,7 @@ class Source(Protocol):
     def covers(self, proxy: Proxy) -> bool:
         """True if it has scores of this proxy; UserError if it should and does not."""
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         """As an executor does, for the task's proxies."""
 
 
@@ -129,7 +129,7 @@ class TableSource:
             return nothing
         return Score(math.nan, "degenerate" if status == "degenerate" else "failed", str(why))
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         texts = [self.space.text(arch) for arch in archs]
         return [({p.text: self.value(text, p.text.removeprefix(TABLE)) for p in task.proxies}, 0.0) for text in texts]
 
@@ -144,7 +144,7 @@ class Listed:
     def covers(self, proxy: Proxy) -> bool:
         return False
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         raise AssertionError("it covers nothing")
 
 
@@ -160,7 +160,7 @@ class Feedback:
     def covers(self, proxy: Proxy) -> bool:
         return proxy.name == self.name
 
-    def score(self, task: Task, archs: Sequence[Any]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
         return [self._timed(arch) for arch in archs]
 
     def _timed(self, arch: Any) -> tuple[dict[str, Score], float]:

@@ -28,7 +28,7 @@ from random import Random
 from typing import Any
 
 from epochzero.errors import UserError
-from epochzero.executors.base import Scored
+from epochzero.executors.base import ScoredBatch
 from epochzero.files import write, write_json
 from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
@@ -79,7 +79,7 @@ class SweepSettings:
     """networks per chunk; by default what suits the device"""
 
 
-Scorer = Callable[[Sequence[Any]], Scored]
+Scorer = Callable[[Sequence[Any]], ScoredBatch]
 
 
 class Table:
@@ -189,11 +189,11 @@ def evened(archs: Sequence[str], workers: int, most: int) -> Iterator[Sequence[s
 
 
 def _in_parallel(
-    score: Callable[[Sequence[str]], Scored], chunks: Iterator[Sequence[str]], workers: int
-) -> Iterator[tuple[Sequence[str], Scored]]:
+    score: Callable[[Sequence[str]], ScoredBatch], chunks: Iterator[Sequence[str]], workers: int
+) -> Iterator[tuple[Sequence[str], ScoredBatch]]:
     """The scores of each chunk, as they come; one more than there are workers waits, so that none of them does."""
     with ThreadPoolExecutor(workers) as threads:
-        running: dict[Future[Scored], Sequence[str]] = {}
+        running: dict[Future[ScoredBatch], Sequence[str]] = {}
         try:
             while True:
                 while len(running) <= workers and (chunk := next(chunks, None)) is not None:
@@ -274,7 +274,7 @@ def sweep(asked: SweepSettings, begun: float) -> None:
             if any(arch not in table.rows for arch in archs):
                 crew.ready(task)
 
-            def score(archs: Sequence[Any]) -> Scored:
+            def score(archs: Sequence[Any]) -> ScoredBatch:
                 return crew.score_chunks(task, [archs])
 
             work.fill(table, asked.population or min(most, EACH), score, asked.workers)

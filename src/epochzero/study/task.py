@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
-from epochzero.executors.base import Executor, Scored
+from epochzero.executors.base import Executor, ScoredBatch
 from epochzero.executors.local import LOCAL
 from epochzero.objectives.objective import TABLE, is_looked_up
 from epochzero.spaces.base import check_complete
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from epochzero.data import Batch
     from epochzero.engine import Proxy
-    from epochzero.engine.population.grouping import Room
+    from epochzero.engine.population.grouping import MemoryBudget
     from epochzero.spaces.base import AnySpace, Measured
     from epochzero.study.sources import Source
 
@@ -50,10 +50,10 @@ class Task:
             usable(self.device)
 
     @cached_property
-    def _room(self) -> Room:
-        from epochzero.engine.population.grouping import Room
+    def _memory(self) -> MemoryBudget:
+        from epochzero.engine.population.grouping import MemoryBudget
 
-        return Room()
+        return MemoryBudget()
 
     @property
     def setting(self) -> Setting:
@@ -70,13 +70,13 @@ class Task:
 
         return module_of(self.space, arch, self.batch, self.origin)
 
-    def score(self, archs: Sequence[Any]) -> Scored:
+    def score(self, archs: Sequence[Any]) -> ScoredBatch:
         """The scores of each architecture by proxy, with the seconds that they took: here and now."""
         from epochzero.engine.score import score_population
         from epochzero.engine.space_networks import network_of
 
         networks = (network_of(self.space, arch, self.batch, self.origin, self.device) for arch in archs)
-        scored = score_population(networks, self.proxies, self.batch, self.origin.seed, room=self._room)
+        scored = score_population(networks, self.proxies, self.batch, self.origin.seed, memory=self._memory)
         return [(one.scores, one.seconds) for one in scored]
 
     def by_source(self) -> list[tuple[Source | None, list[Proxy]]]:

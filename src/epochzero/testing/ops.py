@@ -259,7 +259,7 @@ def check_op_in_populations(case: Case, blocks: bool, networks: int = 3) -> None
         members = [PlanNetwork(plan) for plan in plans]
         alone = [run_pass(run, items, member, batch, case.seed) for member in members]
         try:
-            crowd = run_together(run, items, Population(members), batch, case.seed)
+            columns = run_together(run, items, Population(members), batch, case.seed)
         except REASONS as error:
             refused = all(isinstance(own[item], Exception) for own in alone for item in items if item[1] is None)
             assert refused, f"a population with {case.op} cannot run: {error}"
@@ -268,7 +268,7 @@ def check_op_in_populations(case: Case, blocks: bool, networks: int = 3) -> None
             raise AssertionError(f"a population with {case.op} raises {type(error).__name__}: {error}") from error
         for p, own in enumerate(alone):
             for item in items:
-                assert _alike(own[item], crowd.read(item, p)), (
+                assert _alike(own[item], columns.read(item, p)), (
                     f"with {case.op} in its plan, the {item[0]} of a network are others in a population than alone"
                 )
 

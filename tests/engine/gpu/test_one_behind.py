@@ -18,8 +18,8 @@ from epochzero.engine.gpu.block_run import BlockRun
 from epochzero.engine.gpu.routine_run import RoutineRun
 from epochzero.engine.passes import Pass
 from epochzero.engine.population import population
-from epochzero.engine.population.columns import Crowd, Rows
-from epochzero.engine.population.grouping import Room
+from epochzero.engine.population.columns import ResultColumns, Rows
+from epochzero.engine.population.grouping import MemoryBudget
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.population import Population
 from epochzero.engine.population.tape import Tape
@@ -142,9 +142,9 @@ def test_a_lone_network_runs_when_the_population_before_it_has_gone(
     alone: list[dict[str, Score]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It cannot halve: what is left of others must not stand in its way."""
-    under_way: WeakSet[Crowd] = WeakSet()
+    under_way: WeakSet[ResultColumns] = WeakSet()
 
-    def together(*given: Any) -> Crowd:
+    def together(*given: Any) -> ResultColumns:
         under_way.add(found := run_together(*given))
         return found
 
@@ -155,14 +155,14 @@ def test_a_lone_network_runs_when_the_population_before_it_has_gone(
 
 def test_room_that_was_too_little_is_less_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a population halves, and in later calls with the same room; networks of a GPU are taken at their word."""
-    room, networks = Room(), [PlanNetwork(plan) for plan in some_plans("nb201", 8, seed=3)]
-    before = room.share
+    memory, networks = MemoryBudget(), [PlanNetwork(plan) for plan in some_plans("nb201", 8, seed=3)]
+    before = memory.share
     monkeypatch.setattr(scoring, "run_together", out_of_memory(run_together, lambda *given: given[2].size > 4))
-    score_population(networks, ASKED, BATCH, 0, "always", room)
-    assert room.share < before
+    score_population(networks, ASKED, BATCH, 0, "always", memory)
+    assert memory.share < before
     on_gpu = PlanNetwork(networks[0].plan, device="cuda")
-    assert room.beside(on_gpu, "auto", lambda _: 1000) == 1000 * room.share
-    assert room.beside(networks[0], "auto", lambda _: 1000) == 0, "a CPU runs one by one"
+    assert memory.bytes_for(on_gpu, "auto", lambda _: 1000) == 1000 * memory.share
+    assert memory.bytes_for(networks[0], "auto", lambda _: 1000) == 0, "a CPU runs one by one"
 
 
 def test_recordings_of_a_pass_go_with_its_last_draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_nothing_is_left_of_a_population_and_no_garbage_is_looked_for(
 
         monkeypatch.setattr(kind, "__init__", noted)
 
-    for kind in (Population, BlockRun, Tape, RoutineRun, Crowd, Rows):
+    for kind in (Population, BlockRun, Tape, RoutineRun, ResultColumns, Rows):
         noting(kind)
 
     def counting(*given: Any) -> Any:

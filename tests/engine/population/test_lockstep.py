@@ -187,10 +187,10 @@ def test_values_that_are_added_up_in_passing() -> None:
     for function in (torch.sum, total):
         items: list[Item] = [("layers", function), ("layers", Summed(function))]
         run = Pass(dtype="float64")
-        crowd = run_together(run, items, Population(networks), batch, 0)
+        columns = run_together(run, items, Population(networks), batch, 0)
         for p, network in enumerate(networks):
             each, summed = run_pass(run, items, network, batch, 0).values()
-            found = crowd.read(items[1], p)
+            found = columns.read(items[1], p)
             if function is torch.sum:
                 assert len(summed) == len(found) == 1
                 assert torch.allclose(summed[0], torch.stack(each).sum(0))
@@ -209,10 +209,10 @@ def test_last_maps_and_layers_are_added_up_beside_each_other() -> None:
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     items: list[Item] = [(stream, Summed(torch.sum)) for stream in ("layers", "features")]
     run = Pass(dtype="float64")
-    crowd = run_together(run, items, Population(networks), batch, 0)
+    columns = run_together(run, items, Population(networks), batch, 0)
     for p, network in enumerate(networks):
         for item, expected in run_pass(run, items, network, batch, 0).items():
-            torch.testing.assert_close(crowd.read(item, p)[0], expected[0])
+            torch.testing.assert_close(columns.read(item, p)[0], expected[0])
 
 
 OF_WEIGHTS = {
@@ -247,10 +247,10 @@ def test_each_network_gets_every_one_of_its_weights_and_their_gradients(space: s
     networks = [PlanNetwork(plan) for plan in plans]
     for run, reads in OF_WEIGHTS.items():
         items: list[Item] = [(read, None) for read in reads]
-        crowd = run_together(run, items, Population(networks), batch, 0)
+        columns = run_together(run, items, Population(networks), batch, 0)
         for p, network in enumerate(networks):
             for item, expected in run_pass(run, items, network, batch, 0).items():
-                found = crowd.read(item, p)
+                found = columns.read(item, p)
                 assert [one.shape for one in found] == [one.shape for one in expected], item
                 scale = max(float(one.abs().max()) for one in expected)
                 for one, other in zip(found, expected, strict=True):

@@ -14,7 +14,15 @@ from epochzero.engine import Network, PlanNetwork, parse
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.passes import Need
 from epochzero.engine.population import grouping
-from epochzero.engine.population.grouping import Room, Routines, _Group, _loads, _needed, in_groups, population_size
+from epochzero.engine.population.grouping import (
+    MemoryBudget,
+    Routines,
+    _Group,
+    _loads,
+    _needed,
+    in_groups,
+    population_size,
+)
 from epochzero.engine.population.population import Population
 from epochzero.registry import spaces
 
@@ -36,8 +44,8 @@ def needed(some: Sequence[Network], needs: Sequence[Need], batch: Batch, routine
 def groups(
     monkeypatch: pytest.MonkeyPatch, room: float, some: list[PlanNetwork], needs: Sequence[Need] = SNIP
 ) -> list[int]:
-    monkeypatch.setattr(Room, "beside", lambda *_: room)
-    found = list(in_groups(some, needs, BATCH, "always", Room()))
+    monkeypatch.setattr(MemoryBudget, "bytes_for", lambda *_: room)
+    found = list(in_groups(some, needs, BATCH, "always", MemoryBudget()))
     assert [network for group in found for network in group] == some
     assert all(len(group) == 1 or needed(group, needs, BATCH) < room for group in found)
     return [len(group) for group in found]
@@ -129,5 +137,5 @@ def test_one_that_would_end_the_routines_of_a_full_group_begins_another(
 ) -> None:
     (first,), other = large(1, "nats_sss"), large(2, "nats_sss")[1]
     alike = [first] * 4
-    monkeypatch.setattr(Room, "beside", lambda *_: 1.05 * group_of(alike).taken)
-    assert [len(group) for group in in_groups([*alike, other], SNIP, IMAGES, "always", Room())] == [4, 1]
+    monkeypatch.setattr(MemoryBudget, "bytes_for", lambda *_: 1.05 * group_of(alike).taken)
+    assert [len(group) for group in in_groups([*alike, other], SNIP, IMAGES, "always", MemoryBudget())] == [4, 1]

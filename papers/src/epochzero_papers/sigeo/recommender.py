@@ -24,7 +24,7 @@ from typing import Any
 
 from epochzero.data.batch import digest
 from epochzero.engine import Proxy, parse
-from epochzero.executors.base import Scored
+from epochzero.executors.base import ScoredBatch
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.recommend.training import trainer as ctr
@@ -72,7 +72,7 @@ class Warmed:
     def covers(self, proxy: Proxy) -> bool:
         return True
 
-    def score(self, task: Task, archs: Sequence[Choices]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Choices]) -> ScoredBatch:
         scores = self.supernet.scores(archs, task.proxies, self.place.batch, self.place.seed)
         return [(of_network, 0.0) for of_network in scores]
 

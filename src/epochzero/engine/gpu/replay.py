@@ -15,7 +15,7 @@ from torch import Tensor
 
 from epochzero.engine import foreach
 from epochzero.engine.gpu.graph import Captured, capture
-from epochzero.engine.population.columns import Piece
+from epochzero.engine.population.columns import LayerValues
 from epochzero.engine.population.watch import WatcherOfMany
 from epochzero.engine.single.watch import Item
 
@@ -33,13 +33,13 @@ class Replay:
         self._times = 0
         self._plain = False
         """nothing can be captured"""
-        self._captured: Captured[dict[Item, list[Piece]]] | None = None
+        self._captured: Captured[dict[Item, list[LayerValues]]] | None = None
         self._weights: dict[str, Tensor] = {}
         """the memory from which the captured kernels read the weights that change"""
         self._last: Mapping[str, Tensor] = {}
         self._x = torch.empty(0)
 
-    def __call__(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> dict[Item, list[Piece]]:
+    def __call__(self, forward: Forward, weights: Mapping[str, Tensor], x: Tensor) -> dict[Item, list[LayerValues]]:
         """Returns the collected pieces. A function that `vmap` refuses may read GPU values: it is not captured."""
         self._times += 1
         if self._captured is None and self._times > PLAIN and not self._plain and x.is_cuda:
@@ -62,5 +62,5 @@ class Replay:
         self._last = {}
 
 
-def _copied(piece: Piece) -> Piece:
+def _copied(piece: LayerValues) -> LayerValues:
     return piece._replace(values=piece.values.clone()) if isinstance(piece.values, Tensor) else piece

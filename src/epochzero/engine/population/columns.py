@@ -27,7 +27,7 @@ NONE = -1
 """the row of a layer for which there is nothing"""
 
 
-class Piece(NamedTuple):
+class LayerValues(NamedTuple):
     """Values of some layers, and whose they are."""
 
     values: Tensor | list[Any] | None
@@ -41,9 +41,9 @@ class Piece(NamedTuple):
 class Rows:
     """A value for each layer of each network."""
 
-    def __init__(self, networks: int, pieces: Sequence[Piece]) -> None:
+    def __init__(self, networks: int, pieces: Sequence[LayerValues]) -> None:
         self.size = networks
-        groups: dict[Any, list[Piece]] = {}
+        groups: dict[Any, list[LayerValues]] = {}
         for piece in pieces:
             groups.setdefault(_shape(piece.values), []).append(piece)
         self._groups = [[p.values for p in group] for shape, group in groups.items() if shape is not None]
@@ -123,13 +123,13 @@ def _shape(values: Tensor | list[Any] | None) -> Any:
     return (values.shape[1:], values.dtype) if isinstance(values, Tensor) else "apart"
 
 
-Source = tuple["Crowd", Item]
+Source = tuple["ResultColumns", Item]
 
 
 numbers = itertools.count()
 
 
-class Crowd:
+class ResultColumns:
     """What is read of a pass of a population."""
 
     def __init__(self, size: int, device: torch.device = torch.device("cpu")) -> None:
@@ -140,9 +140,9 @@ class Crowd:
         self.tensors: dict[str, Tensor] = {}
         """[P, ...]"""
         self.rows: dict[Item, Rows] = {}
-        self.whys: dict[str, Callable[[Crowd], Mapping[int, Exception]]] = {}
+        self.whys: dict[str, Callable[[ResultColumns], Mapping[int, Exception]]] = {}
         """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
-        self.late: Callable[[Crowd], None] | None = None
+        self.late: Callable[[ResultColumns], None] | None = None
         """what has to be done as long as the run itself is there, and may wait for the device"""
         self.launched: Mark | None = None
         self._known: dict[Any, Any] = {}
@@ -201,7 +201,7 @@ class Crowd:
 
 def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
     """Of each network, on the CPU."""
-    rows = [crowd.rows[item] for crowd, item in sources]
+    rows = [columns.rows[item] for columns, item in sources]
     if not all(one.stacked and one.fits(rows[0]) for one in rows) or not rows[0].groups:
         return None
     flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
@@ -209,13 +209,15 @@ def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -
 
 
 def _of_all_networks(function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
-    rows = [crowd.rows[item] for crowd, item in sources if item in crowd.rows]
+    rows = [columns.rows[item] for columns, item in sources if item in columns.rows]
     if not all(one.stacked for one in rows):
         return None
     size, lacking = sources[0][0].size, set[int]().union(*(one.lacking for one in rows))
     if len(lacking) == size:
         return [None] * size
-    values = [crowd.rows[item].totals if item in crowd.rows else crowd.tensors[item[0]] for crowd, item in sources]
+    values = [
+        columns.rows[item].totals if item in columns.rows else columns.tensors[item[0]] for columns, item in sources
+    ]
     found = _taken_apart(_mapped(function, values))
     return [None if p in lacking else own for p, own in enumerate(found)] if lacking else found
 
@@ -226,7 +228,7 @@ def _taken_apart(found: Any) -> Sequence[Any]:
 
 
 def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
-    return tuple((crowd.number, item) for crowd, item in sources)
+    return tuple((columns.number, item) for columns, item in sources)
 
 
 def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:

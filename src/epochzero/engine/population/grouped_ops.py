@@ -18,7 +18,7 @@ from epochzero.plan.ops.base import Jet, Kind, Op, Param
 from epochzero.plan.upload import upload
 from epochzero.types import Shape
 
-Piece = tuple[int, int, int]
+ChannelRange = tuple[int, int, int]
 """(which input, first channel, how many channels)"""
 
 
@@ -26,7 +26,7 @@ Piece = tuple[int, int, int]
 class Gather(Op):
     """Channels of its inputs, concatenated in the order of the pieces."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ChannelRange, ...]
 
     linear = True
 
@@ -40,7 +40,7 @@ class Gather(Op):
         return gathered
 
 
-def _gathered(pieces: tuple[Piece, ...], x: tuple[Tensor, ...]) -> Tensor:
+def _gathered(pieces: tuple[ChannelRange, ...], x: tuple[Tensor, ...]) -> Tensor:
     return torch.cat([x[which].narrow(1, first, channels) for which, first, channels in pieces], 1)
 
 
@@ -48,7 +48,7 @@ class _Gather(Function):
     """Slices and their concatenation; the backward pass writes each piece of the gradient once."""
 
     @staticmethod
-    def forward(ctx: Any, pieces: tuple[Piece, ...], *x: Tensor) -> Tensor:
+    def forward(ctx: Any, pieces: tuple[ChannelRange, ...], *x: Tensor) -> Tensor:
         ctx.pieces, ctx.shapes = pieces, [one.shape for one in x]
         return _gathered(pieces, x)
 
@@ -61,7 +61,9 @@ class _Scatter(Function):
     """The transpose of gathering, and so its own derivative's transpose."""
 
     @staticmethod
-    def forward(ctx: Any, pieces: tuple[Piece, ...], shapes: list[torch.Size], gradient: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, pieces: tuple[ChannelRange, ...], shapes: list[torch.Size], gradient: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.pieces = pieces
         gradients = tuple(_zeros(shape, gradient) for shape in shapes)
         start = 0

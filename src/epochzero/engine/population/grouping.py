@@ -34,11 +34,11 @@ KEPT_BY_ROUTINE = Kept(0.1, 0.33, 0.7)
 """of networks that run by routines: their blocks are let go of where nothing goes back through them"""
 WEIGHTS_KEPT = 6
 """numbers for each weight: drawn, in the pass's form, its gradient, and what a proxy makes of them"""
-Lockstep = Literal["auto", "always", "never"]
+PopulationMode = Literal["auto", "always", "never"]
 """auto: on a GPU, which one network leaves idle"""
 
 
-class Room:
+class MemoryBudget:
     """How much memory populations may be expected to take."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Room:
         """A population had to halve: those to come are smaller from the start."""
         self.share *= 0.6
 
-    def beside(self, network: Network, lockstep: Lockstep, free: Callable[[torch.device], int]) -> float:
+    def bytes_for(self, network: Network, lockstep: PopulationMode, free: Callable[[torch.device], int]) -> float:
         """Bytes that networks like this one may take together; 0 where each has to run alone."""
         if lockstep == "never" or not isinstance(network, PlanNetwork):
             return 0.0
@@ -59,7 +59,7 @@ class Room:
 
 
 def in_groups(
-    waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: Lockstep, room: Room
+    waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: PopulationMode, memory: MemoryBudget
 ) -> Iterator[list[Network]]:
     """Networks in their order, as many at a time as there is room for; large ones take more of it.
 
@@ -72,7 +72,7 @@ def in_groups(
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, loads, room.beside(network, lockstep, free))
+        group = _Group(network, loads, memory.bytes_for(network, lockstep, free))
     if group is not None:
         yield group.networks
 
@@ -145,10 +145,10 @@ def _routines(network: Network) -> Routines:
 
 
 def population_size(
-    network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: Lockstep = "auto"
+    network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: PopulationMode = "auto"
 ) -> int:
     """How many networks like this one may run side by side."""
-    room = Room().beside(network, lockstep, _free)
+    room = MemoryBudget().bytes_for(network, lockstep, _free)
     if math.isinf(room):
         return POPULATION
     return max(1, min(POPULATION, int(room / _needed(network, _loads(needs, batch), _routines(network)))))

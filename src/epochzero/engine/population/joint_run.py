@@ -3,7 +3,7 @@
 A population of plans is merged into one plan. No network's output depends on another's weights, so
 the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
 row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
-found is a `Crowd`.
+found is a `ResultColumns`.
 
 What is no such pass (a proxy that runs the network itself, networks with shared parameters, a reason why not) is left
 to `epochzero.engine.single.run`, one network after the other.
@@ -27,7 +27,7 @@ from epochzero.engine.inputs import like, pass_curve
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.network import PlanNetwork, jet_of
 from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
-from epochzero.engine.population.columns import Crowd, Rows
+from epochzero.engine.population.columns import ResultColumns, Rows
 from epochzero.engine.population.kernels import tangent_kernels
 from epochzero.engine.population.population import Population, side_by_side
 from epochzero.engine.population.tape import INPUT, Seen
@@ -65,11 +65,11 @@ def _cut_at_once(network: PlanNetwork) -> bool:
     return False
 
 
-def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> Crowd:
+def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> ResultColumns:
     """What `run_pass` gives for each network. Raises a reason where there is one for all of them."""
     wanted = {name for name, _ in items}
     networks = population.networks
-    found = Crowd(population.size, population.device)
+    found = ResultColumns(population.size, population.device)
     found.facts["seed"] = [seed] * population.size
     found.facts["params"] = [network.params for network in networks] if "params" in wanted else []
     found.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
@@ -120,7 +120,13 @@ def _in_passing(
 
 
 def _curve(
-    run: Pass, population: Population, plan: Plan, packed: Mapping[str, Tensor], batch: Batch, seed: int, found: Crowd
+    run: Pass,
+    population: Population,
+    plan: Plan,
+    packed: Mapping[str, Tensor],
+    batch: Batch,
+    seed: int,
+    found: ResultColumns,
 ) -> None:
     streams = pass_curve(run, batch, seed, like(packed, run))
     x, v, a = (side_by_side(stream, population.size) for stream in streams)
@@ -139,7 +145,7 @@ def _forward(
     y: Tensor | None,
     wanted: set[str],
     watcher: WatcherOfMany,
-    found: Crowd,
+    found: ResultColumns,
 ) -> None:
     """The forward run of all, and every gradient that is wanted of it, each once."""
     everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
@@ -188,7 +194,7 @@ def _forward(
         found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
 
 
-def _refuse_rounding(signed: Signed, seen: HostCopy, found: Crowd) -> None:
+def _refuse_rounding(signed: Signed, seen: HostCopy, found: ResultColumns) -> None:
     """Looks closely at faint responses, where there are some; which of them are rounding is read later."""
     faint = seen.wait()
     if faint.any():
@@ -197,7 +203,7 @@ def _refuse_rounding(signed: Signed, seen: HostCopy, found: Crowd) -> None:
         found.whys["input_gradients"] = partial(_unfelt, rounding)
 
 
-def _unfelt(rounding: Tensor, _: Crowd) -> dict[int, Exception]:
+def _unfelt(rounding: Tensor, _: ResultColumns) -> dict[int, Exception]:
     return dict.fromkeys(rounding.nonzero().flatten().tolist(), DegenerateError(UNFELT))
 
 
@@ -208,7 +214,7 @@ def _of_loss(
     logits: Tensor,
     y: Tensor,
     wanted: set[str],
-    found: Crowd,
+    found: ResultColumns,
     watcher: WatcherOfMany,
     back: Callable[..., dict[str, Tensor]],
 ) -> dict[str, Tensor]:
@@ -231,7 +237,7 @@ def _joint_loss(population: Population, y: Tensor, joint: Tensor) -> Tensor:
     return _losses(population.by_network(joint), y).sum()
 
 
-def _dead(found: Crowd) -> dict[int, Exception]:
+def _dead(found: ResultColumns) -> dict[int, Exception]:
     """The networks whose layers get no gradient."""
     felt = found.of_layers(_absolute_sum, [(found, ("gradients", None))]) or ()
     return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if not own.any()}

@@ -19,7 +19,7 @@ from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
 from epochzero.engine.passes import Pass
-from epochzero.engine.population.columns import Numbers, Piece, Rows
+from epochzero.engine.population.columns import LayerValues, Numbers, Rows
 from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.merged import Merged
 from epochzero.engine.population.tape import BackSums, Tape
@@ -158,7 +158,7 @@ class Population:
     def rows(self, packed: Mapping[str, Tensor], kind: Literal["layers", "trainable"]) -> Rows:
         """Packed tensors as values of the networks' layers or parameters."""
         pieces = [
-            Piece(packed[name].unflatten(0, (len(networks), -1)), networks, orders, slots)  # type: ignore[no-untyped-call]
+            LayerValues(packed[name].unflatten(0, (len(networks), -1)), networks, orders, slots)  # type: ignore[no-untyped-call]
             for name, (networks, orders, slots) in self._owners[kind].items()
         ]
         return Rows(self.size, pieces)

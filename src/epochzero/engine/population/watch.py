@@ -13,7 +13,7 @@ from torch import Tensor
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
 from epochzero.engine.gpu.routine_run import ScatteredMaps
 from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spread
-from epochzero.engine.population.columns import NONE, Numbers, Piece, Rows
+from epochzero.engine.population.columns import NONE, LayerValues, Numbers, Rows
 from epochzero.engine.population.grouped_ops import Apart
 from epochzero.engine.population.merged import Members, Merged
 from epochzero.engine.single.watch import OF_INPUTS, Item, has_positions, random_signs, sent_back
@@ -35,7 +35,7 @@ class WatcherOfMany:
         self.seed = seed
         self.merged = merged
         self.size = networks
-        self.found: dict[Item, list[Piece]] = {item: [] for item in items}
+        self.found: dict[Item, list[LayerValues]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
         """functions that `vmap` does not take, with the shapes that they did not take"""
@@ -164,7 +164,7 @@ class WatcherOfMany:
             and self._added(item, values, members, node, kind)
         ):
             return
-        self.found[item].append(Piece(values, members.networks, members.orders, members.slots))
+        self.found[item].append(LayerValues(values, members.networks, members.orders, members.slots))
 
     def _add_onto(
         self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
@@ -254,10 +254,10 @@ class WatcherOfMany:
         """Each stream of all networks."""
         return {item: Rows(self.size, pieces) for item, pieces in self.pieces().items()}
 
-    def pieces(self) -> dict[Item, list[Piece]]:
+    def pieces(self) -> dict[Item, list[LayerValues]]:
         for item, (total, there) in self._totals.items():
             networks = np.flatnonzero(there)
-            self.found[item].append(Piece(total, networks, np.zeros_like(networks), networks))
+            self.found[item].append(LayerValues(total, networks, np.zeros_like(networks), networks))
         return self.found
 
 

@@ -26,7 +26,7 @@ ROWS_TOGETHER = 64
 """the most rows that one batched backward pass takes on a GPU"""
 
 
-class Piece(NamedTuple):
+class ParameterSlice(NamedTuple):
     """Some of the numbers of a parameter, which is flattened."""
 
     leaf: Tensor
@@ -56,14 +56,14 @@ def tangent_kernel_apart(
 ) -> Tensor:
     """The same for a network in which no layer mixes the samples: each runs alone, and `rows` needs no graph."""
 
-    def find(block: list[Piece]) -> Tensor:
+    def find(block: list[ParameterSlice]) -> Tensor:
         alone = (row for i in range(samples) for row in rows_of_sample(i))
         return _one_by_one(alone, block, len(rows))
 
     return _kernel(rows, leaves, find)
 
 
-def _kernel(rows: Tensor, leaves: list[Tensor], find: Callable[[list[Piece]], Tensor]) -> Tensor:
+def _kernel(rows: Tensor, leaves: list[Tensor], find: Callable[[list[ParameterSlice]], Tensor]) -> Tensor:
     kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
     for block in _blocks(leaves, len(rows)):
         kernel += _gram(find(block))
@@ -74,16 +74,16 @@ def _gram(jacobian: Tensor) -> Tensor:
     return (jacobian @ jacobian.mT).double()  # of [rows, numbers of the block]
 
 
-def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Piece]]:
+def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[ParameterSlice]]:
     """The parameters in groups whose gradients fit into memory; one that does not fit alone is cut."""
     if not leaves:
         return
     room = max(1, ROWS_BYTES // (rows * leaves[0].element_size()))
-    block: list[Piece] = []
+    block: list[ParameterSlice] = []
     free = room
     for leaf in leaves:
         for start in range(0, leaf.numel(), room):
-            piece = Piece(leaf, start, min(start + room, leaf.numel()))
+            piece = ParameterSlice(leaf, start, min(start + room, leaf.numel()))
             if piece.stop - piece.start > free:
                 yield block
                 block, free = [], room
@@ -93,11 +93,11 @@ def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[Piece]]:
         yield block
 
 
-def _empty(rows: int, block: list[Piece]) -> Tensor:
+def _empty(rows: int, block: list[ParameterSlice]) -> Tensor:
     return block[0].leaf.new_empty(rows, sum(piece.stop - piece.start for piece in block))
 
 
-def _one_by_one(rows: Iterable[Tensor], block: list[Piece], count: int) -> Tensor:
+def _one_by_one(rows: Iterable[Tensor], block: list[ParameterSlice], count: int) -> Tensor:
     """The gradients of all rows [rows, numbers of the block]. A row is forgotten when the next is asked for."""
     jacobian = _empty(count, block)
     for i, row in enumerate(rows):
@@ -105,7 +105,7 @@ def _one_by_one(rows: Iterable[Tensor], block: list[Piece], count: int) -> Tenso
     return jacobian
 
 
-def _batched(rows: Tensor, block: list[Piece]) -> Tensor:
+def _batched(rows: Tensor, block: list[ParameterSlice]) -> Tensor:
     """The same, with as many rows in one backward pass as fit into memory."""
     whole = sum(piece.leaf.numel() * piece.leaf.element_size() for piece in block)
     together = max(1, min(ROWS_TOGETHER, ROWS_BYTES // whole))
@@ -117,7 +117,7 @@ def _batched(rows: Tensor, block: list[Piece]) -> Tensor:
     return jacobian
 
 
-def _gradient(of: Tensor, block: list[Piece], along: Tensor | None = None) -> Tensor:
+def _gradient(of: Tensor, block: list[ParameterSlice], along: Tensor | None = None) -> Tensor:
     leaves = [piece.leaf for piece in block]
     if not of.requires_grad:
         return _empty(1, block)[0].zero_()

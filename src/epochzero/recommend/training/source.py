@@ -21,7 +21,7 @@ from torch import nn
 
 from epochzero.data.batch import digest
 from epochzero.engine import Proxy
-from epochzero.executors.base import Scored
+from epochzero.executors.base import ScoredBatch
 from epochzero.objectives.objective import FEEDBACK, looked_up
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
@@ -71,7 +71,7 @@ class TrainingSource:
     def covers(self, proxy: Proxy) -> bool:
         return any(proxy.name == measure.name for pair in MEASURED.values() for measure in pair)
 
-    def score(self, task: Task, archs: Sequence[Choices]) -> Scored:
+    def score(self, task: Task, archs: Sequence[Choices]) -> ScoredBatch:
         names = {proxy.name for proxy in task.proxies}
         scored = []
         for arch in archs:

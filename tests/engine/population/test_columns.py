@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.engine.population.columns import Crowd, Piece, Rows, of_each
-from epochzero.engine.trace import Trace, TraceInCrowd, each_layer, of_network
+from epochzero.engine.population.columns import LayerValues, ResultColumns, Rows, of_each
+from epochzero.engine.trace import PopulationTrace, Trace, each_layer, of_network
 
 
-def piece(values: object, *members: tuple[int, int, int]) -> Piece:
+def piece(values: object, *members: tuple[int, int, int]) -> LayerValues:
     networks, orders, slots = (np.array(column) for column in zip(*members, strict=True))
-    return Piece(values, networks, orders, slots)  # type: ignore[arg-type]
+    return LayerValues(values, networks, orders, slots)  # type: ignore[arg-type]
 
 
 ONE, TWO = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[10.0, 20.0, 30.0]])
@@ -30,11 +30,11 @@ def total(values: Tensor) -> Tensor:
     return values.sum()
 
 
-def traces(rows: Rows) -> list[TraceInCrowd]:
-    crowd = Crowd(rows.size)
-    crowd.rows["layers", None] = rows
-    crowd.tensors["logits"] = torch.arange(6.0).view(3, 2)
-    return [TraceInCrowd(crowd, p, {"layers": None, "logits": None}) for p in range(rows.size)]
+def traces(rows: Rows) -> list[PopulationTrace]:
+    columns = ResultColumns(rows.size)
+    columns.rows["layers", None] = rows
+    columns.tensors["logits"] = torch.arange(6.0).view(3, 2)
+    return [PopulationTrace(columns, p, {"layers": None, "logits": None}) for p in range(rows.size)]
 
 
 def test_rows_come_in_each_network_s_order() -> None:
@@ -93,9 +93,9 @@ def test_what_vmap_cannot_take_runs_row_by_row() -> None:
 def test_values_that_are_reasons_are_said() -> None:
     reason = ValueError("no")
     rows = Rows(2, [piece([ONE[0], reason], (0, 0, 0), (1, 0, 1))])
-    crowd = Crowd(2)
-    crowd.rows["layers", None] = rows
-    assert crowd.refusals([("layers", None)]) == {1: reason}
-    assert crowd.read(("layers", None), 1) is reason
+    columns = ResultColumns(2)
+    columns.rows["layers", None] = rows
+    assert columns.refusals([("layers", None)]) == {1: reason}
+    assert columns.read(("layers", None), 1) is reason
     with pytest.raises(AttributeError, match="not asked for 'weights'"):
-        _ = TraceInCrowd(crowd, 0, {"layers": None}).weights
+        _ = PopulationTrace(columns, 0, {"layers": None}).weights
