@@ -65,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             counts.append(len(given))
         return really_score(given, proxies, *more, **options)
 
-    monkeypatch.setattr(task, "score_population", count)
+    monkeypatch.setattr("epochzero.engine.score.score_population", count)
     return counts
 
 
@@ -198,7 +198,7 @@ def test_a_task_remembers_how_much_room_there_was(monkeypatch: pytest.MonkeyPatc
         budgets.append(memory)
         return really_score(networks, proxies, batch, seed, memory=memory)
 
-    monkeypatch.setattr(task, "score_population", score)
+    monkeypatch.setattr("epochzero.engine.score.score_population", score)
     one, other = (task.Task(NB201, [parse("params")], BATCH) for _ in range(2))
     for own in (one, one, other):
         own.score([NB201.parse(drawn(1)[0])])

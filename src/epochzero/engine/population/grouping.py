@@ -45,7 +45,7 @@ class MemoryBudget:
         self.share = 0.75
         """of a GPU's free memory"""
 
-    def was_too_little(self) -> None:
+    def shrink(self) -> None:
         """A population had to halve: those to come are smaller from the start."""
         self.share *= 0.6
 
