@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -16,7 +18,9 @@ from torch import Tensor, nn
 from epochzero.data import white
 from epochzero.engine.space_networks import budgeted, size_of
 from epochzero.errors import UserError
-from epochzero.plan import Plan
+from epochzero.plan import Plan, chain
+from epochzero.plan.ops.base import Op, Param
+from epochzero.plan.ops.linear import Linear
 from epochzero.registry import spaces
 from epochzero.spaces.budget import Budget
 from epochzero.spaces.mlp import MLP
@@ -118,6 +122,28 @@ def test_a_space_of_modules_passes() -> None:
     check_space(Modules(), input_shape=(6,))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Weighing(Op):
+    """Each feature times a weight: cost that torch does not count, and no printed code."""
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        return {"weight": Param(inputs[0], "one")}
+
+    def macs(self, *inputs: Shape) -> int:
+        return math.prod(inputs[0])
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return x[0] * w[0]
+
+
+def weighing(self: MLP, arch: int, num_classes: int = 10, input_shape: Shape = (6,)) -> Plan:
+    return chain(input_shape, hidden=Linear(arch), weighed=Weighing(), classifier=Linear(num_classes))
+
+
+def test_a_space_with_an_op_of_its_own_passes() -> None:
+    check_space(type("Weighed", (MLP,), {"plan": weighing})(), input_shape=(6,))
+
+
 def test_a_space_that_is_not_registered_passes() -> None:
     check_space(MLP(), input_shape=(6,))
 
@@ -131,6 +157,23 @@ def wrong_params(self: MLP, arch: int, num_classes: int = 10, input_shape: Shape
     plan = MLP.plan(self, arch, num_classes, input_shape)
     plan.__dict__["totals"] = plan.totals._replace(params=plan.params + 1)
     return plan
+
+
+@dataclass(frozen=True)
+class Doubled(Op):
+    """Twice its input; where it runs for several networks, as many times as there are, and one more."""
+
+    times: int = 2
+
+    def side_by_side(self, count: int, *inputs: Shape) -> Op:
+        return Doubled(count + 1)
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return self.times * x[0]
+
+
+def doubled(self: MLP, arch: int, num_classes: int = 10, input_shape: Shape = (6,)) -> Plan:
+    return chain(input_shape, hidden=Linear(arch), doubled=Doubled(), classifier=Linear(num_classes))
 
 
 def moves_global_state(self: Any, rng: Random) -> int:
@@ -155,6 +198,7 @@ def moves_global_state(self: Any, rng: Random) -> int:
         (MLP, {"smallest": lambda self: 48}, "fewer parameters than the smallest"),
         (MLP, {"parse": lambda self, text: int(MLP.parse(self, text.strip("x")))}, "is read as an architecture"),
         (MLP, {"plan": wrong_params}, "parameters, and its module"),
+        (MLP, {"plan": doubled}, r"snip is [\d.]+ for a network by itself, and [\d.]+ for the same network in a popul"),
         (Modules, {"build": lambda self, arch: kept}, "the same module again"),
         (Modules, {"build": lambda self, arch: Dense(arch + next(calls), 10, 6)}, "gives another"),
         (Modules, {"build": lambda self, arch: nn.Sequential(Dense(arch, 10, 6), nn.Flatten(0))}, "should be"),

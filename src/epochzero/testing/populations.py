@@ -14,6 +14,7 @@ from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_together
 from epochzero.engine.single.run import merged
+from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.types import Score
 
@@ -43,7 +44,13 @@ def same(one: Score, other: Score) -> bool:
 
 def by_itself(plan: Plan, proxies: Sequence[Proxy], batch: Batch, seed: int = 0) -> Member:
     """A network with what the proxies say of it when it runs alone."""
-    return Member(plan, score_network(PlanNetwork(plan), proxies, batch, seed).scores)
+    try:
+        return Member(plan, score_network(PlanNetwork(plan), proxies, batch, seed).scores)
+    except UserError:
+        raise
+    except Exception as error:
+        names = ", ".join(proxy.text for proxy in proxies)
+        raise AssertionError(f"{names} raises {type(error).__name__} for a network by itself: {error}") from error
 
 
 def check_same_in_a_population(

@@ -57,6 +57,8 @@ def check_direction_is_declared(name: str) -> None:
     proxy = parse(name)
     assert isinstance(proxy.higher_is_better, bool), f"{name} does not say whether higher is better"
     assert proxy.summary, f"{name} does not say what it is"
+    registered = name.partition("(")[0].strip()
+    assert proxy.name == registered, f"the proxy registered as '{registered}' calls itself '{proxy.name}'"
     assert parse(proxy.text).text == proxy.text, f"{name} is not found under its own text"
 
 

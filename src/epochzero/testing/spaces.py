@@ -14,19 +14,21 @@ from random import Random
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero import data
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork
+from epochzero.engine import PlanNetwork, parse
 from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.population.population import Population
 from epochzero.engine.space_networks import budgeted, built, network_of, size_of
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, check_complete
 from epochzero.spaces.budget import Budget, Cost, least_of
+from epochzero.testing.populations import by_itself, check_same_in_a_population, precise
 from epochzero.types import Origin, Shape
 
 ENUMERABLE = 50_000
@@ -34,6 +36,10 @@ ENUMERABLE = 50_000
 COUNTABLE = 500
 """and of so few, each is drawn often enough to see that all are as likely"""
 MOVES = 5
+IN_A_POPULATION = 2
+"""different networks that form one"""
+CHEAP = ("l2_norm", "snip", "fisher", "naswot")
+"""proxies that are compared between populations and single networks: of weights, gradients and layers, in one pass"""
 TOLERANCE = 1e-3
 """of the largest output: single precision through a hundred layers"""
 
@@ -55,6 +61,8 @@ def check_space(
     check_enumeration(found, archs)
     check_smallest(found, archs, batch)
     check_budget(found, archs, batch)
+    if isinstance(found, GivesPlans):
+        check_populations(found.name, found, archs, batch)
     check_refuses_nonsense(found)
 
 
@@ -160,10 +168,9 @@ def check_plan(plan: Plan) -> None:
     module = plan.module()
     trainable = sum(p.numel() for p in module.parameters() if p.requires_grad)
     assert plan.params == trainable, f"the plan has {plan.params} parameters, and its module {trainable}"
-    names: dict[str, Any] = {}
-    exec(compile(plan.code(), "printed", "exec"), names)
-    printed = names["Network"]()
-    printed.load_state_dict(module.state_dict())
+    printed = _printed(plan)
+    if printed is not None:
+        printed.load_state_dict(module.state_dict())
     x = torch.randn(4, *plan.input_shape, generator=torch.Generator().manual_seed(0))
     network = PlanNetwork(plan, module.weights())
     with torch.no_grad():
@@ -171,12 +178,57 @@ def check_plan(plan: Plan) -> None:
             logits = network.forward(x, network.weights, "train" if training else "eval")
             assert logits.shape == (len(x), *plan.output_shape), "the output's shape is not the plan's"
             _check_same(logits, _first(module.train(training)(x)), "engine", "module")
-            _check_same(logits, _first(printed.train(training)(x)), "engine", "printed code")
+            if printed is not None:
+                _check_same(logits, _first(printed.train(training)(x)), "engine", "printed code")
     counted = FlopCounterMode(display=False)
     with counted, torch.no_grad():
         module.to("meta").eval()(x[:1].to("meta"))
     macs = counted.get_total_flops() / 2
+    if plan.flops != macs:
+        macs += _unknown_to_torch(plan)
     assert plan.flops == macs, f"the plan has {plan.flops} multiply-accumulates, and torch counts {macs}"
+
+
+def _printed(plan: Plan) -> nn.Module | None:
+    """The network that the printed code makes; None where an op has no code, as printing says."""
+    try:
+        source = plan.code()
+    except UserError:
+        return None
+    names: dict[str, Any] = {}
+    exec(compile(source, "printed", "exec"), names)
+    printed: nn.Module = names["Network"]()
+    return printed
+
+
+def _unknown_to_torch(plan: Plan) -> int:
+    """The multiply-accumulates of those ops of which torch counts none: it knows products of matrices alone."""
+    total = 0
+    for i, node in enumerate(plan.nodes):
+        shapes = [plan.nodes[source].shape for source in node.inputs]
+        macs = node.op.macs(*shapes) if shapes and i not in plan.tower else 0
+        if macs:
+            x, w = (
+                [torch.empty(shape, device="meta") for shape in given]
+                for given in ([(1, *shape) for shape in shapes], [plan.weights[name].shape for name in node.params])
+            )
+            with FlopCounterMode(display=False) as counted, torch.no_grad():
+                node.op.run(tuple(x), tuple(w))
+            total += 0 if counted.get_total_flops() else macs
+    return total
+
+
+def check_populations(name: str, space: GivesPlans, archs: Sequence[Any], batch: Batch) -> None:
+    """Networks that can run side by side score in a population as they do one at a time.
+
+    The smallest is in it twice, so that several networks have each of its ops.
+    """
+    plans = [space.plan(arch, batch.num_classes, batch.input_shape) for arch in dict.fromkeys(archs)]
+    plans = plans[:IN_A_POPULATION]
+    if Population.fits([PlanNetwork(plan) for plan in plans]):
+        asked = [precise(parse(name)) for name in CHEAP]
+        members = [by_itself(plan, asked, batch) for plan in plans]
+        check_same_in_a_population(name, [*members[::-1], members[0]], asked, batch)
 
 
 # Modules
