@@ -6,7 +6,7 @@
 
 The space is synthetic and practically endless (60 places with 8 choices), scores are a hash of the architecture, and
 the store is in memory, so that all time is that of the loop, the search, ranks and the store. Processor time, which
-other work on the machine does not lengthen, has the hashing in it; wall-clock time is given beside it, without.
+other work on the machine does not lengthen, has the hashing in it; wall-clock time is also given, without.
 Searches that choose from a pool have it drawn and scored first; what that costs a network of the pool comes last.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +16,11 @@ from epochzero import data
 from epochzero.engine import parse
 from epochzero.evaluate import scores as bench_scores
 from epochzero.evaluate.bench import Case, run_bench
+from epochzero.evaluate.results import as_document, write_results
 from epochzero.evaluate.scores import Work
+from epochzero.evaluate.setup import BenchSettings, bench
 from epochzero.evaluate.time_left import TimeLeft
+from epochzero.files import as_json
 from epochzero.objectives.objective import Objective
 from epochzero.registry import spaces
 from epochzero.store import Run, Store
@@ -49,6 +53,18 @@ def by_seed(proxy: str, seed: int, batch: int) -> list[float]:
     """The oracle: each network scored alone."""
     given = data.pink((3, 8, 8), 10, 2, seed=batch)
     return [ez.score(cell, proxy, space="nb201", data=given, seed=seed)[proxy].value for cell in CELLS]
+
+
+def test_python_users_get_the_same_figures(table: Path, tmp_path: Path) -> None:
+    asked = ("--target", "test_acc", "--proxy", "l2_norm,params", "--versus", "params", *FEW)
+    command = epochzero("bench", "--table", table, *asked, "--json").json
+    sizes: dict[str, Any] = {"batch_size": 2, "input_shape": "3,8,8"}
+    settings = BenchSettings([table], ["test_acc"], "l2_norm,params", versus="params", **sizes)
+    outcome = bench(settings)
+    ours = json.loads(as_json(as_document(outcome)))
+    assert ours | {"seconds": 0} == command | {"seconds": 0}
+    assert write_results(outcome, tmp_path) == ["results.json", "results.csv", "scores.csv", "ranking.md"]
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == ours
 
 
 # Repeats

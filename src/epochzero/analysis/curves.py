@@ -56,7 +56,7 @@ def output_curve(
 
 
 def principal_components(h: Tensor) -> tuple[Tensor, Tensor]:
-    """Points [n, K] on their three principal components [n, 3], zeros where there are fewer; and their shares [3]."""
+    """Points [n, K] on their three principal components [n, 3], zeros for missing ones, and their shares [3]."""
     centred = h - h.mean(0)
     u, s, _ = torch.linalg.svd(centred, full_matrices=False)
     projected = torch.zeros(len(h), COMPONENTS, dtype=h.dtype, device=h.device)

@@ -1,7 +1,7 @@
 """The command line: one file for each verb.
 
-Results go to standard output, everything else to standard error. Exit code 0 for success, 2 for a mistake that the
-user can mend, 1 for a failure of the machine, 130 when stopped by Ctrl-C.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 2 invalid input, 1 runtime
+failure, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ def _epochzero(
 
 
 def main() -> None:
-    """Run the command line, and turn errors into one sentence and an exit code."""
+    """Runs the command line, and turns errors into one sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no × is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # for terminals without ×
     try:
         app()
     except (UserError, MachineError, OSError) as error:
@@ -62,8 +62,8 @@ def main() -> None:
             raise
         _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)
     except SystemExit as stop:
-        if stop.code == 130:  # what typer makes of Ctrl-C
-            _stop("Stopped. With a --store, or a folder of checkpoints, the same command goes on from here.", 130)
+        if stop.code == 130:  # typer's code for Ctrl-C
+            _stop("Stopped. With a --store, or a folder of checkpoints, the same command resumes.", 130)
         raise
 
 

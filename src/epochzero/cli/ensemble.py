@@ -74,7 +74,7 @@ class ChoiceOptions:
 @panel("Output")
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is measured, written and printed."""
+    """Measures, files and output."""
 
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the ensemble. The same command resumes from it.")]
     attack: Annotated[

@@ -41,7 +41,7 @@ class TrainingOptions:
 @panel("Data")
 @dataclass(frozen=True)
 class ImageOptions:
-    """How images are read."""
+    """Settings for reading images."""
 
     image_size: Annotated[
         int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")

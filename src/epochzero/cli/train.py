@@ -38,7 +38,7 @@ class NetworkOptions:
 @panel("Output")
 @dataclass(frozen=True)
 class OutputOptions:
-    """What is written and printed."""
+    """Files and output on the screen."""
 
     out_dir: Annotated[
         Path, typer.Option("--out", help="Folder for checkpoints and metrics. The same command resumes from it.")
@@ -52,7 +52,7 @@ class OutputOptions:
 @panel("Recommenders (now `epochzero recommend train`)")
 @dataclass(frozen=True)
 class ClickOptions:
-    """How a table of clicks is read."""
+    """Settings for reading a table of clicks."""
 
     schema: Annotated[
         str | None, typer.Option("--schema", help="--data is a table of clicks (criteo, avazu, a .json file).")

@@ -103,9 +103,9 @@ def candidates_of(reader: Reader, run: Run) -> Candidates:
     candidates = _gathered(reader.rows(run))
     trained: dict[str, float] = {}
     for kinds, spent in ((("latency", "pool"), candidates.seconds), (("training",), trained)):
-        _join(candidates, (row for other in reader.beside(run, *kinds) for row in reader.rows(other)), spent)
+        _join(candidates, (row for other in reader.related(run, *kinds) for row in reader.rows(other)), spent)
     sources = str(run.settings.get("sources"))
-    for other in reader.beside(run, "warm-up"):
+    for other in reader.related(run, "warm-up"):
         took = (other.result or {}).get("seconds")
         if isinstance(took, float) and str(other.settings.get("supernet")) in sources:
             candidates.around[WARM_UP] = candidates.around.get(WARM_UP, 0.0) + took

@@ -59,7 +59,7 @@ class Reader:
             raise UserError(f"{len(matching) or 'No'} runs of '{path}' begin with '{wanted}': choose one of {ids}.")
         return matching[0]
 
-    def beside(self, run: Run, *kinds: str) -> list[Run]:
+    def related(self, run: Run, *kinds: str) -> list[Run]:
         """Other runs of these kinds in the store."""
         return [other for other in self.runs if other.kind in kinds and other.id != run.id]
 

@@ -80,7 +80,7 @@ def load_images(
     reader = FolderReader(side, skip_unreadable)
     samples, test = _read(path, reader)
     if samples.y is None:
-        raise DataError(f"{path} has no labels to learn: give y_train, or y, beside the images.")
+        raise DataError(f"{path} has no labels to learn: give y_train, or y, with the images.")
     x, y = samples.x, samples.y
     held_out = test is None
     if test is None:
