@@ -3,7 +3,7 @@
     python benchmarks/recommender_found.py --folder runs/found [--rows 500000] [--share 0.2] [--batch-size 256]
                                            [--highest 0.12] [--networks 40] [--seeds 3] [--only one_shot-1 dlrm]
 
-The clicks, sizes and training are those of `epochzero reproduce sigeo-recommender`, unless told otherwise. Each warm-up
+Clicks, sizes and training default to those of `epochzero reproduce sigeo-recommender`. Each warm-up
 level and proxy is one chain: a supernet, 64 networks evaluated, 3 trained, the best by validation rows. Random networks
 are drawn with the seed of the study. Stopped and run again, it resumes with the networks; its store is `chain.db`.
 """

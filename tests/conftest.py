@@ -55,7 +55,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end, so the search for garbage need not go through it again and again."""
+    """Collected tests stay to the end, so the garbage collector need not visit them again and again."""
     gc.disable()
     try:
         return (yield)
@@ -66,7 +66,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def onnx_rules() -> Iterator[None]:
-    """How operations are written in ONNX, which torch reads anew for every model, from source."""
+    """The ONNX forms of operations, which torch otherwise reads from source for every model."""
     registration = pytest.importorskip("torch.onnx._internal.exporter._registration")
     read = staticmethod(cache(registration.ONNXRegistry.from_torchlib))
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""What CI does before `make test`: a browser is there, is installed, or a sentence says that it is not."""
+"""CI before `make test`: a browser exists, is installed, or a message says that it is missing."""
 
 from __future__ import annotations
 

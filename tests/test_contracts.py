@@ -20,7 +20,7 @@ from epochzero.testing.proxies import (
 
 @pytest.fixture(scope="module", autouse=True)
 def _shallow(shallow_nb201: None) -> Iterator[None]:
-    """What is remembered of shallow networks is not for others, nor the other way round."""
+    """Caches of shallow networks are not used for others, nor the other way round."""
     checks._together.cache_clear()
     yield
     checks._together.cache_clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EROFS
 
 PATH_ERRORS = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
-"""what the system refuses because of the path that the user gave"""
+"""errors of the system due to a path from the user"""
 
 
 class UserError(ValueError):

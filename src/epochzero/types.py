@@ -16,7 +16,7 @@ Status = Literal["ok", "degenerate", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a proxy says of one network: a number, or the reason why there is none."""
+    """A proxy's result for one network: a number, or the reason why there is none."""
 
     value: float
     """nan unless `status` is ok"""

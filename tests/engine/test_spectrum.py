@@ -14,7 +14,7 @@ from epochzero.engine.spectrum import by_squaring, extreme_eigenvalues
 
 
 def grams(rank: int, spread: float = 1.0) -> Tensor:
-    """Ten Gram matrices of 40 vectors in `rank` dimensions, whose scales differ by so many powers of ten."""
+    """Ten Gram matrices of 40 vectors in `rank` dimensions, whose scales differ by powers of ten."""
     x = torch.randn(10, 40, rank, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
     x = x * torch.logspace(0, -spread, 40, dtype=torch.float64)[:, None]
     return x @ x.mT

@@ -147,7 +147,7 @@ def test_tables_of_one_name_are_told_apart(table: Path, tmp_path: Path) -> None:
     assert [row["table"] for row in ran.json["results"]] == [str(table), str(other)]
 
 
-# What is more than size, and what choosing by it costs
+# Partial correlations, and the cost of choosing by a proxy
 
 
 def test_given_params_regret_and_precision(table: Path) -> None:

@@ -1,4 +1,4 @@
-"""What `epochzero bench --out` writes: figures, scores, the ranking and pictures."""
+"""The files of `epochzero bench --out`: figures, scores, the ranking and pictures."""
 
 from __future__ import annotations
 

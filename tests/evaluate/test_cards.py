@@ -140,7 +140,7 @@ def test_second_derivatives_and_samples_by_themselves() -> None:
     assert card(parse("dextr(variant=reference)")).needs.second_derivatives is None, "its passes are its own"
 
 
-# What the files say
+# The files of figures
 
 
 def test_the_formula_of_this_proxy_comes_first() -> None:

@@ -1,4 +1,4 @@
-"""What every proxy says where there is nothing to say: a reason, never a number and never a traceback."""
+"""Every proxy without a value gives a reason, never a number and never a traceback."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def least(channels: np.ndarray) -> float:
 
 
 def oracle(network: PlanNetwork, batch: Batch, channels: int | None = None, seed: int = 0) -> float:
-    """All channels, or so many random ones of each width. Vectors and single channels correlate with nothing."""
+    """All channels, or a number of random ones of each width. Vectors and single channels correlate with nothing."""
     twin = Twin(network)
     with torch.no_grad():
         twin(batch.part(0)[0][:1].double())

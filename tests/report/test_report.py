@@ -1,4 +1,4 @@
-"""What a report says of a run: against counts and correlations made otherwise, for every kind of run, and bad input."""
+"""The content of a report of a run: against counts and correlations made otherwise, for every kind of run, and bad input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_search(path: Path) -> None:
     with Store.open(path) as store:
         run = begin(store)
         record(run, ARCHS, {"dextr": DEXTR})
-        record(run, ARCHS[:5], {"dextr": DEXTR[:5]}, first=30)  # looked at again
+        record(run, ARCHS[:5], {"dextr": DEXTR[:5]}, first=30)  # evaluated again
         winner = ARCHS[int(np.argmax(DEXTR))]
         run.finish({"best": winner, "value": max(DEXTR), "clock": {"scoring": 2.0, "overhead": 1.0}})
         beside = begin(store, "winner", search=run.id)
@@ -245,7 +245,7 @@ def test_runs_of_other_kinds_and_spaces(path: Path) -> None:
         first.finish({"nb201: dextr Spearman": 0.9, "nothing": None})
         second = begin(store, "ensemble", members=3)
         record(second, ARCHS, {"dextr": DEXTR, "my_own_score": NASWOT})
-        second.finish({"members": [ARCHS[7], ARCHS[3], "one that was not looked at"]})
+        second.finish({"members": [ARCHS[7], ARCHS[3], "one that was not evaluated"]})
     latest = opened(path)
     assert latest.head["members"] == [7, 3] and latest.head["best"][:2] == [7, 3]
     assert latest.head["best"] == [7, 3, *[i for i in range(30) if i not in (7, 3)][:3]]  # the rest as it came
@@ -337,7 +337,7 @@ def test_files_that_are_no_stores(tmp_path: Path) -> None:
         return refusal("report", tmp_path / name, "--out", out)
 
     (tmp_path / "empty.db").touch()
-    (tmp_path / "text.db").write_text("this is no database, and long enough to be told from one" * 20)
+    (tmp_path / "text.db").write_text("this is no database, and long enough to differ from one" * 20)
     with sqlite3.connect(tmp_path / "foreign.db") as foreign:
         foreign.execute("CREATE TABLE cats (name)")
     foreign.close()

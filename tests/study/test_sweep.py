@@ -1,4 +1,4 @@
-"""The sweep: its table holds the scores, goes on where it was stopped, and shares cells that are the same."""
+"""The sweep: its table holds the scores, resumes, and shares equal cells."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_an_op_without_derivatives_along_a_curve_costs_a_score_and_gives_the_rea
         assert (scores["curvature"].status, scores["curvature"].why) == ("failed", why)
 
 
-# What breaks each promise
+# Ops that break one check each
 
 
 class Wide(Bent):
@@ -259,7 +259,7 @@ class WithoutRun(Bent):
 
 @dataclass(frozen=True)
 class Softmax(Op):
-    """An activation that is no function of each number by itself."""
+    """An activation that is not a function of each number separately."""
 
     kind = "activation"
 

@@ -60,7 +60,7 @@ def plan() -> Plan:
 def plain_loop(
     plan: Plan, file: Path, orders: list[torch.Tensor], rate: float = 0.1
 ) -> tuple[nn.Module, list[float], float]:
-    """What anybody would write with torch alone: the printed network, SGD and torch's own cosine schedule."""
+    """Plain torch code: the printed network, SGD and torch's own cosine schedule."""
     namespace: dict[str, Any] = {"__name__": "printed"}
     exec(compile(plan.code(), "printed", "exec"), namespace)  # our own code, printed
     network: nn.Module = namespace["Network"]()
@@ -127,7 +127,7 @@ def whole(plan: Plan, file: Path) -> Trained:
 def test_stopped_and_resumed_ends_with_the_same_bits(
     plan: Plan, file: Path, whole: Trained, tmp_path: Path, at: int
 ) -> None:
-    """Whether in the first epoch, at its end or in the middle of another: 5 steps each."""
+    """In the first epoch, at its end or in the middle of another: 5 steps each."""
     data = load_images(file)
 
     def stop(done: int, total: int, note: str) -> None:

@@ -105,7 +105,7 @@ class Latency:
         return timing
 
     def within(self, arch: Any, limit: float) -> bool:
-        """Whether the upper end of the interval is within a limit in milliseconds."""
+        """Returns True if the upper end of the interval is within a limit in milliseconds."""
         timing = self.of(arch)
         return isinstance(timing, Timing) and timing.high <= limit
 

@@ -36,7 +36,7 @@ def precise(proxy: Proxy) -> Proxy:
 
 
 def same(one: Score, other: Score) -> bool:
-    """Whether two scores are equal but for rounding in double precision, or have no value for the same reason."""
+    """Returns True if two scores are equal up to rounding in double precision, or lack a value for the same reason."""
     if not (one.ok and other.ok):
         return (one.status, one.why) == (other.status, other.why)
     return math.isclose(one.value, other.value, rel_tol=REL, abs_tol=ABS)
@@ -70,7 +70,7 @@ def check_same_in_a_population(
 def check_population_runs(
     kind: str, members: Sequence[Member], proxies: Sequence[Proxy], batch: Batch, seed: int = 0
 ) -> None:
-    """What a proxy does for many networks at once does not raise where each of them has a score by itself.
+    """A proxy's code for many networks does not raise if each of them has a score separately.
 
     The engine would run the networks one at a time instead, and nobody would notice.
     """
