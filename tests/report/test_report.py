@@ -1,4 +1,4 @@
-"""The content of a report of a run: against counts and correlations made otherwise, for every kind of run, and bad input."""
+"""The content of a report: counts and correlations computed independently, every kind of run, and bad input."""
 
 from __future__ import annotations
 

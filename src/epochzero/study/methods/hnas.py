@@ -27,9 +27,9 @@ Options:
     metric        M: grad, snip, grasp, trace, knas, fisher, synflow or naswot
     form          thesis or code
     acquisition   ei (xi = 0, as on NAS-Bench-201) or ucb (kappa = 2.576, as on DARTS)
-    networks      how many networks the pool has
-    opens         so many networks of the pool more are looked at in each step; 0: all of them in every step
-    probes        how many queries come before the process has a say
+    networks      number of networks in the pool
+    opens         number of further networks of the pool considered in each step; 0: all of them in every step
+    probes        number of queries before the process decides
     scale         the largest nu (code)
     low, high     the range of c, if another; 0 and 0: that of the form
 
