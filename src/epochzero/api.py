@@ -38,8 +38,8 @@ def space(name: str | Space) -> Space:
     """The search space of that name."""
     if not isinstance(name, str):
         return name
-    found: Space = spaces[name]
-    return found
+    named: Space = spaces[name]
+    return named
 
 
 def score(
@@ -74,12 +74,12 @@ def score(
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
-    found = spaces[space] if isinstance(space, str) else space
-    batch = _batch(data, y, batch_size, found)
-    if isinstance(found, GivesPlans):
+    of_space = spaces[space] if isinstance(space, str) else space
+    batch = _batch(data, y, batch_size, of_space)
+    if isinstance(of_space, GivesPlans):
         _check_real(batch)
-    arch = found.parse(network) if isinstance(network, str) else network
-    return Task(found, asked, batch, Origin(init, seed), device).score([arch])[0][0]
+    arch = of_space.parse(network) if isinstance(network, str) else network
+    return Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
 
 
 def search(
@@ -127,9 +127,8 @@ def search(
     default one per core; "ray", a cluster at `address`, or one started here; or an open executor of your own, which
     stays open.
     """
-    found = spaces[space] if isinstance(space, str) else space
     settings = SearchSettings(
-        space=found,
+        space=space,
         proxy=proxy,
         method=method,
         budget=budget,

@@ -134,9 +134,9 @@ def report(result: Result, settings: SearchSettings) -> dict[str, Any]:
     if result.front is not None:
         content["front"] = [{"arch": member.text, "scores": list(member.values)} for member in result.members]
     if result.inside is not None:
-        found = result.inside
-        content |= {"arch": result.best.text, "steps": found.steps}
-        content |= {"weights": found.weights, "trajectory": found.trajectory}
+        inside = result.inside
+        content |= {"arch": result.best.text, "steps": inside.steps}
+        content |= {"weights": inside.weights, "trajectory": inside.trajectory}
     return content
 
 

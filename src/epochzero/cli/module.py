@@ -37,8 +37,8 @@ def load_module(reference: str, seed: int) -> Given:
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        found = _made(reference)
-    module, *rest = found if isinstance(found, tuple) and 1 < len(found) <= 3 else (found,)
+        made = _made(reference)
+    module, *rest = made if isinstance(made, tuple) and 1 < len(made) <= 3 else (made,)
     if not isinstance(module, nn.Module):
         raise UserError(f"'{reference}' gives {type(module).__name__}, not an nn.Module.")
     inputs, y = (*rest, None, None)[:2]
@@ -56,11 +56,11 @@ def _made(reference: str) -> Any:
     if not hasattr(source, name):
         known = sorted(key for key, value in vars(source).items() if callable(value))
         raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known)}.")
-    found = getattr(source, name)
-    if callable(found) and not isinstance(found, nn.Module):
+    named = getattr(source, name)
+    if callable(named) and not isinstance(named, nn.Module):
         with blaming(reference):
-            found = found()
-    return found
+            named = named()
+    return named
 
 
 def run_file(file: str, name: str) -> ModuleType:

@@ -65,10 +65,10 @@ def winner_proxies(result: Result, which: str) -> list[Proxy]:
     size = counts(result.task.size(result.winner.arch))["flops"]
     large = size is None or size * result.task.batch.size > LARGE
     free_alone = which == "auto" and (large or result.out_of_time)
-    quick = (found for found in map(parse, proxies) if found.quick and (found.free or not free_alone))
+    quick = (proxy for proxy in map(parse, proxies) if proxy.quick and (proxy.free or not free_alone))
     from_a_pool = any(source.candidates is not None for source in result.task.sources)
     more = () if which == "none" or from_a_pool else quick
-    return list({found.text: found for found in (*result.objective.proxies, *more)}.values())
+    return list({proxy.text: proxy for proxy in (*result.objective.proxies, *more)}.values())
 
 
 def scored_winner(result: Result, asked: list[Proxy], store: Store) -> tuple[dict[str, Score], float]:
@@ -76,7 +76,7 @@ def scored_winner(result: Result, asked: list[Proxy], store: Store) -> tuple[dic
     start = time.perf_counter()
     task = replace(result.task, proxies=asked)
     of = {"search": result.run, "arch": result.winner.text}  # a resumed search may end with another one
-    run = store.begin_run("winner", {**of, "proxies": [found.text for found in asked]}, {})
+    run = store.begin_run("winner", {**of, "proxies": [proxy.text for proxy in asked]}, {})
     with progress_bar("winner") as show:
         about = f"by {len(asked)} prox{'y' if len(asked) == 1 else 'ies'}"
         show(0, 1, about)
@@ -106,8 +106,8 @@ def known_of(text: str, table: TableSource) -> dict[str, float] | None:
     if table.known(text) is None:
         return None
     named = [name for name in table.table.columns if described(name).quantity == "accuracy"]
-    found = {name: table.value(text, name) for name in named}
-    return {name: score.value for name, score in found.items() if score.ok}
+    accuracies = {name: table.value(text, name) for name in named}
+    return {name: score.value for name, score in accuracies.items() if score.ok}
 
 
 def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score], top: int) -> dict[str, Any]:

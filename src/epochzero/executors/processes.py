@@ -113,16 +113,16 @@ class Processes:
         for _ in range(TRIES):
             worker = self._worker()
             try:
-                found = worker.ask(key, self._recipes[key], texts)
+                answered = worker.ask(key, self._recipes[key], texts)
             except _DiedError as error:
                 how = str(error)
                 with self._lock:
                     self._all.discard(worker)
                 continue
             self._idle.put(worker)
-            if isinstance(found, Failure):
-                raise found.error()
-            return found
+            if isinstance(answered, Failure):
+                raise answered.error()
+            return answered
         raise lost(texts, TRIES, how)
 
     def _worker(self) -> _Worker:
@@ -178,13 +178,13 @@ class _Worker:
         try:
             pickle.dump((key, b"" if key in self._knows else recipe, list(texts)), self._process.stdin)
             self._process.stdin.flush()
-            found: Answer = pickle.load(self._process.stdout)
+            answered: Answer = pickle.load(self._process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
             self.kill()
             raise _DiedError(self.forget()) from None
-        if not isinstance(found, Failure):
+        if not isinstance(answered, Failure):
             self._knows.add(key)
-        return found
+        return answered
 
     def kill(self) -> None:
         self._process.kill()

@@ -117,7 +117,7 @@ class Ray:
         texts = [task.space.text(arch) for arch in archs]
         todo = deque(enumerate(chunks(texts, workers, task.device, ROUNDS)))
         under_way: dict[Any, tuple[int, Sequence[str]]] = {}
-        found: dict[int, ScoredBatch] = {}
+        scored: dict[int, ScoredBatch] = {}
         while todo or under_way:
             while todo and len(under_way) < most:
                 number, chunk = todo.popleft()
@@ -130,8 +130,8 @@ class Ray:
                 raise _explained(error, chunk) from error
             if isinstance(answered, Failure):
                 raise answered.error()
-            found[number] = answered
-        return [one for number in sorted(found) for one in found[number]]
+            scored[number] = answered
+        return [one for number in sorted(scored) for one in scored[number]]
 
     def recipe(self, task: Task) -> Recipe:
         """With the memory that goes with a part of a GPU."""
@@ -170,13 +170,13 @@ def _ray() -> Any:
 @cache
 def versions() -> dict[str, str]:
     """The versions that scores depend on, which have to be the same on every machine."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    versions_here = {"python": ".".join(platform.python_version_tuple()[:2])}
     for package in ("epochzero", "torch"):
         try:
-            found[package] = version(package).partition("+")[0]  # +cpu and +cu126 are the same release
+            versions_here[package] = version(package).partition("+")[0]  # +cpu and +cu126 are the same release
         except PackageNotFoundError:
-            found[package] = "none"
-    return found
+            versions_here[package] = "none"
+    return versions_here
 
 
 def _score(key: Key, recipe: Sequence[Any], texts: Sequence[str], expected: Mapping[str, str]) -> Answer:

@@ -83,10 +83,10 @@ class Recipe:
         if self.prepare is not None:
             self.prepare()
         try:
-            space, found = spaces[self.space], [parse(text) for text in self.proxies]
+            space, its_proxies = spaces[self.space], [parse(text) for text in self.proxies]
         except UnknownNameError as error:
             raise UserError(f"A worker does not know what this process knows: {error} {_REMEDY}") from error
-        task = Task(space, found, self.batch, self.origin, self.device)
+        task = Task(space, its_proxies, self.batch, self.origin, self.device)
         if self.share.memory < 1:
             torch.cuda.set_per_process_memory_fraction(self.share.memory, torch.device(self.device).index)
         return task
@@ -112,9 +112,9 @@ class Failure:
     trace: str
 
     def error(self) -> Exception:
-        found = UserError(self.sentence) if self.mendable else MachineError(self.sentence)
-        found.__cause__ = WorkerError(f"\n{self.trace}")
-        return found
+        error: Exception = UserError(self.sentence) if self.mendable else MachineError(self.sentence)
+        error.__cause__ = WorkerError(f"\n{self.trace}")
+        return error
 
 
 class WorkerError(Exception):
@@ -130,10 +130,10 @@ def answer(key: Key, recipe: Callable[[], Recipe], texts: Sequence[str]) -> Answ
     """Scores of the architectures of these texts, or a sentence; the recipe is asked for once."""
     try:
         if key not in _tasks:
-            found = recipe()
-            _tasks[key] = found.task()
-            if found.share.folder is not None:
-                compile_share(_tasks[key], Path(found.share.folder))
+            its_recipe = recipe()
+            _tasks[key] = its_recipe.task()
+            if its_recipe.share.folder is not None:
+                compile_share(_tasks[key], Path(its_recipe.share.folder))
         task = _tasks[key]
         return task.score([task.space.parse(text) for text in texts])
     except (UserError, MachineError) as error:

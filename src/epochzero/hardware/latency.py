@@ -56,7 +56,7 @@ class Latency:
     def __init__(self, meter: Meter, space: AnySpace) -> None:
         self.meter, self.space = meter, space
         self.name = meter.name
-        self.found: dict[Any, Timing | str] = {}
+        self.timings: dict[Any, Timing | str] = {}
         """by architecture, or why it cannot be timed"""
         self.clock = Clock()
         self.store: Store | None = None
@@ -69,11 +69,11 @@ class Latency:
 
     def of(self, arch: Any) -> Timing | str:
         """The latency of a network, or the reason why there is none."""
-        if arch not in self.found:
+        if arch not in self.timings:
             start = time.perf_counter()
-            self.found[arch] = self._stored(arch) or self._measured(arch)
+            self.timings[arch] = self._stored(arch) or self._measured(arch)
             self.clock.add("latency", time.perf_counter() - start)
-        return self.found[arch]
+        return self.timings[arch]
 
     @property
     def _setting(self) -> Setting:
@@ -143,13 +143,13 @@ class LatencyLimit(NamedTuple):
 
     def about(self, arch: Any = None) -> dict[str, Any]:
         """The limit, how many networks were over it, and the latency of one network, as JSON fields."""
-        found = self.latency.found.values()
+        timings = self.latency.timings.values()
         facts = {
             "limit_ms": self.milliseconds,
             **self.latency.facts,
-            "asked": len(found),
-            "over": sum(isinstance(one, Timing) and one.high > self.milliseconds for one in found),
-            "without": sum(isinstance(one, str) for one in found),
+            "asked": len(timings),
+            "over": sum(isinstance(one, Timing) and one.high > self.milliseconds for one in timings),
+            "without": sum(isinstance(one, str) for one in timings),
         }
         timing = None if arch is None else self.latency.of(arch)
         if isinstance(timing, Timing):
@@ -173,7 +173,7 @@ class SwiftSpace:
     def __iter__(self) -> Iterator[Any]:
         """Of a table all that fit; where latencies are measured, those alone that were measured so far."""
         latency = self.limit.latency
-        return filter(self.fits, self.space if latency.meter.instant else list(latency.found))
+        return filter(self.fits, self.space if latency.meter.instant else list(latency.timings))
 
     def sample(self, rng: Random) -> Any:
         """As the space samples, given that it fits; where hardly any does, the end of a walk that stays within."""
@@ -233,7 +233,7 @@ class SwiftSpace:
             arch = self.space.sample(rng)
             if self.fits(arch):
                 return arch
-            if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.found.values()):
+            if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.timings.values()):
                 raise UserError(f"The latency of {latency.space.name} networks cannot be measured: {latency.of(arch)}.")
         raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
 

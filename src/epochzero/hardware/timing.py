@@ -99,9 +99,9 @@ class TableMeter:
         if arch not in self._cells:
             raise UnmeasurableError(f"{self.table.table.source} does not hold this network")
         try:
-            found = float(self._cells[arch])
+            milliseconds = float(self._cells[arch])
         except (TypeError, ValueError):
-            found = math.nan
-        if not 0 < found < math.inf:
+            milliseconds = math.nan
+        if not 0 < milliseconds < math.inf:
             raise UnmeasurableError(f"{self.table.table.source} has no {self.column} of this network")
-        return Timing(found, found, found)
+        return Timing(milliseconds, milliseconds, milliseconds)

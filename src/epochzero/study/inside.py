@@ -67,23 +67,23 @@ def run_inside(
     run = _begin(result, seed, options, store)
     result.store = None if store.path == MEMORY else store.path
     before = result.clock.seconds
-    found, result.stopped = _taken(search, run, _state(store, run), result, progress, time_limit)
-    result.inside, result.steps = found, found.steps
+    inside, result.stopped = _taken(search, run, _state(store, run), result, progress, time_limit)
+    result.inside, result.steps = inside, inside.steps
     result.clock.add("scoring", result.clock.seconds - before)
     kept = None if result.stopped else run  # a search that is not at its end may end with another network
-    scores, seconds = task.evaluate([found.arch], store, kept, 0)
+    scores, seconds = task.evaluate([inside.arch], store, kept, 0)
     result.clock.add("scoring", seconds)
-    result.tell([found.arch], scores)
+    result.tell([inside.arch], scores)
     if result.best is None:  # the search chose it, whether or not the proxy has a score for it
         why = objective.why_not(scores[0])
-        result.best = Candidate(found.arch, task.space.text(found.arch), Score.degenerate(why))
+        result.best = Candidate(inside.arch, task.space.text(inside.arch), Score.degenerate(why))
     result.seconds, result.note = result.clock.seconds, ""
     if not result.stopped:
-        if found.steps < result.total:
+        if inside.steps < result.total:
             result.remarks.append(
-                f"{method} takes whole proposals: {found.steps} of the {result.total} steps were taken."
+                f"{method} takes whole proposals: {inside.steps} of the {result.total} steps were taken."
             )
-        run.finish({"best": result.best.text, "steps": found.steps})
+        run.finish({"best": result.best.text, "steps": inside.steps})
     return result
 
 
@@ -116,7 +116,7 @@ def _taken(
             raise _TimeUp
 
     try:
-        found = search.run(total, after, state)
+        inside = search.run(total, after, state)
     except (_TimeUp, KeyboardInterrupt) as stop:
         if latest is not None:
             run.save(latest)
@@ -127,10 +127,10 @@ def _taken(
                 f"{time_limit:g} s were not enough to find a network: give more time, or the same command again with "
                 "the same --store, which resumes the search."
             ) from None
-        found = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
-        return found, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
-    run.save(found.state)
-    return found, ""
+        inside = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
+        return inside, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
+    run.save(inside.state)
+    return inside, ""
 
 
 def _has_network(search: Inside, state: State) -> bool:

@@ -94,14 +94,14 @@ def scored_pool(
     archs = _drawn(space, wanted.networks, seed)
     by_source = part.by_source()
     if len(by_source) == 1 and isinstance(by_source[0][0], TableSource):  # nothing to compute, and nothing to keep
-        found, seconds, held = [scores for scores, _ in by_source[0][0].score(part, archs)], 0.0, 0
+        scores, seconds, held = [one for one, _ in by_source[0][0].score(part, archs)], 0.0, 0
     else:
         run = store.begin_run("pool", _identity(part, len(archs), seed), {})
         held = sum(1 for _ in takewhile(bool, part.held(archs, store)))
-        found, seconds = _scored(part, archs, held, store, run, progress, time_left)
-    _check_hope(part.proxies, found, whole=True)
+        scores, seconds = _scored(part, archs, held, store, run, progress, time_left)
+    _check_hope(part.proxies, scores, whole=True)
     better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
-    return ScoredPool(Pool(archs[: len(found)], _columns(part.proxies, found), better), len(archs), seconds, held)
+    return ScoredPool(Pool(archs[: len(scores)], _columns(part.proxies, scores), better), len(archs), seconds, held)
 
 
 def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
@@ -142,32 +142,32 @@ def _scored(
     """
     least = population(task.device) * task.executor.workers
     most = max(CHUNK * task.executor.workers, least)
-    found, total, size = list[dict[str, Score]](), 0.0, held or least
-    while len(found) < len(archs):
-        progress(len(found), len(archs))
-        some = archs[len(found) : len(found) + size]
-        scores, seconds = task.evaluate(some, store, run, len(found))
+    scored, total, size = list[dict[str, Score]](), 0.0, held or least
+    while len(scored) < len(archs):
+        progress(len(scored), len(archs))
+        some = archs[len(scored) : len(scored) + size]
+        scores, seconds = task.evaluate(some, store, run, len(scored))
         total += seconds
-        found += scores
-        _check_hope(task.proxies, found)
+        scored += scores
+        _check_hope(task.proxies, scored)
         left = time_left()
-        if left <= 0 and (any(map(_whole, found)) or enough_without(len(found), True)):
+        if left <= 0 and (any(map(_whole, scored)) or enough_without(len(scored), True)):
             break
         allowed = min(CHUNK_SECONDS, max(left, 0.0))
         fitting = min(2 * size, int(size * allowed / max(seconds, CHUNK_SECONDS / most)))
-        size = least if len(found) <= held else max(least, min(most, fitting // least * least))
-    progress(len(found), len(archs))
-    return found, total
+        size = least if len(scored) <= held else max(least, min(most, fitting // least * least))
+    progress(len(scored), len(archs))
+    return scored, total
 
 
 def _whole(scores: Mapping[str, Score]) -> bool:
     return all(score.ok for score in scores.values())
 
 
-def _check_hope(proxies: Sequence[Proxy], found: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
+def _check_hope(proxies: Sequence[Proxy], scored: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
     """UserError, with the most frequent reason, where a proxy has no score for any network of the pool or of many."""
     for proxy in proxies:
-        scores = [one[proxy.text] for one in found]
+        scores = [one[proxy.text] for one in scored]
         if any(score.ok for score in scores):
             continue
         if whole or enough_without(len(scores), any(score.status == "degenerate" for score in scores)):

@@ -101,10 +101,10 @@ class TableSource:
 
     @cached_property
     def _by_key(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        rows: dict[str, int] = {}
         for row, arch in enumerate(self.archs):
-            found.setdefault(key_of(self.space, arch), row)
-        return found
+            rows.setdefault(key_of(self.space, arch), row)
+        return rows
 
     def value(self, text: str, column: str) -> Score:
         """The table's value for one architecture."""

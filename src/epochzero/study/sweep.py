@@ -150,10 +150,10 @@ class Sweep:
         own = self._counts([arch for r, archs in missing.items() for arch in archs if arch != r])
         known = {row["scored_as"]: row for row in table.rows.values()} if self.shared else {}
 
-        def add(found: Mapping[str, Row]) -> None:
+        def add(by_arch: Mapping[str, Row]) -> None:
             """The rows of all architectures that get these scores; what is only counted is each one's own."""
-            pairs = [(arch, representative) for representative in found for arch in missing[representative]]
-            table.add([found[r] | own.get(arch, {}) | {"arch": arch, "scored_as": r} for arch, r in pairs])
+            pairs = [(arch, representative) for representative in by_arch for arch in missing[representative]]
+            table.add([by_arch[r] | own.get(arch, {}) | {"arch": arch, "scored_as": r} for arch, r in pairs])
 
         add({arch: known[arch] for arch in missing if arch in known})
         todo = [arch for arch in missing if arch not in known]
@@ -213,15 +213,15 @@ def chosen(asked: SweepSettings, space: Any) -> list[str]:
         if not asked.archs.is_file():
             raise UserError(f"There is no file {asked.archs}: give a text file with one architecture a line.")
         lines = asked.archs.read_text(encoding="utf-8").splitlines()
-        found = [space.text(space.parse(line)) for line in lines if line.strip()]
+        texts = [space.text(space.parse(line)) for line in lines if line.strip()]
     elif asked.all:
         if not hasattr(space, "__iter__"):
             raise UserError(f"The space '{space.name}' cannot be listed in full: use --networks or --archs.")
-        found = [space.text(arch) for arch in space]
+        texts = [space.text(arch) for arch in space]
     else:
         rng = Random(asked.seed)
-        found = [space.text(space.sample(rng)) for _ in range(asked.networks)]
-    return list(dict.fromkeys(found))
+        texts = [space.text(space.sample(rng)) for _ in range(asked.networks)]
+    return list(dict.fromkeys(texts))
 
 
 def representatives(space: Any, archs: Sequence[str], share: bool) -> dict[str, str]:

@@ -96,10 +96,10 @@ class Unseen:
     def left(self, space: Any) -> Any | None:
         """The first architecture of an enumerable space that was not drawn, or None."""
         rest = (arch for arch in iter(space) if arch not in self.seen) if hasattr(space, "__iter__") else iter(())
-        found = next(rest, None)
-        if found is not None:
-            self.seen.add(found)
-        return found
+        arch = next(rest, None)
+        if arch is not None:
+            self.seen.add(arch)
+        return arch
 
     def draw(self, make: Callable[[], Any], tries: int = TRIES) -> Any | None:
         """Something new that `make` makes, or None when it keeps making the same."""

@@ -40,23 +40,23 @@ def first_front(merits: Floats) -> Numbers:
     if len(merits) <= FEW:
         return np.flatnonzero(~dominates(merits, merits).any(axis=0))
     order = np.lexsort(-merits.T[::-1])  # by the first objective, then by the second, the best first
-    left, found = order, []
-    while len(left):  # what comes first is dominated by none that comes later, nor by any that was found
+    left, front = order, []
+    while len(left):  # what comes first is dominated by none that comes later, nor by any of the front
         best = merits[left[0]]
         same = (merits[left] == best).all(axis=1)
-        found += left[same].tolist()
+        front += left[same].tolist()
         left = left[(merits[left] > best).any(axis=1)]
-    return np.sort(np.array(found, np.intp))
+    return np.sort(np.array(front, np.intp))
 
 
 def fronts(merits: Floats) -> list[Numbers]:
     """All rows by front, the best front first; within a front in their order."""
-    left, found = np.arange(len(merits)), []
+    left, all_fronts = np.arange(len(merits)), []
     while len(left):
         chosen = first_front(merits[left])
-        found.append(left[chosen])
+        all_fronts.append(left[chosen])
         left = np.delete(left, chosen)
-    return found
+    return all_fronts
 
 
 def crowding(merits: Floats) -> Floats:

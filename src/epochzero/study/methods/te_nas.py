@@ -70,7 +70,7 @@ class TENAS:
         return []
 
     def _drawn(self) -> Any | None:
-        """A new network of the choices that are left; None where none was found."""
+        """A new network of the remaining choices; None if there is none."""
         for _ in range(DRAWS):
             arch = tuple(map(self.rng.choice, self.left))
             if arch not in self.unseen.seen and self.of.fits(arch):
@@ -101,6 +101,8 @@ class TENAS:
         merits: dict[Any, list[float]] = {choice: [] for choice in some}
         for arch, merit in zip(self.round, self.merits, strict=True):
             merits[arch[place]].append(max(merit, worst))
-        means = {choice: sum(found) / len(found) if found else math.inf for choice, found in merits.items()}
+        means = {
+            choice: sum(of_choice) / len(of_choice) if of_choice else math.inf for choice, of_choice in merits.items()
+        }
         least = min(reversed(some), key=lambda choice: means[choice])
         return [choice for choice in some if choice != least]
