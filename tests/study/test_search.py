@@ -352,7 +352,7 @@ def test_what_earlier_sittings_did_is_told_apart() -> None:
     seconds = sum(took for step in steps[:10] for _, took in step.scores.values())
     assert outcome.earlier[0] == 10 and outcome.earlier[1] == pytest.approx(seconds) and seconds > 0
     clock: Any = (run.result or {})["clock"]
-    assert clock["scoring in earlier sittings"] == round(outcome.earlier[1], 3)
+    assert clock["scoring in earlier runs"] == round(outcome.earlier[1], 3)
 
 
 def test_progress_counts_from_nothing_to_the_budget() -> None:

@@ -334,7 +334,7 @@ def test_time_ends_a_pool_and_the_next_sitting_goes_on_with_it(tmp_path: Path) -
         pool, search = store.runs()
         scored = pool.so_far()[0]
         assert 1 < scored < 40 and part.evaluated == 1 and part.best is not None
-        says = f"the time limit of 0.2 s; the pool took all the time: {scored} of 40 scored; the same command with"
+        says = f"the time limit of 0.2 s; scoring the pool took all the time: {scored} of 40 scored; the same"
         assert part.stopped.startswith(says) and part.out_of_time and search.state == "unfinished"
         once = run_search(task, "top_k", 1, options=options, store=store, time_limit=0.01)
         assert once.out_of_time and pool.so_far()[0] > scored, "one more at least, whatever the budget"

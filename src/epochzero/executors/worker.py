@@ -150,7 +150,7 @@ def lost(texts: Sequence[str], times: int, how: str) -> MachineError:
     """The sentence for a chunk on which worker after worker dies."""
     return MachineError(
         f"{times} workers died one after the other on {_some(texts)} ({how}): if memory ran out, use fewer workers or "
-        "a smaller batch size. What was stored before is safe; the same command with the same store goes on from there."
+        "a smaller batch size. What was stored before is safe; the same command with the same store resumes there."
     )
 
 

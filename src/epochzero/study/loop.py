@@ -186,7 +186,7 @@ def run_search(
     if result.out_of_time:
         return result
     best, (before, scored) = result.best, result.earlier
-    clock = result.clock.split(result.seconds) | ({"scoring in earlier sittings": scored} if before else {})
+    clock = result.clock.split(result.seconds) | ({"scoring in earlier runs": scored} if before else {})
     summary: dict[str, JSON] = {
         "best": None if best is None else best.text,
         "value": None if best is None else best.score.value,
@@ -211,7 +211,7 @@ def _choose(search: Choosing, result: Result, store: Store) -> None:
 def _reason_to_stop(result: Result, time_limit: float | None) -> str:
     """Why the search should end now; empty if it should not."""
     if result.evaluated and _time_left(result, time_limit) <= 0:
-        pool = f"the pool took all the time: {result.pool} scored; the same command with --store goes on"
+        pool = f"scoring the pool took all the time: {result.pool} scored; the same command with --store resumes"
         return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if result.pool else "")
     return f"none of the first {result.evaluated} networks has a score" if result.hopeless() else ""
 

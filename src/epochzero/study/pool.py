@@ -85,8 +85,8 @@ def scored_pool(
 ) -> ScoredPool:
     """Returns different networks of the space with the scores that a search needs, or as many as there is time for.
 
-    Time or not, it goes on until a network has all of these scores, or none of many. UserError where one of the proxies
-    gives none, which shows before all of a large pool is scored.
+    Whatever the time, it continues until a network has all of these scores, or none of many does. UserError if one of
+    the proxies gives none, which shows before all of a large pool is scored.
     """
     if wanted.networks < 1:
         raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
@@ -138,7 +138,7 @@ def _scored(
 ) -> tuple[list[dict[str, Score]], float]:
     """The scores of the first networks, until one has all of them or none of many; and the seconds that they took.
 
-    What the store holds of an earlier sitting comes in one chunk, then few at first and as many as fit into seconds.
+    Networks that the store has come in one chunk, then few at first and as many as fit into seconds.
     """
     least = population(task.device) * task.executor.workers
     most = max(CHUNK * task.executor.workers, least)
