@@ -19,8 +19,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from epochzero import data
 from epochzero.engine import Layer, PlanNetwork, Proxy, parse, score_network
 from epochzero.engine.passes import Need
+from epochzero.engine.reads import NEED_GRAPH
 from epochzero.engine.single import spill
-from epochzero.engine.single.run import NEED_GRAPH
 from epochzero.engine.single.spill import Spill
 from epochzero.errors import MachineError
 from epochzero.registry import proxies, spaces

@@ -28,6 +28,11 @@ def label_loss(logits: Tensor, y: Tensor, reduction: Literal["none", "mean"] = "
     return F.cross_entropy(logits, y, reduction=reduction)
 
 
+def log_sums(logits: Tensor) -> Tensor:
+    """[P] the logarithm of the sum of each network's logits [P, B, ...]."""
+    return logits.flatten(1).sum(1).log()
+
+
 def label_logits(logits: Tensor, y: Tensor) -> Tensor:
     """The logit of each sample's label, or the single one that there is."""
     return logits[:, 0] if logits.shape[1] == 1 else logits.gather(1, y[:, None])[:, 0]  # [B]

@@ -1,43 +1,17 @@
-"""What a proxy asks for: runs of the network (`Pass`) and what it wants to see of each (`need`).
+"""The requests of a proxy: runs of the network (`Pass`), and what it reads of each (`need`).
 
-Equal passes run once, however many proxies ask. Within a pass, one forward run serves every read, and each
-kind of gradient is computed once.
-
-    layers              each layer's output, as the network runs: a function maps it to something small
-    blocks              the output of each top-level block of the network, likewise
-    relus               the input of each ReLU, likewise
-    norms               the input of each batch norm, likewise
-    features            the last feature map: the last output of a layer that has channels and positions, likewise
-    layer_gradients     each conv and linear layer with the loss gradient of its output, likewise
-    block_gradients     for each two blocks in a row that give feature maps, what arrives at the output of the first of
-                        random signs at that of the second, and those signs, likewise
-    logits, loss        the output, and its mean cross-entropy with the labels (binary where there is a single logit)
-    labels              of the pass's samples
-    weights             of conv and linear layers, in the network's order
-    gradients           of the loss, for those weights (zeros where the loss does not depend on one; where all are zero,
-                        neither these nor `layer_gradients` nor `hessian_gradients` can be had)
-    parameters          everything trainable, biases and norms too, in the network's order, and the loss gradients of
-    parameter_gradients that
-    kernel_loss         [B, B] inner products of the samples' gradients over everything trainable: of each sample's
-    kernel_label        loss; of the logit of its label, or of its single logit; of the sum of its logits
-    kernel_sum
-    kernel_outputs      the same for every single logit: [B*K, B*K]
-    hessian_gradients   H g for those weights, with g as above and H the Hessian of the loss
-    log_gradients       of log sum(logits), for those weights
-    input_gradients     of sum(logits), for each sample; none where they are no more than rounding
-    velocity            first and second derivative of the logits along the circle on which the inputs lie
-    acceleration
-    params, flops       counts
-    seed                of the weights' origin, for what a proxy draws itself
-    network             the network itself and the pass's inputs, for what fits no pass
+Equal passes run once, however many proxies ask. Within a pass, one forward run serves every read, and each kind of
+gradient is computed once. `epochzero.engine.reads` holds the table of reads; those of layers, blocks and feature maps
+are streams, which are given with a function that maps each item to something small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from epochzero.engine.reads import NAMES, STREAMS, described
 from epochzero.types import Shape
 
 if TYPE_CHECKING:
@@ -45,39 +19,13 @@ if TYPE_CHECKING:
 
     from epochzero.plan.ops.base import Kind
 
+__doc__ = f"{__doc__}\n{described()}\n"
+
 Norm = Literal["train", "eval", "off"]
 """How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
 
-FACTS = frozenset({"flops", "params", "seed"})
-"""what is known without a run"""
-IN_PASSING = frozenset({"layers", "blocks", "relus", "norms", "features"})
-"""streams that the forward run feeds"""
-STREAMS = IN_PASSING | {"layer_gradients", "block_gradients"}
-KERNELS = frozenset({"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs"})
-READS = (
-    FACTS
-    | STREAMS
-    | KERNELS
-    | {
-        "acceleration",
-        "gradients",
-        "hessian_gradients",
-        "input_gradients",
-        "labels",
-        "log_gradients",
-        "logits",
-        "loss",
-        "network",
-        "parameter_gradients",
-        "parameters",
-        "velocity",
-        "weights",
-    }
-)
-NEED_LABELS = frozenset(
-    {"loss", "labels", "gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"}
-    | {"kernel_loss", "kernel_label"}
-)
+Item = tuple[str, Callable[..., Any] | None]
+"""A read, and for a stream the function that is mapped over it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +142,14 @@ def need(run: Pass = Pass(), *reads: str, **streams: Callable[..., Any]) -> Need
     """
     wanted: dict[str, Callable[..., Any] | None] = {**dict.fromkeys(reads), **streams}
     for name, function in wanted.items():
-        if name not in READS or (name in STREAMS) != (function is not None):
-            raise ValueError(f"'{name}' cannot be read so; see epochzero.engine.passes")
+        if name not in NAMES or (name in STREAMS) != (function is not None):
+            raise ValueError(f"'{name}' cannot be read so; see epochzero.engine.reads")
     return Need(run, wanted)
+
+
+def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
+    """The distinct passes that these needs ask for, each with everything that is read of it."""
+    passes: dict[Pass, dict[Item, None]] = {}
+    for run, reads in needs:
+        passes.setdefault(run, {}).update(dict.fromkeys(reads.items()))
+    return {run: list(items) for run, items in passes.items()}

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from epochzero.engine.passes import KERNELS, NEED_LABELS, Need
+from epochzero.engine.passes import Need
+from epochzero.engine.reads import KERNELS, NEED_LABELS
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 

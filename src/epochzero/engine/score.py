@@ -18,15 +18,15 @@ from epochzero.data import Batch
 from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
 from epochzero.engine.gpu.side_stream import on_side_stream
 from epochzero.engine.network import Network, PlanNetwork
-from epochzero.engine.passes import FACTS, Need, Pass
+from epochzero.engine.passes import Item, Need, Pass, merged
 from epochzero.engine.population.columns import ResultColumns
 from epochzero.engine.population.grouping import MemoryBudget, PopulationMode, in_groups
 from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population, no_collection
 from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
-from epochzero.engine.single.run import NEED_GRAPH, merged, run_pass
-from epochzero.engine.single.watch import Item
+from epochzero.engine.reads import FACTS, NEED_GRAPH
+from epochzero.engine.single.run import run_pass
 from epochzero.engine.trace import PassResult, Trace, refusals, trace
 from epochzero.errors import MachineError, UserError
 from epochzero.types import Score

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Trace:
-    """The reads that a proxy asked for, by name; see `epochzero.engine.passes` for what each one is."""
+    """The reads that a proxy asked for, by name; see `epochzero.engine.reads` for what each one is."""
 
     weights: list[Tensor]
     gradients: list[Tensor]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from epochzero.engine import Proxy, parse_list
-from epochzero.engine.passes import KERNELS
 from epochzero.engine.proxy import split_list
+from epochzero.engine.reads import KERNELS
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 

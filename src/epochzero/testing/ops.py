@@ -20,10 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from epochzero import data
 from epochzero.engine import Pass, PlanNetwork
 from epochzero.engine.failure import REASONS
+from epochzero.engine.passes import Item
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.population import Population
 from epochzero.engine.single.run import run_pass
-from epochzero.engine.single.watch import Item
 from epochzero.errors import UserError
 from epochzero.plan import SCHEMES
 from epochzero.plan.init import draw

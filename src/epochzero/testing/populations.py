@@ -10,10 +10,10 @@ from typing import NamedTuple
 from epochzero.data import Batch
 from epochzero.engine import Need, PlanNetwork, Proxy, score_network
 from epochzero.engine.failure import REASONS
+from epochzero.engine.passes import merged
 from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_together
-from epochzero.engine.single.run import merged
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.types import Score

@@ -17,13 +17,12 @@ from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.engine import score as scoring
 from epochzero.engine.failure import PassFailedError
-from epochzero.engine.passes import Need, Pass, Summed
+from epochzero.engine.passes import Item, Need, Pass, Summed
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_together
 from epochzero.engine.single.run import run_pass
-from epochzero.engine.single.watch import Item
 from epochzero.errors import MachineError
 from epochzero.plan import Builder, Plan, execute
 from epochzero.plan.init import draw

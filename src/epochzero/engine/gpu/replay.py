@@ -15,9 +15,9 @@ from torch import Tensor
 
 from epochzero.engine import foreach
 from epochzero.engine.gpu.graph import Captured, capture
+from epochzero.engine.passes import Item
 from epochzero.engine.population.columns import LayerValues
 from epochzero.engine.population.watch import WatcherOfMany
-from epochzero.engine.single.watch import Item
 
 PLAIN = 2
 """runs before the capture, which upload tables; fewer repetitions are not worth one"""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from epochzero.engine.failure import REASONS, out_of_memory
 from epochzero.engine.gpu.side_stream import Mark, mark
-from epochzero.engine.single.watch import Item
+from epochzero.engine.passes import Item
 from epochzero.plan.upload import upload
 
 Numbers = NDArray[np.int64]

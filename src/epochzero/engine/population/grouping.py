@@ -13,7 +13,7 @@ from epochzero.data import Batch
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
-from epochzero.engine.single.run import NEED_GRAPH
+from epochzero.engine.reads import NEED_GRAPH
 
 POPULATION = 512
 """networks that run side by side at most"""

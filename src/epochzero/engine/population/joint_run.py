@@ -24,18 +24,28 @@ from epochzero.engine.gpu.graph import own_stream
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.gpu.side_stream import HostCopy
 from epochzero.engine.inputs import like, pass_curve
-from epochzero.engine.loss import check_labels, label_loss
+from epochzero.engine.loss import check_labels, label_loss, log_sums
 from epochzero.engine.network import PlanNetwork, jet_of
-from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Pass
+from epochzero.engine.passes import Item, Pass
 from epochzero.engine.population.columns import ResultColumns, Rows
 from epochzero.engine.population.kernels import tangent_kernels
 from epochzero.engine.population.population import Population, side_by_side
 from epochzero.engine.population.tape import INPUT, Seen
 from epochzero.engine.population.watch import WatcherOfMany
+from epochzero.engine.reads import (
+    FORWARD_STREAMS,
+    KERNELS,
+    LAYER_LOSS_GRADIENTS,
+    LOSS_GRADIENTS,
+    NEED_FORWARD,
+    NEED_GRAPH,
+    NEED_LABELS,
+    OF_LAYERS,
+    OF_TRAINABLE,
+)
 from epochzero.engine.single.gradients import gradients, product
 from epochzero.engine.single.responses import UNFELT, Signed, are_faint, faint_and_rounding
-from epochzero.engine.single.run import DEAD, NEED_FORWARD, NEED_GRAPH, OF_LAYERS, OF_LOSS_AND_LAYERS
-from epochzero.engine.single.watch import Item
+from epochzero.engine.single.run import DEAD
 from epochzero.errors import DegenerateError
 from epochzero.plan import execute
 from epochzero.plan.plan import Inlined, Plan
@@ -96,7 +106,7 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
             between = population.watcher(plan, passing, seed)  # sends random signs back from block to block as it goes
             population.run(run, plan, packed, x, between)
             found.rows |= between.collected()
-        if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - IN_PASSING:
+        if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - FORWARD_STREAMS:
             replay = population.replays.setdefault((replace(run, draw=0), tuple(streams)), Replay())
             pieces = replay(partial(_in_passing, population, run, plan, streams), packed, x)
             found.rows |= {item: Rows(population.size, own) for item, own in pieces.items()}
@@ -148,7 +158,7 @@ def _forward(
     found: ResultColumns,
 ) -> None:
     """The forward run of all, and every gradient that is wanted of it, each once."""
-    everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
+    everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     layers = list(plan.layer_weights)
     trainable = [name for name, param in plan.weights.items() if param.trainable]
     graph = bool(wanted & NEED_GRAPH)
@@ -188,7 +198,7 @@ def _forward(
                 second = _curvature_along(population, plan, packed, x, y, layers)
             found.rows["hessian_gradients", None] = population.rows(second, "layers")
     if "log_gradients" in wanted:
-        by_name = back(lambda joint: population.by_network(joint).sum((1, 2)).log().sum(), layers)
+        by_name = back(lambda joint: log_sums(population.by_network(joint)).sum(), layers)
         found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
     for kind in wanted & KERNELS:
         found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
@@ -220,15 +230,15 @@ def _of_loss(
 ) -> dict[str, Tensor]:
     """The losses and their gradients, which it gives by name, too."""
     found.tensors["loss"] = _losses(logits, y)
-    if not wanted & (OF_LOSS_AND_LAYERS | {"parameter_gradients"}):
+    if not wanted & LOSS_GRADIENTS:
         return {}
     by_name = back(partial(_joint_loss, population, y), names, watcher.arrived)
     gradients = _filled(by_name, packed, names)
     if "parameter_gradients" in wanted:
         found.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
-    if wanted & OF_LOSS_AND_LAYERS:
+    if wanted & LAYER_LOSS_GRADIENTS:
         found.rows["gradients", None] = population.rows(gradients, "layers")
-        found.whys |= dict.fromkeys(OF_LOSS_AND_LAYERS, _dead)
+        found.whys |= dict.fromkeys(LAYER_LOSS_GRADIENTS, _dead)
     return gradients
 
 

@@ -18,13 +18,12 @@ from epochzero.engine.gpu.block_run import BlockRun, Recorded, can_run_blocks
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
 from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
-from epochzero.engine.passes import Pass
+from epochzero.engine.passes import Item, Pass
 from epochzero.engine.population.columns import LayerValues, Numbers, Rows
 from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.merged import Merged
 from epochzero.engine.population.tape import BackSums, Tape
 from epochzero.engine.population.watch import Places, WatcherOfMany
-from epochzero.engine.single.watch import Item
 from epochzero.plan import execute
 from epochzero.plan.init import Drawing, check, constants
 from epochzero.plan.plan import Inlined, Node, Plan

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
 from epochzero.engine.gpu.routine_run import ScatteredMaps
-from epochzero.engine.passes import Layer, Summed, adds_onto, of_many, takes_spread
+from epochzero.engine.passes import Item, Layer, Summed, adds_onto, of_many, takes_spread
 from epochzero.engine.population.columns import NONE, LayerValues, Numbers, Rows
 from epochzero.engine.population.grouped_ops import Apart
 from epochzero.engine.population.merged import Members, Merged
-from epochzero.engine.single.watch import OF_INPUTS, Item, has_positions, random_signs, sent_back
+from epochzero.engine.single.watch import has_positions, random_signs, sent_back, shown_to
 from epochzero.plan.plan import Node, Plan
 from epochzero.plan.upload import upload
 
@@ -70,10 +70,8 @@ class WatcherOfMany:
                 self._feed(item, self._everyone(self.ends[node.name]), node, [output])
             elif members is None:
                 continue
-            elif stream == "layers":
-                self._feed(item, members, node, [output])
-            elif node.op.name in OF_INPUTS.get(stream, ()):
-                self._feed(item, members, node, [inputs[0]])
+            elif (shown := shown_to(stream, node.op.name, inputs, output)) is not None:
+                self._feed(item, members, node, [shown])
             elif stream == "features" and node.name in self._ends_of_maps:
                 self._feed(item, self._ends_of_maps[node.name], node, [output])
             elif stream == "layer_gradients" and node.op.kind in ("conv", "linear"):

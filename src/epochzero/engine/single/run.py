@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,31 +13,28 @@ from epochzero.data import Batch
 from epochzero.engine import foreach
 from epochzero.engine.failure import PassFailedError, or_why
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
-from epochzero.engine.loss import check_labels, label_loss
+from epochzero.engine.loss import check_labels, label_loss, log_sums
 from epochzero.engine.network import Handle, Network
-from epochzero.engine.passes import IN_PASSING, KERNELS, NEED_LABELS, Need, Pass
+from epochzero.engine.passes import Item, Pass
+from epochzero.engine.reads import (
+    KERNELS,
+    LAYER_LOSS_GRADIENTS,
+    LOSS_GRADIENTS,
+    NEED_FORWARD,
+    NEED_GRAPH,
+    NEED_LABELS,
+    OF_LAYERS,
+    OF_TRAINABLE,
+    PER_SAMPLE,
+)
 from epochzero.engine.single.gradients import gradients, product, product_apart
 from epochzero.engine.single.kernels import rows_of, tangent_kernel, tangent_kernel_apart
 from epochzero.engine.single.responses import UNFELT, are_rounding
 from epochzero.engine.single.spill import spilling
-from epochzero.engine.single.watch import Item, Streams, Watcher
+from epochzero.engine.single.watch import Streams, Watcher
 from epochzero.errors import DegenerateError
 
-OF_LOSS = frozenset({"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"})
-OF_LOSS_AND_LAYERS = OF_LOSS - {"parameter_gradients"}
 DEAD = "no gradient of the loss reaches a conv or linear layer"
-OF_LAYERS = frozenset({"weights", "gradients", "hessian_gradients", "layer_gradients", "log_gradients"})
-NEED_GRAPH = OF_LOSS | KERNELS | {"log_gradients", "input_gradients", "block_gradients"}
-READ_APART = KERNELS | {"hessian_gradients"}
-NEED_FORWARD = NEED_GRAPH | IN_PASSING | {"logits", "loss"}
-
-
-def merged(needs: Iterable[Need]) -> dict[Pass, list[Item]]:
-    """The distinct passes that these needs ask for, each with everything that is read of it."""
-    passes: dict[Pass, dict[Item, None]] = {}
-    for run, reads in needs:
-        passes.setdefault(run, {}).update(dict.fromkeys(reads.items()))
-    return {run: list(items) for run, items in passes.items()}
 
 
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
@@ -118,7 +115,7 @@ def _run_samples(
     watcher: Watcher,
 ) -> dict[str, Any]:
     """The whole batch; then, where no layer mixes its samples, a few of them at a time for what takes much memory."""
-    apart = wanted & READ_APART
+    apart = wanted & PER_SAMPLE
     if not apart or network.mixes_samples(run.norm):
         return _run_whole(run, network, weights, x, y, wanted, watcher)
     needed = {"logits", "gradients"} if "hessian_gradients" in apart else {"logits"}
@@ -155,7 +152,7 @@ def _run_forward(
 ) -> dict[str, Any]:
     """The forward run, and every gradient that is wanted of it, each once."""
     graph = bool(wanted & NEED_GRAPH)
-    everything = bool(wanted & (KERNELS | {"parameter_gradients"}))
+    everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     if wanted & (NEED_GRAPH - {"block_gradients"}):
         followed = (*network.trainable, *network.layer_weights) if everything else network.layer_weights
         weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
@@ -178,7 +175,7 @@ def _run_forward(
     watcher.between_blocks()
     leaves = [weights[name] for name in network.layer_weights]
     if "log_gradients" in wanted:
-        results["log_gradients"] = or_why(lambda: gradients(logits.sum().log(), leaves, retain_graph=True))
+        results["log_gradients"] = or_why(lambda: gradients(log_sums(logits[None]).sum(), leaves, retain_graph=True))
     for kind in wanted & KERNELS:
         results[kind] = tangent_kernel(rows_of(kind, logits, y), [weights[name] for name in network.trainable])
     if "input_gradients" in wanted:
@@ -241,11 +238,11 @@ def _of_loss(
     comes in between, and else only then: for one more backward pass, it does not lie beside the others' work.
     """
     results: dict[str, Any] = {"loss": loss.detach()}
-    if not wanted & OF_LOSS:
+    if not wanted & LOSS_GRADIENTS:
         return results
     twice, everything = "hessian_gradients" in wanted, "parameter_gradients" in wanted
     names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
-    between = bool(wanted & (KERNELS | {"log_gradients", "input_gradients", "block_gradients"}))
+    between = bool(wanted & NEED_GRAPH - LOSS_GRADIENTS)
     of_names = [weights[name] for name in names]
     found = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
     watcher.release()
@@ -253,8 +250,8 @@ def _of_loss(
     if everything:
         results["parameter_gradients"] = [by_name[name].detach() for name in network.trainable]
     layers = [by_name[name] for name in network.layer_weights]
-    if wanted & OF_LOSS_AND_LAYERS and _all_zero(layers):
-        return results | dict.fromkeys(OF_LOSS_AND_LAYERS, DegenerateError(DEAD))
+    if wanted & LAYER_LOSS_GRADIENTS and _all_zero(layers):
+        return results | dict.fromkeys(LAYER_LOSS_GRADIENTS, DegenerateError(DEAD))
     results["gradients"] = [g.detach() for g in layers]
     if twice:
         leaves = [weights[name] for name in network.layer_weights]

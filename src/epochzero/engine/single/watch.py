@@ -12,18 +12,12 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.failure import REASONS, PassFailedError, blaming, or_why
-from epochzero.engine.passes import Layer, Summed
+from epochzero.engine.passes import Item, Layer, Summed
+from epochzero.engine.reads import TABLE
 from epochzero.plan import generator
-
-Item = tuple[str, Callable[..., Any] | None]
-"""A read, and for a stream the function that is mapped over it."""
 
 Streams = dict[Item, list[Any] | Exception]
 """What each stream has given so far, or why it gives nothing."""
-
-
-OF_INPUTS = {"relus": ("relu",), "norms": ("batchnorm", "batch_norm")}
-"""streams of layers' inputs, and the ops that they are of"""
 
 
 class Watcher:
@@ -51,10 +45,8 @@ class Watcher:
             self._last = layer.output.detach()
         for item in self.streams:
             stream = item[0]
-            if stream == "layers":
-                self._feed(item, self._place(item), layer.output)
-            elif layer.op in OF_INPUTS.get(stream, ()):
-                self._feed(item, self._place(item), layer.inputs[0])
+            if (shown := shown_to(stream, layer.op, layer.inputs, layer.output)) is not None:
+                self._feed(item, self._place(item), shown)
             elif stream == "layer_gradients" and layer.weight is not None and layer.output.requires_grad:
                 self._await_gradient(item, self._place(item), layer)
 
@@ -127,6 +119,13 @@ class Watcher:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def shown_to(stream: str, op: str, inputs: Sequence[Tensor], output: Tensor) -> Tensor | None:
+    """The output or the input of a layer, whichever the stream gives of this op; None if neither."""
+    if stream == "layers":
+        return output
+    return inputs[0] if op in TABLE[stream].input_of else None
 
 
 def in_memory(layer: Layer) -> Callable[[], Layer]:

@@ -6,20 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from epochzero.engine import Pass, Proxy
-from epochzero.engine.passes import KERNELS
-from epochzero.engine.single.run import NEED_FORWARD, OF_LOSS, merged
-
-BACKWARD = {
-    "hessian_gradients": "",
-    "log_gradients": "",
-    "input_gradients": "",
-    "block_gradients": "L",
-    "kernel_loss": "B",
-    "kernel_label": "B",
-    "kernel_sum": "B",
-    "kernel_outputs": "BK",
-}
-"""reads that take further backward passes after that of the loss: see `COUNTS`"""
+from epochzero.engine.passes import merged
+from epochzero.engine.reads import BACKWARD, KERNELS, LOSS_GRADIENTS, NEED_FORWARD, OF_LAYERS, OF_TRAINABLE
 
 COUNTS = {"B": "one for each sample", "BK": "one for each logit of each sample", "L": "one between each two blocks"}
 
@@ -28,8 +16,8 @@ LAYERS = {
     "ReLU": {"relus"},
     "batch norm": {"norms"},
     "blocks": {"blocks", "block_gradients"},
-    "conv, linear": {"weights", "gradients", "layer_gradients", "hessian_gradients", "log_gradients"},
-    "all trainable": {"parameters", "parameter_gradients", *KERNELS},
+    "conv, linear": OF_LAYERS,
+    "all trainable": OF_TRAINABLE,
 }
 """layers by the reads that use them"""
 
@@ -63,7 +51,7 @@ def demands(proxy: Proxy) -> Demands:
     forward, backward = 0, Counter[str]()
     for run, reads in runs.items():
         forward += bool(reads & NEED_FORWARD) or _on_circle(run)
-        backward[""] += bool(reads & OF_LOSS)
+        backward[""] += bool(reads & LOSS_GRADIENTS)
         backward.update(unit for read, unit in BACKWARD.items() if read in reads)
         if "network" in reads:
             forward += proxy.runs[0]

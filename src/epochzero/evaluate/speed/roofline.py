@@ -29,8 +29,8 @@ from torch import Tensor
 
 from epochzero.data import Batch
 from epochzero.engine import Proxy
-from epochzero.engine.single.run import NEED_FORWARD, OF_LOSS, merged
-from epochzero.evaluate.cards.demands import BACKWARD
+from epochzero.engine.passes import merged
+from epochzero.engine.reads import BACKWARD, LOSS_GRADIENTS, NEED_FORWARD
 from epochzero.plan import Plan
 
 FLOAT = 4
@@ -112,7 +112,7 @@ def passes(proxies: Sequence[Proxy], batch: Batch) -> Passes:
         samples = samples if run.only is None else run.only[1] - run.only[0]
         times = {"": 1, "L": 1, "B": samples, "BK": samples * batch.num_classes}
         ahead = 3 if run.inputs == "circle" else int(bool(reads & NEED_FORWARD))
-        back = bool(reads & OF_LOSS) + sum(times[unit] for read, unit in BACKWARD.items() if read in reads)
+        back = bool(reads & LOSS_GRADIENTS) + sum(times[unit] for read, unit in BACKWARD.items() if read in reads)
         for proxy in proxies:
             ahead += proxy.runs[0] * any(need.run == run and "network" in need.reads for need in proxy.needs)
         forward, backward = forward + ahead, backward + back
