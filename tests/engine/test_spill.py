@@ -55,7 +55,7 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
         return made[-1]
 
     monkeypatch.setattr(tempfile, "TemporaryFile", make)
-    monkeypatch.setattr(spill, "ROOM", 0)
+    monkeypatch.setattr(spill, "IN_MEMORY", 0)
     monkeypatch.setattr(spill, "SMALL", 0)
     return made
 

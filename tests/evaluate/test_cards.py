@@ -155,8 +155,8 @@ def test_warnings_are_those_of_this_proxy() -> None:
     for name in ("dextr", "fmi", "meco"):
         assert "NATS-Bench-SSS" in " ".join(card(proxies[name]).beware)
     assert "NATS-Bench-SSS" not in " ".join(card(proxies["meco_opt"]).beware)
-    assert "wish for a size" in " ".join(card(proxies["swap_reg"]).beware)
-    assert "wish for a size" not in " ".join(card(proxies["swap"]).beware)
+    assert "preferred size" in " ".join(card(proxies["swap_reg"]).beware)
+    assert "preferred size" not in " ".join(card(proxies["swap"]).beware)
 
 
 def test_a_docstring_taken_apart() -> None:
@@ -359,9 +359,9 @@ def test_list_knows_the_experiments() -> None:
 
 def test_card_is_shown() -> None:
     shown = " ".join(epochzero("list", "proxies", "--card", "dextr").out.split())
-    for part in ("dextr higher is better", "dextr = fmi * curvature", "points = 4 how many points", "labels no"):
+    for part in ("dextr higher is better", "dextr = fmi * curvature", "points = 4 number of points", "labels no"):
         assert part in shown
-    for part in ("2 forward, 0 backward", "ranked the wrong way: -.63", "Dextr Table 1 .90 .91 .87", "ours on"):
+    for part in ("2 forward, 0 backward", "ranked in the wrong order: -.63", "Dextr Table 1 .90 .91 .87", "ours on"):
         assert part in shown
 
 

@@ -1,6 +1,6 @@
-"""Why a pass, or one read of it, could not be had: a reason, never a traceback.
+"""Reasons why a pass, or one read of it, has no value: a sentence, never a traceback.
 
-Running out of memory is no fact about a network: it goes on up as it is.
+Running out of memory is not a property of a network: such errors are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ REASONS = (PassFailedError, DegenerateError, LinAlgError)
 
 
 def check_samples(found: int, least: int = 2) -> None:
-    """Refuse a batch too small for what a proxy compares."""
+    """Refuses a batch that is too small for what a proxy compares."""
     if found < least:
         raise PassFailedError(f"needs at least {least} samples, and the batch has {found}")
 
 
 def or_why(find: Callable[[], Any]) -> Any:
-    """What is to be found, or the reason why it cannot be had: without its traceback, which keeps what the run kept."""
+    """Returns the value of `find`, or the reason why it has none, without the traceback, which would keep the graph."""
     try:
         return find()
     except REASONS as reason:
@@ -39,7 +39,7 @@ def or_why(find: Callable[[], Any]) -> Any:
 
 @contextmanager
 def blaming(who: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Errors of these kinds become the reason: that `who` raised them."""
+    """Turns errors of these kinds into a reason that names `who` raised them."""
     try:
         yield
     except (*REASONS, UserError):
@@ -56,7 +56,7 @@ def blame(who: str, error: Exception) -> str:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether the machine has no room: torch has an error for that, but not on the CPU."""
+    """Returns True if memory ran out: torch has an error class for that, but not on the CPU."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return any(words in str(error) for words in ("can't allocate memory", "Storage size calculation overflowed"))

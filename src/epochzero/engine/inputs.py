@@ -1,4 +1,4 @@
-"""What goes into a pass: weights, inputs and labels, in one place and precision."""
+"""The weights, inputs and labels of a pass, on one device and in one precision."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from epochzero.plan.ops.base import Jet
 from epochzero.types import Origin
 
 NEXT_DRAW = 1_000_003
-"""how far apart the seeds of repeated initialisations are"""
+"""the distance between the seeds of repeated initialisations"""
 
 
 def pass_origin(run: Pass, seed: int) -> Origin | None:
-    """Where a pass's weights are drawn from; None for the network's own."""
+    """Returns the origin of a pass's weights; None for the network's own."""
     return Origin(run.init, seed + NEXT_DRAW * run.draw) if run.init else None
 
 
 def pass_weights(network: Network, run: Pass, seed: int) -> dict[str, Tensor]:
-    """The network's own weights, or drawn anew, in the pass's form."""
+    """Returns the network's own weights, or new ones, in the precision and form of the pass."""
     origin = pass_origin(run, seed)
     return in_form(network.weights if origin is None else network.redrawn(origin), run)
 
 
 def in_form(weights: Mapping[str, Tensor], run: Pass) -> dict[str, Tensor]:
-    """In the pass's precision, and made absolute if asked."""
+    """Returns the weights in the pass's precision, as absolute values if the pass asks for them."""
     dtype = getattr(torch, run.dtype)
     found = {name: w if w.dtype == dtype or not w.is_floating_point() else w.to(dtype) for name, w in weights.items()}
     found = {name: w.detach() if w.requires_grad else w for name, w in found.items()}
@@ -41,13 +41,13 @@ def in_form(weights: Mapping[str, Tensor], run: Pass) -> dict[str, Tensor]:
 
 
 def like(weights: Mapping[str, Tensor], run: Pass) -> Tensor:
-    """An empty tensor where the weights are, in the pass's precision."""
+    """Returns an empty tensor on the weights' device, in the pass's precision."""
     device = next((w.device for w in weights.values()), torch.device("cpu"))
     return torch.empty(0, dtype=getattr(torch, run.dtype), device=device)
 
 
 def pass_inputs(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The pass's inputs and labels."""
+    """Returns the pass's inputs and labels."""
     x, y = _unmoved(run, batch, seed, like)
     if run.nudge:
         step = torch.randn(x.shape, generator=generator(seed, "zen", run.draw))
@@ -79,7 +79,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
 
 
 def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
-    """Points on a circle with their derivatives; whole numbers stay at those of the first sample, and do not move."""
+    """Returns points on a circle with their derivatives; integer columns keep the values of the first sample."""
     real = movable(batch)
     shape = batch.input_shape if real is None else (int(real.sum()),)
     value, velocity, acceleration = circle(shape, run.points, run.radius, seed, run.draw)
@@ -97,13 +97,13 @@ def _like(x: Tensor, like: Tensor) -> Tensor:
 
 
 def brought(x: Tensor, device: torch.device) -> Tensor:
-    """On the device, without waiting for what runs there: see `epochzero.plan.upload`."""
+    """Copies to the device without waiting for its queue; see `epochzero.plan.upload`."""
     queues = device.type == "cuda" and not x.is_cuda
     return x.pin_memory().to(device, non_blocking=True) if queues else x.to(device)
 
 
 def movable(batch: Batch) -> Tensor | None:
-    """Which columns of the inputs hold real numbers, where some do not; a reason where none does."""
+    """Returns a mask of the columns that hold real numbers, or None if all do; raises a reason if none does."""
     if batch.layout is None or (real := batch.layout.real).all():
         return None
     if not real.any():
@@ -112,7 +112,7 @@ def movable(batch: Batch) -> Tensor | None:
 
 
 def of_movable(gradients: Tensor | Exception, batch: Batch) -> Tensor:
-    """The input gradients of the columns that hold real numbers."""
+    """Returns the input gradients of the columns that hold real numbers."""
     real = movable(batch)
     if isinstance(gradients, Exception):
         raise gradients

@@ -12,7 +12,7 @@ from epochzero.engine.failure import PassFailedError
 
 
 def check_labels(shape: Sequence[int], y: Tensor) -> None:
-    """Refuse labels that are no classes of logits of this shape; a single logit has two, 0 and 1."""
+    """Refuses labels that are not classes of logits of this shape; a single logit has the classes 0 and 1."""
     if len(shape) > 2:
         raise PassFailedError(f"the labels are one class for each sample, and the output is {list(shape)}")
     outputs = shape[1]
@@ -22,17 +22,17 @@ def check_labels(shape: Sequence[int], y: Tensor) -> None:
 
 
 def label_loss(logits: Tensor, y: Tensor, reduction: Literal["none", "mean"] = "none") -> Tensor:
-    """Of each sample [B], or their mean []. A single logit is that of label 1, as recommenders have it for a click."""
+    """Returns the loss of each sample [B], or the mean []. A single logit is that of label 1, as for clicks."""
     if logits.shape[1] == 1:
         return F.binary_cross_entropy_with_logits(logits[:, 0], y.to(logits), reduction=reduction)
     return F.cross_entropy(logits, y, reduction=reduction)
 
 
 def log_sums(logits: Tensor) -> Tensor:
-    """[P] the logarithm of the sum of each network's logits [P, B, ...]."""
+    """Returns [P], the logarithm of the sum of each network's logits [P, B, ...]."""
     return logits.flatten(1).sum(1).log()
 
 
 def label_logits(logits: Tensor, y: Tensor) -> Tensor:
-    """The logit of each sample's label, or the single one that there is."""
+    """Returns the logit of each sample's label, or the single logit."""
     return logits[:, 0] if logits.shape[1] == 1 else logits.gather(1, y[:, None])[:, 0]  # [B]

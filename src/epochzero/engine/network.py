@@ -1,8 +1,7 @@
-"""A network that the engine can run: a pure function of weights and inputs whose layers can be watched.
+"""A network that the engine can run: a pure function of weights and inputs whose layers can be observed.
 
-`PlanNetwork` runs a plan; `epochzero.engine.modules.module_network.ModuleNetwork` runs anybody's `nn.Module`. Both
-look alike to
-the passes, so a proxy cannot tell them apart.
+`PlanNetwork` runs a plan; `epochzero.engine.modules.module_network.ModuleNetwork` runs any `nn.Module`. Proxies see no
+difference between the two.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def runs_faster_channels_last(x: Tensor) -> bool:
 
 
 def not_finite(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor] = {}) -> str:
-    """The first weight that holds nan or inf, in words; a buffer may hold -inf, as masks of attention do."""
+    """Names the first weight that holds nan or inf; a buffer may hold -inf, as attention masks do."""
     for name, tensor in {**parameters, **buffers}.items():
         if not (tensor.is_floating_point() or tensor.is_complex()) or torch.isfinite(tensor).all():
             continue
@@ -43,7 +42,7 @@ def not_finite(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor] =
 
 
 class Network(Protocol):
-    """What the passes need of a network."""
+    """The interface that passes need of a network."""
 
     @property
     def weights(self) -> Mapping[str, Tensor]:
@@ -51,22 +50,22 @@ class Network(Protocol):
 
     @property
     def layer_weights(self) -> tuple[str, ...]:
-        """Names of the weights of conv and linear layers, in the network's order."""
+        """The names of the weights of conv and linear layers, in the network's order."""
 
     @property
     def hides(self) -> str:
-        """Why some weights of its layers cannot be seen; empty where all can."""
+        """The reason why some layers' weights cannot be seen; empty if all can."""
 
     @property
     def broken(self) -> str:
-        """Why it cannot be run with the weights that it was given: one of them is not finite; empty where all are."""
+        """The weight that is not finite, if one is; empty otherwise."""
 
     def mixes_samples(self, norm: Norm) -> bool:
-        """Whether a sample's output may depend on the other samples of its batch."""
+        """Returns True if a sample's output may depend on the other samples of its batch."""
 
     @property
     def trainable(self) -> tuple[str, ...]:
-        """Names of everything that training would change."""
+        """The names of all trainable parameters."""
 
     @property
     def params(self) -> int: ...
@@ -82,13 +81,13 @@ class Network(Protocol):
         watch: Watch | None = None,
         blocks: bool = False,
     ) -> Tensor:
-        """The logits. `watch` sees every layer, and with `blocks` the output of every block of layers too."""
+        """Returns the logits. `watch` sees every layer, and with `blocks` the output of every block of layers too."""
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
-        """The logits with two derivatives, from those of the inputs."""
+        """Returns the logits with two derivatives, from those of the inputs."""
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
-        """Other weights for the same network."""
+        """Returns new weights for the same network."""
 
 
 class Handle(NamedTuple):
@@ -106,7 +105,7 @@ class Handle(NamedTuple):
 
 
 class PlanNetwork:
-    """A plan, or what makes one when it is first needed, with weights drawn from an origin or given."""
+    """A plan, or a function that builds it on first use, with weights that are drawn from an origin or given."""
 
     def __init__(
         self,
@@ -128,7 +127,7 @@ class PlanNetwork:
 
     @property
     def origin(self) -> Origin | None:
-        """What the weights are drawn from; None where they were given."""
+        """The origin that the weights are drawn from; None if they were given."""
         return self._given if isinstance(self._given, Origin) else None
 
     @cached_property
@@ -206,7 +205,7 @@ class PlanNetwork:
 
 
 def jet_of(plan: Plan, weights: Mapping[str, Tensor], x: Jet) -> Jet:
-    """The plan's output along a curve; a reason where one of its ops has no derivatives or refuses the input."""
+    """Returns the plan's output along a curve; raises a reason if an op has no derivatives or refuses the input."""
     try:
         return execute_jet(plan, weights, (x,))
     except NotImplementedError as error:
@@ -219,7 +218,7 @@ def jet_of(plan: Plan, weights: Mapping[str, Tensor], x: Jet) -> Jet:
 
 
 def _block_ends(plan: Plan) -> dict[str, list[str]]:
-    """For the last node of each block, the blocks that end with it; the whole network is the block ''."""
+    """Returns for each node the blocks that end with it; the whole network is the block ''."""
     last: dict[str, str] = {}
     for node in plan.nodes:
         parts = node.name.split(".")[:-1]

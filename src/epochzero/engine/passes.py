@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __doc__ = f"{__doc__}\n{described()}\n"
 
 Norm = Literal["train", "eval", "off"]
-"""How batch norms act: on the batch's statistics, on the remembered ones, or not at all. Never tracked."""
+"""The mode of batch norms: the batch's statistics, the running ones, or no norm. Running statistics never change."""
 
 Item = tuple[str, Callable[..., Any] | None]
 """A read, and for a stream the function that is mapped over it."""
@@ -30,30 +30,30 @@ Item = tuple[str, Callable[..., Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run of the network: what goes in, with which weights, how norms act, how precisely."""
+    """One run of the network: its inputs, weights, mode of batch norms and precision."""
 
     inputs: Literal["batch", "ones", "noise", "circle"] = "batch"
     """a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random circle"""
     part: int = 0
-    """which part of the data"""
+    """the part of the data, by its number"""
     only: tuple[int, int] | None = None
-    """only these samples of it: from, to"""
+    """the range of its samples to use: first, end"""
     points: int = 4
-    """how many points on the circle"""
+    """the number of points on the circle"""
     radius: float = 1.0
     """the circle's radius is sqrt(N * radius) with N the number of inputs of a sample"""
     draw: int = 0
-    """which of the random circles, noises and initialisations"""
+    """the number of the draw of circles, noise and initialisations"""
     nudge: float = 0.0
-    """the inputs are moved by N(0, 1) times this"""
+    """the scale of the N(0, 1) noise that is added to the inputs"""
     init: str = ""
-    """weights drawn anew by this scheme, in place of the network's own"""
+    """the scheme of new weights that replace the network's own"""
     weights: Literal["as_is", "absolute"] = "as_is"
     norm: Norm = "train"
     dtype: Literal["float32", "float64"] = "float32"
 
     def samples(self, size: int) -> int:
-        """How many samples run, of a batch of this size; those on a circle count with their two derivatives."""
+        """Returns the number of samples that run, for a batch of this size; a point on a circle counts three times."""
         if self.inputs == "circle":
             return 3 * self.points
         if self.inputs == "ones":
@@ -84,12 +84,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 def together(
     many: Callable[..., Any] | None = None, spread: bool = False, onto: Callable[..., Any] | None = None
 ) -> Callable[[F], F]:
-    """Marks a stream's function with one that does the same for many networks at once, where `vmap` would be slow.
+    """Attaches to a stream's function one that does the same for many networks at once, where `vmap` would be slow.
 
-    `many` takes tensors [B, M, ...], those of M networks side by side, and gives a tensor [M, ...]. For values that are
-    added up (`Summed`), `onto(total, networks, owners, maps)` adds those of the maps to their owners' rows of the
-    total, which is None at first, and gives the total [networks, ...]; or None for maps that have no value. With
-    `spread`, they also take maps where they lie (`epochzero.engine.gpu.routine_run.ScatteredMaps`), and hand them to
+    `many` takes tensors [B, M, ...] of M networks and returns a tensor [M, ...]. For values that are summed over layers
+    (`Summed`), `onto(total, networks, owners, maps)` adds the values of the maps to their owners' rows of the total,
+    which is None at first, and returns the total [networks, ...], or None for maps that have no value. With `spread`,
+    both also accept maps in an arena (`epochzero.engine.gpu.routine_run.ScatteredMaps`), and pass them to
     `epochzero.engine.population.reductions`.
     """
 
@@ -101,16 +101,17 @@ def together(
 
 
 def adds_onto(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """What `together` says of adding up."""
+    """Returns the `onto` that `together` attached to a summed stream's function, or None."""
     return getattr(_inner(function), "onto", None) if isinstance(function, Summed) else None
 
 
 def of_many(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """What `together` says of a stream's function."""
+    """Returns the `many` that `together` attached to a stream's function, or None."""
     return getattr(_inner(function), "of_many", None)
 
 
 def takes_spread(function: Callable[..., Any] | None) -> bool:
+    """Returns True if the function accepts maps in an arena."""
     return getattr(_inner(function), "takes_spread", False)
 
 
@@ -120,7 +121,7 @@ def _inner(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 @dataclass(frozen=True)
 class Summed:
-    """A stream's function whose values are added up over the layers as they come: one value is kept, not one each."""
+    """A stream's function whose values are summed over the layers as the network runs: one value is kept."""
 
     function: Callable[..., Any]
 
@@ -129,21 +130,21 @@ class Summed:
 
 
 class Need(NamedTuple):
-    """A pass, and what is read of it; streams come with the function that is applied to each item."""
+    """A pass and its reads; a stream has the function that is applied to each of its items."""
 
     run: Pass
     reads: Mapping[str, Callable[..., Any] | None]
 
 
 def need(run: Pass = Pass(), *reads: str, **streams: Callable[..., Any]) -> Need:
-    """`need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer.
+    """Returns a need: `need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer.
 
-    With `layers=Summed(gram)` it reads a list of their sum alone.
+    With `layers=Summed(gram)` it reads a list that holds only their sum.
     """
     wanted: dict[str, Callable[..., Any] | None] = {**dict.fromkeys(reads), **streams}
     for name, function in wanted.items():
         if name not in NAMES or (name in STREAMS) != (function is not None):
-            raise ValueError(f"'{name}' cannot be read so; see epochzero.engine.reads")
+            raise ValueError(f"'{name}' is no read, or streams and functions do not match; see epochzero.engine.reads")
     return Need(run, wanted)
 
 

@@ -20,9 +20,9 @@ class _State:
     """Of this process."""
 
     tf32 = False
-    """whether TF32 was asked for"""
+    """true if TF32 was requested"""
     runs = 0
-    """how many are under way, in as many threads"""
+    """the number of threads that are scoring"""
     before: _Flags
 
 
@@ -35,7 +35,7 @@ class _Flags(NamedTuple):
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Whether what is scored from now on may round its factors to TF32."""
+    """Allows or forbids rounding factors to TF32 in later scores."""
     _State.tf32 = allowed
 
 
@@ -44,7 +44,7 @@ def tf32_allowed() -> bool:
 
 
 def set_precision(tf32: bool) -> None:
-    """Whether convolutions and matrix products on a GPU may round their factors to TF32.
+    """Sets whether convolutions and matrix products on a GPU may round their factors to TF32.
 
     Holds in this process and in workers that start later, for scores and for everything else.
     """

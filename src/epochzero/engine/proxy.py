@@ -1,4 +1,4 @@
-"""A proxy: a pure function of traces, with the facts about it declared once, beside it."""
+"""A proxy: a pure function of traces, with its facts declared in its decorator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Value = bool | int | float | str
 Needs = Sequence[Need] | Callable[..., Sequence[Need]]
 
 MOST = 10**6
-"""the largest whole number that a setting may be: each may stand for a pass"""
+"""the largest integer that a setting may be: it may be a number of passes"""
 WRITTEN = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
@@ -34,23 +34,23 @@ class Proxy:
     higher_is_better: bool
     defaults: dict[str, Value]
     settings: dict[str, Value] = field(default_factory=dict)
-    """only those that differ from the defaults"""
+    """the settings that differ from the defaults"""
     recipe: int = 1
     """goes up whenever the same settings would give other scores"""
     runs: tuple[int, str] = (0, "")
-    """passes that it runs itself on each network that it reads: forward, and backward (L: between each two blocks)"""
+    """passes that it runs itself on each network: forward, and backward (L: between each two blocks)"""
     valid: str = ""
-    """the layers that it is made for, where what it reads does not tell"""
+    """the layers that it is made for, if its reads do not imply them"""
 
     @property
     def text(self) -> str:
-        """`zico` or `zico(batches=4)`: what `parse` reads."""
+        """`zico` or `zico(batches=4)`, as `parse` accepts it."""
         written = ",".join(f"{key}={_written(self.settings[key])}" for key in sorted(self.settings))
         return f"{self.name}({written})" if written else self.name
 
     @property
     def key(self) -> str:
-        """What the store keys scores by: scores of an older recipe are not found."""
+        """The key of its scores in the store: scores of an older recipe have another one."""
         return self.text if self.recipe == 1 else f"{self.text}#{self.recipe}"
 
     @property
@@ -67,31 +67,31 @@ class Proxy:
 
     @property
     def quick(self) -> bool:
-        """Whether it takes a few ordinary passes: no tangent kernel, nothing that it runs itself."""
+        """True if it needs only a few ordinary passes: no tangent kernel, and none that it runs itself."""
         slow = KERNELS | {"network"}
         return len(self.needs) <= 4 and not any(slow & set(need.reads) for need in self.needs)
 
     @property
     def free(self) -> bool:
-        """Whether it only counts, and runs nothing."""
+        """True if it only counts, and runs nothing."""
         return all(set(need.reads) <= {"params", "flops"} for need in self.needs)
 
     @property
     def summary(self) -> str:
-        """The first line of what its file says about it."""
+        """The first line of its description."""
         return (inspect.getdoc(self.compute) or self.explanation).split("\n", 1)[0]
 
     @property
     def explanation(self) -> str:
-        """What its file says about it: summary, formula, options, weaknesses, paper; see `epochzero.evaluate.cards`."""
+        """The docstring of its file: summary, formula, options, weaknesses, paper; see `epochzero.evaluate.cards`."""
         return inspect.getdoc(inspect.getmodule(self.compute)) or ""
 
     def merit(self, value: float) -> float:
-        """The value turned so that higher is better."""
+        """Returns the value with its sign such that higher is better."""
         return value if self.higher_is_better else -value
 
     def with_settings(self, **given: Value) -> Proxy:
-        """The same proxy with other settings; UserError for an unknown one or a value of the wrong type."""
+        """Returns the proxy with other settings; UserError for an unknown one or a value of the wrong type."""
         settings = dict(self.settings)
         for key, value in given.items():
             if key not in self.defaults:
@@ -106,7 +106,7 @@ class Proxy:
 def proxy(
     *, needs: Needs, higher_is_better: bool, runs: tuple[int, str] = (0, ""), valid: str = "", recipe: int = 1
 ) -> Callable[[Callable[..., Any]], Proxy]:
-    """Register a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
+    """Registers a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
 
     def decorate(compute: Callable[..., Tensor | float]) -> Proxy:
         signature = inspect.signature(compute).parameters.values()
@@ -121,22 +121,22 @@ def proxy(
 
 
 def parse(text: str) -> Proxy:
-    """`zico(batches=4)` as a proxy. UserError where the text, the name or a setting is not known."""
+    """Returns the proxy of a text such as `zico(batches=4)`; UserError if it is malformed or a name is unknown."""
     match = WRITTEN.fullmatch(text)
     if match is None:
-        raise UserError(f"{text!r} is no proxy: write a name, or a name with settings such as zico(batches=4).")
+        raise UserError(f"{text!r} is not a proxy: write a name, or a name with settings such as zico(batches=4).")
     found: Proxy = proxies[match[1]]
     given = {}
     for pair in filter(None, (part.strip() for part in (match[2] or "").split(","))):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not equals:
-            raise UserError(f"{pair!r} in {text!r} is no setting: write key=value.")
+            raise UserError(f"{pair!r} in {text!r} is not a setting: write key=value.")
         given[key] = value
     return found.with_settings(**given)
 
 
 def parse_list(text: str) -> list[Proxy]:
-    """Several proxies, separated by commas outside parentheses; each one once."""
+    """Returns the proxies of a list separated by commas outside parentheses, without repetitions."""
     named = [parse(piece) for piece in split_list(text)]
     if not named:
         raise UserError("No proxy is named: give one or more, separated by commas; `epochzero list proxies`.")
@@ -144,7 +144,7 @@ def parse_list(text: str) -> list[Proxy]:
 
 
 def split_list(text: str) -> list[str]:
-    """The pieces between commas that stand outside parentheses."""
+    """Splits a text at commas outside parentheses."""
     pieces, depth = [""], 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -160,7 +160,7 @@ def _written(value: Value) -> str:
 
 
 def _converted(name: str, key: str, value: Value, default: Value) -> Value:
-    """A value as the type of the default."""
+    """Converts a value to the type of the default."""
     kind = type(default)
     try:
         found = {"true": True, "false": False}[str(value).lower()] if kind is bool else kind(value)

@@ -1,4 +1,4 @@
-"""Scores of networks: a population in, one `{proxy: Score}` for each out."""
+"""Scores networks: returns one `{proxy: Score}` for each."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
 
 MISFITS = (RuntimeError, ValueError, IndexError, ArithmeticError)
-"""what a proxy raises over shapes and numbers that it was not made for; other errors are bugs"""
+"""errors of proxies on shapes and values that they do not support; other errors are bugs"""
 Scores = dict[str, Score]
 """by `Proxy.text`"""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What the proxies say of one network, and how long they took."""
+    """The scores of one network, and the time they took."""
 
     scores: Scores
     seconds: float
@@ -54,10 +54,10 @@ def score_population(
     lockstep: PopulationMode = "auto",
     memory: MemoryBudget | None = None,
 ) -> list[Scored]:
-    """Score each network. They run side by side where that is quicker; neighbours move a score by rounding at most.
+    """Scores each network, in populations where that is faster; a population changes a score by rounding only.
 
-    What is left to be computed of a population waits until the next one has its first pass to run. `memory` remembers
-    from one call to the next how much of memory was too much.
+    The last computations of a population wait until the first pass of the next one is launched. `memory` carries from
+    one call to the next how large populations may be.
     """
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
@@ -96,7 +96,7 @@ def score_population(
 
 
 class Prepared(NamedTuple):
-    """Networks that are scored at a time, and how they run side by side where they do."""
+    """Networks that are scored together, and their population if they form one."""
 
     networks: Sequence[Network]
     population: Population | None
@@ -111,9 +111,9 @@ def _prepared(networks: Sequence[Network], lockstep: PopulationMode) -> Prepared
 
 
 class _PopulationQueue:
-    """Populations one after the other, each planned and merged while a GPU is busy with the one before it.
+    """A queue of populations, each planned and merged while a GPU is busy with the one before it.
 
-    The thread that launches does that, too: two would wait for each other's turn at every launch.
+    One thread both launches and plans: two would wait for each other at every launch.
     """
 
     def __init__(self, groups: Iterator[list[Network]], lockstep: PopulationMode) -> None:
@@ -122,12 +122,12 @@ class _PopulationQueue:
 
     @no_collection()
     def prepare(self) -> None:
-        """The next one, where that has not been done."""
+        """Prepares the next population unless it is ready."""
         if self._next is None and (group := next(self._groups, None)) is not None:
             self._next = _prepared(group, self._lockstep)
 
     def forms_population(self) -> bool:
-        """Whether the networks of the next one run so."""
+        """Returns True if the next networks form a population."""
         self.prepare()
         return self._next is not None and self._next.population is not None
 
@@ -144,7 +144,7 @@ class _PopulationQueue:
 
 @asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
-    """Run every pass that the proxies need once, and let each proxy read what it asked for."""
+    """Scores one network: runs every pass that the proxies need once."""
     start = time.perf_counter()
     (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
     return Scored(scores, time.perf_counter() - start)
@@ -152,9 +152,9 @@ def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed
 
 @asked_precision()
 def score_together(networks: Sequence[PlanNetwork], proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[Scores]:
-    """Score mergeable networks as one population, whatever the device, and even where there is only one.
+    """Scores mergeable networks as one population on any device, even a single network.
 
-    `score_population` chooses when to form populations; checks that compare them with single networks may not.
+    `score_population` chooses when to form populations; checks that compare them with single networks must force them.
     """
     return _score(Prepared(networks, Population(networks)), proxies, batch, seed, "always")
 
@@ -162,7 +162,7 @@ def score_together(networks: Sequence[PlanNetwork], proxies: Sequence[Proxy], ba
 def _score(
     prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int, lockstep: PopulationMode
 ) -> list[Scores]:
-    """The scores of each network."""
+    """Returns the scores of each network."""
     scoring = _Scoring(prepared, proxies, batch, seed)
     del prepared
     scoring.launch()
@@ -170,7 +170,7 @@ def _score(
 
 
 def _scores(scoring: _Scoring, lockstep: PopulationMode, memory: MemoryBudget) -> list[Scores]:
-    """The same when its passes have been launched: of one half after the other where memory ran out."""
+    """Returns the scores of launched passes; if memory ran out, scores one half of the networks after the other."""
     if scoring.finish():
         return scoring.scores()
     networks, batch = scoring.networks, scoring.batch
@@ -188,31 +188,31 @@ def _scores(scoring: _Scoring, lockstep: PopulationMode, memory: MemoryBudget) -
 
 
 def _idle(_: int) -> None:
-    """Nothing, meanwhile."""
+    """Does nothing."""
 
 
 class _Scoring:
     """Networks that are being scored.
 
-    Passes that keep no graph come first. A proxy is computed as soon as it can be, and a pass is let go of when no
-    other proxy waits for it: what is found of one pass need not lie beside the graph of another. Where networks run
-    side by side, all that is one pass behind, so that a device has the next one to run meanwhile.
+    Passes without a graph run first. A proxy is computed as soon as its passes are done, and a pass is freed when no
+    other proxy waits for it, so that its results do not share memory with the graph of another. For populations all
+    this is one pass behind, so that the device always has the next pass to run.
     """
 
     def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
         self.networks, self._population = prepared
         self.proxies, self.batch, self.seed = proxies, batch, seed
         self.found: dict[Pass, PassResult] = {}
-        """what proxies are still to be computed from"""
+        """results of passes that proxies still need"""
         self._waiting = [(proxy, proxy.needs) for proxy in proxies]
         self._columns: dict[str, list[Score]] = {}
         """of each network, by `Proxy.text`"""
 
     def launch(self, while_busy: Callable[[int], None] = _idle) -> None:
-        """Run every pass; where memory runs out, let go of everything.
+        """Runs every pass; if memory runs out, frees everything.
 
-        `while_busy` is called when a device has a pass of a population to run, before anything is read of it, with how
-        many are left.
+        `while_busy` is called with the number of passes left when a pass of a population is launched, before its
+        results are read.
         """
         passes = merged(need for _, needs in self._waiting for need in needs)
         order = sorted(passes, key=lambda run: bool({name for name, _ in passes[run]} & NEED_GRAPH))
@@ -240,7 +240,7 @@ class _Scoring:
         self.found.clear()
 
     def finish(self) -> bool:
-        """Compute the rest; whether that was all, as it is not where memory runs out."""
+        """Computes the remaining proxies; returns False if memory ran out."""
         with _unless_full():
             self._compute()
         return not self._waiting
@@ -250,13 +250,13 @@ class _Scoring:
         return [{text: column[p] for text, column in columns} for p in range(len(self.networks))]
 
     def _run(self, run: Pass, items: list[Item]) -> PassResult:
-        """The pass, in lockstep where it can be."""
+        """Runs the pass, of the whole population at once if possible."""
         population, batch, seed = self._population, self.batch, self.seed
         together = None if population is None else _together(run, items, population, batch, seed)
         return [run_pass(run, items, own, batch, seed) for own in self.networks] if together is None else together
 
     def _compute(self) -> None:
-        """The proxies whose passes are all there; passes that no other needs are let go of."""
+        """Computes the proxies whose passes are all done, and frees the passes that no other proxy needs."""
         for proxy, needs in self._waiting:
             if proxy.text not in self._columns and all(need.run in self.found for need in needs):
                 found = [self.found[need.run] for need in needs]
@@ -269,7 +269,7 @@ class _Scoring:
 
 @contextmanager
 def _unless_full() -> Iterator[None]:
-    """Goes on behind this where memory runs out in it."""
+    """Leaves the block, without an error, if memory runs out in it."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -278,7 +278,7 @@ def _unless_full() -> Iterator[None]:
 
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> ResultColumns | None:
-    """The pass in lockstep; None where each network has to run alone, if only to say why it cannot."""
+    """Runs the pass for all networks at once; None if each has to run alone, if only to give its reason."""
     try:
         return run_together(run, items, population, batch, seed) if can_run(run, items, population, batch) else None
     except (ValueError, *REASONS):  # an op refuses its input: too few values for a batch norm
@@ -286,7 +286,7 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
 
 
 def _computed(proxy: Proxy, needs: Sequence[Need], found: Sequence[PassResult], count: int) -> list[Score]:
-    """What the proxy says of each network."""
+    """Returns the proxy's score of each network."""
     pairs, settings = list(zip(needs, found, strict=True)), proxy.resolved
     with torch.no_grad():
         refused = {p: why for pair in reversed(pairs) for p, why in refusals(*pair).items()}

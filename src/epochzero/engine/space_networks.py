@@ -1,4 +1,4 @@
-"""From an architecture to a network that can be scored: the one place where plans and modules part."""
+"""Networks of architectures: plans and modules are told apart only here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batch_for(
     parts: int = 4,
     seed: int = 0,
 ) -> Batch:
-    """Data for the networks of a space. Noise has the shape and the classes that the space was made for."""
+    """Loads data for the networks of a space. Noise has the shape and number of classes that the space was made for."""
     if source in data_.NOISE and isinstance(space, GivesPlans):
         native = space.plan(space.smallest())
         input_shape = input_shape or native.input_shape
@@ -47,11 +47,11 @@ def batch_for(
 def network_of(
     space: AnySpace, arch: Any, batch: Batch, origin: Origin = Origin(), device: str | torch.device = "cpu"
 ) -> Network:
-    """The network of an architecture for this data. Its weights depend on space, architecture and origin alone.
+    """Returns the network of an architecture for this data. Its weights depend on space, architecture and origin only.
 
-    A plan's weights are drawn by the origin. Under the scheme `default` a module that was built keeps the
-    initialisation of its own layers, drawn by the seed and the architecture's text; another scheme draws conv and
-    linear layers anew.
+    A plan's weights are drawn by the origin. Under the scheme `default` a built module keeps the
+    initialisation of its own layers, drawn by the seed and the architecture's text; another scheme draws
+    new weights of conv and linear layers.
     """
     if isinstance(space, GivesPlans):
         return PlanNetwork(partial(space.plan, arch, batch.num_classes, batch.input_shape), origin, device)
@@ -62,22 +62,22 @@ def network_of(
 
 
 def size_of(space: AnySpace, arch: Any, batch: Batch) -> Measured:
-    """Parameters and multiply-accumulates, of a plan without building anything."""
+    """Returns parameters and multiply-accumulates; those of a plan without building it."""
     if isinstance(space, GivesPlans):
         return space.plan(arch, batch.num_classes, batch.input_shape)
     return _BuiltSize(ModuleNetwork(built(space, arch, batch, 0), batch), space.text(arch))
 
 
 def budgeted(space: AnySpace, budget: Budget, batch: Batch) -> BudgetedSpace:
-    """The part of the space that fits the budget; modules are built to be counted, unless the space knows better."""
-    size_of(space, space.smallest(), batch)  # data that the space does not take are refused now
+    """Returns the part of the space within the budget; modules are built for their size, unless the space knows it."""
+    size_of(space, space.smallest(), batch)  # refuses data that the space does not support
     knows = isinstance(space, (GivesPlans, Sizing))
     size = None if knows else partial(size_of, space, batch=batch)
     return BudgetedSpace(space, budget, batch.num_classes, batch.input_shape, size)
 
 
 def module_of(space: AnySpace, arch: Any, batch: Batch, origin: Origin = Origin()) -> nn.Module:
-    """The network of an architecture as an ordinary module, with the weights that it is scored with."""
+    """Returns the network of an architecture as an ordinary module, with the weights that it is scored with."""
     if isinstance(space, GivesPlans):
         return space.plan(arch, batch.num_classes, batch.input_shape).module(origin)
     module = built(space, arch, batch, origin.seed)
@@ -87,7 +87,7 @@ def module_of(space: AnySpace, arch: Any, batch: Batch, origin: Origin = Origin(
 
 
 def built(space: ModuleSpace, arch: Any, batch: Batch, seed: int) -> nn.Module:
-    """What the space builds, with everything that it draws at random seeded by the architecture's text."""
+    """Builds a module of the space, with all randomness seeded by the architecture's text."""
     text = space.text(arch)
     fits = {"num_classes": batch.num_classes, "input_shape": batch.input_shape}
     takes = inspect.signature(space.build).parameters
@@ -105,9 +105,9 @@ def built(space: ModuleSpace, arch: Any, batch: Batch, seed: int) -> nn.Module:
 
 
 class _Redrawn(ModuleNetwork):
-    """A module with other weights than its own, drawn when they are first needed.
+    """A module with new weights, drawn on first use.
 
-    To know which weight is for what, the module has to run. One that cannot then fails in its scores, not here.
+    The uses of weights are known only after a run. A module that cannot run fails in its scores, not here.
     """
 
     def __init__(self, module: nn.Module, batch: Batch, origin: Origin, device: str | torch.device) -> None:
@@ -125,7 +125,7 @@ class _Redrawn(ModuleNetwork):
 
 
 class _BuiltSize:
-    """The size of a module; a count that torch cannot make is refused in words."""
+    """The size of a module; UserError if torch cannot count its multiply-accumulates."""
 
     def __init__(self, network: ModuleNetwork, text: str) -> None:
         self._network = network
@@ -147,7 +147,7 @@ class _BuiltSize:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Torch, numpy and Python draw from this seed, and go on afterwards as if nothing had been drawn."""
+    """Seeds torch, numpy and Python, and restores their random states afterwards."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         torch.manual_seed(seed)

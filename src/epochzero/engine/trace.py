@@ -1,8 +1,8 @@
-"""What one proxy gets to see of one pass of one network, and functions of it that many networks share.
+"""The view of one proxy of one pass of one network, and functions of it that run for many networks at once.
 
-A network may be one of a population that runs in lockstep. `each_layer` and `of_network` then run a proxy's arithmetic
-for all of them at once, when the first asks; so the functions that they take must be pure and total, and defined at the
-top of a file (a new function for each call would be found out anew each time).
+A network may be a member of a population. `each_layer` and `of_network` then run a proxy's arithmetic for all members
+when the first asks for it; so the functions that they take must be pure and total, and defined at the top of a file (a
+new function for each call would be evaluated for the whole population each time).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Trace:
 
 
 class PopulationTrace(Trace):
-    """The trace of a network among others; what is read of it is taken apart when it is asked for."""
+    """The trace of a member of a population; its reads are split off when they are asked for."""
 
     def __init__(self, columns: ResultColumns, network: int, reads: Mapping[str, Callable[..., Any] | None]) -> None:
         self.columns, self.at, self.reads = columns, network, reads
@@ -75,18 +75,18 @@ class PopulationTrace(Trace):
 
 
 PassResult = ResultColumns | Sequence[Mapping[Any, Any]]
-"""what is read of a pass of some networks, which ran side by side or each for itself"""
+"""the reads of a pass of some networks, which ran as a population or one by one"""
 
 
 def trace(need: Need, found: PassResult, network: int) -> Trace:
-    """What one need gets of its pass, of one of the networks."""
+    """Returns the trace of one network for a need."""
     if isinstance(found, ResultColumns):
         return PopulationTrace(found, network, need.reads)
     return Trace({item[0]: found[network][item] for item in need.reads.items()})
 
 
 def refusals(need: Need, found: PassResult) -> dict[int, Exception]:
-    """The networks for which not all that is needed can be had, and why."""
+    """Returns the networks for which a needed read has no value, with the reasons."""
     if isinstance(found, ResultColumns):
         return found.refusals(need.reads.items())
     values = {p: [own[item] for item in need.reads.items()] for p, own in enumerate(found)}
@@ -95,9 +95,9 @@ def refusals(need: Need, found: PassResult) -> dict[int, Exception]:
 
 
 def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads: str) -> Tensor:
-    """[L] `function` of each layer's values: those that are read of the first trace, then those of the next.
+    """Returns [L], `function` of each layer's values: the reads of the first trace, then those of the next.
 
-    Layers for which there is nothing are left out.
+    Layers without a value are left out.
     """
     in_populations = [trace for trace in traces if isinstance(trace, PopulationTrace)]
     if len(in_populations) == len(traces):
@@ -110,9 +110,9 @@ def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads:
 
 
 def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:
-    """`function` of what is read; a list of layers' values is summed, and None comes back where it is empty.
+    """Returns `function` of the reads, a tensor or a tuple of tensors.
 
-    It gives a tensor, or a tuple of some.
+    A list of layers' values is summed; the result is None if the list is empty.
     """
     if isinstance(trace, PopulationTrace):
         found = trace.columns.of_networks(function, trace.sources(reads))
@@ -123,7 +123,7 @@ def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:
 
 
 def _summed(value: Any) -> Any:
-    """Over the layers that have one, where it is a list of theirs; None where none has."""
+    """Sums a list of layers' values, without the layers that have none; None if no layer has one."""
     if not isinstance(value, list):
         return value
     there = [one for one in value if one is not None]

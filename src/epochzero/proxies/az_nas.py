@@ -6,17 +6,17 @@ by Kaiming's scheme, inputs from N(0, 1).
     e_l                 = entropy of the normalised eigenvalues of f_l's channel covariance
     az_expressivity     = sum_l e_l
     az_progressivity    = min_l (e_l - e_{l-1})
-    A_l                 = g_in^T g_out / (B H W)       g_out random signs at f_l, g_in what arrives of them at f_{l-1}
+    A_l                 = g_in^T g_out / (B H W)       g_out random signs at f_l, g_in their gradient at f_{l-1}
     az_trainability     = mean_l  2 - s_l - 1/s_l      s_l the largest singular value of A_l
     complexity          = flops
     AZ-NAS              = rank(az_expressivity,az_progressivity,az_trainability,flops)
 
 The score of the paper is the last, the sum of the logarithms of the four ranks. Where a block halves the resolution,
-the gradient at its input is folded into channels. A block that passes gradients through untouched is left out (the
+the gradient at its input is folded into channels. A block that passes gradients unchanged is left out (the
 published code gives -inf or leaves it out, by copy).
 
-Beware: each is a part of AZ-NAS, not AZ-NAS: combine them with `rank`. They need a network whose top level has at least
-two blocks that give feature maps: a module written as one long sequence of layers has none, and no score.
+Beware: each is only a part of AZ-NAS: combine them with `rank`. They need a network whose top level has at least two
+blocks with feature maps: a module written as one long sequence of layers has none, and no score.
 
 Beware (az_expressivity): a sum over blocks of at most log C each: depth and width raise it.
 
@@ -42,7 +42,7 @@ EPS = 1e-8
 
 
 def evenness(output: Tensor) -> Tensor | None:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     if output.dim() < 4:
         return None
     channels = output.movedim(2, -1) if output.dim() > 4 else output  # [B, M, H, W, C]
@@ -55,7 +55,7 @@ def evenness(output: Tensor) -> Tensor | None:
 
 @together(evenness)
 def entropy(output: Tensor) -> Tensor | None:
-    """The entropy of one block's channel covariance; nothing for a vector."""
+    """Returns the entropy of one block's channel covariance; None for a vector."""
     found = evenness(output.unsqueeze(1))
     return None if found is None else found[0]
 
@@ -71,24 +71,24 @@ def entropies(trace: Trace) -> Tensor:
 
 @proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
 def az_expressivity(trace: Trace) -> Tensor:
-    """AZ-NAS, expressivity: how evenly the features of the blocks fill their space."""
+    """AZ-NAS, expressivity: the evenness with which the features of the blocks fill their space."""
     return entropies(trace).sum()
 
 
 @proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
 def az_progressivity(trace: Trace) -> Tensor:
-    """AZ-NAS, progressivity: by how much expressivity grows at the least from block to block."""
+    """AZ-NAS, progressivity: the smallest growth of expressivity from block to block."""
     return entropies(trace).diff().min()
 
 
 def gram(arrived: Tensor, signs: Tensor) -> Tensor:
-    """A^T A, or A A^T if that is smaller."""
+    """Returns A^T A, or A A^T if that is smaller."""
     a = transfer(arrived, signs)
     return a.mT @ a if a.shape[0] > a.shape[1] else a @ a.mT
 
 
 def fate(arrived: Tensor, signs: Tensor) -> Tensor:
-    """[2]: whether anything arrived, and whether that differs from what was sent."""
+    """Returns [2]: True if any gradient arrived, and True if it differs from the signs."""
     changed = (arrived != signs).any() if arrived.shape == signs.shape else signs.new_ones((), dtype=torch.bool)
     return torch.stack([arrived.any(), changed])
 
@@ -106,7 +106,7 @@ def as_it_is(values: Tensor) -> Tensor:
     higher_is_better=True,
 )
 def az_trainability(grams: Trace, fates: Trace) -> Tensor:
-    """AZ-NAS, trainability: whether gradients pass each block without growing or fading."""
+    """AZ-NAS, trainability: the closeness of each block to passing gradients without growth or decay."""
     found = each_layer(as_it_is, [fates], "block_gradients")  # [L - 1, 2]
     if not len(found):
         raise DegenerateError("needs a network of at least two blocks with feature maps")
@@ -120,7 +120,7 @@ def az_trainability(grams: Trace, fates: Trace) -> Tensor:
 
 
 def transfer(arrived: Tensor, signs: Tensor) -> Tensor:
-    """A = g_in^T g_out / (B H W), channels in by channels out."""
+    """Returns A = g_in^T g_out / (B H W), channels in by channels out."""
     if arrived.dim() == signs.dim() == 4:
         times = max(1, arrived.shape[-1] // signs.shape[-1])
         if arrived.shape[-2:] == (times * signs.shape[-2], times * signs.shape[-1]):

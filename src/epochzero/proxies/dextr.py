@@ -16,25 +16,25 @@ Singular values come from the Gram matrix in double precision, which gives the s
 time. The paper leaves open which layers count, how many points, and q; its code differs from the paper.
 
 Options:
-    points      how many points on the circle
+    points      number of points on the circle
     q           its squared radius, divided by the number N of inputs of a sample
-    repeats     averages the score over that many samples and circles
-    variant     paper, or reference for what the authors' code does: it counts every layer and block (the authors nest
+    repeats     number of samples and circles over which the score is averaged
+    variant     paper, or reference for the authors' code: it counts every layer and block (the authors nest
                 their NAS-Bench-201 network deeper, 507 outputs against our 408 for six 3x3 convs), draws ten outputs
                 with replacement, and takes one point of a circle of radius 1 on 64x64 inputs, as a batch of one
-    channels    n, how many channels of each layer
+    channels    n, number of channels drawn from each layer
 
-Beware (dextr, fmi): the condition number hangs on the number of channels, so networks that differ in width are ranked
-the wrong way: -.63, -.60 and -.67 for Dextr on NATS-Bench-SSS (Dextr's Table 6). Use `dextr_opt` or another score
+Beware (dextr, fmi): the condition number depends on the number of channels, so networks of different widths are ranked
+in the wrong order: -.63, -.60 and -.67 for Dextr on NATS-Bench-SSS (Dextr's Table 6). Use `dextr_opt` or another score
 there. A skip that a module writes as bare `x` calls nothing and is not counted as a layer.
 
-Beware (dextr): on NAS-Bench-201 we find that the curvature does not add to `fmi`, where the paper's Table 4 says that
-it does. The paper's figure for TransNAS jigsaw is that of the first term alone: its code falls back to it.
+Beware (dextr): on NAS-Bench-201 we measure no gain from the curvature over `fmi`, while the paper's Table 4 reports
+one. The paper's figure for TransNAS jigsaw is that of the first term alone: its code falls back to it.
 
-Beware (curvature): of the two terms by far the weaker. At a single point with a batch of one, as the authors' code has
-it, the value swings with the circle drawn.
+Beware (curvature): by far the weaker of the two terms. At a single point with a batch of one, as in the authors' code,
+the value varies strongly with the circle drawn.
 
-Beware (dextr, curvature, dextr_opt): a network with no path from input to output has no curvature, and no score.
+Beware (dextr, curvature, dextr_opt): a network without a path from input to output has no curvature and no score.
 
 Beware (dextr_opt): made for networks that differ in width; where all have the same, drawing channels adds noise (see
 the correlations measured on NAS-Bench-201).
@@ -59,7 +59,7 @@ from epochzero.plan import generator
 
 
 def grams(outputs: Tensor) -> Tensor | None:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     x = outputs[0]
     if x.dim() < 3:
         return None
@@ -71,13 +71,13 @@ def grams(outputs: Tensor) -> Tensor | None:
 
 @together(grams)
 def gram(output: Tensor) -> Tensor | None:
-    """The smaller of X X^T and X^T X for one sample's output X, or nothing for a vector."""
+    """Returns the smaller of X X^T and X^T X for one sample's output X, or None for a vector."""
     found = grams(output.unsqueeze(1))
     return None if found is None else found[0]  # [n, n]
 
 
 def evenness(gram: Tensor) -> Tensor:
-    """sigma_min / sigma_max from the squares of singular values; 0 for a layer of zeros."""
+    """Returns sigma_min / sigma_max from a Gram matrix; 0 for a layer of zeros."""
     low, high = extreme_eigenvalues(gram)
     return torch.where(high == 0, 0, low.clamp(min=0) / high).sqrt()
 
@@ -101,7 +101,7 @@ def pair(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def extrinsic_curvature(v: Tensor, a: Tensor) -> Tensor:
-    """How sharply a curve bends at each of its points, from velocity and acceleration [points, K]."""
+    """Returns the curvature at each point of a curve, from velocity and acceleration [points, K]."""
     v, a = v.double(), a.double()
     vv, aa, va = (v * v).sum(1), (a * a).sum(1), (v * a).sum(1)  # [points]
     if (vv == 0).any():
@@ -131,7 +131,7 @@ def fmi(trace: Trace) -> Tensor:
 
 @proxy(needs=lambda points, q: [curve(points, q)], higher_is_better=True)
 def curvature(trace: Trace, *, points: int = 4, q: float = 1.0) -> Tensor:
-    """The second term of Dextr: how much the output curve of a circular input bends."""
+    """The second term of Dextr: the curvature of the output for inputs on a circle."""
     return bending(trace)
 
 
@@ -153,7 +153,7 @@ def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, var
 
 
 def channel_grams(outputs: Tensor) -> Tensor | None:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     x = outputs[0]
     if x.dim() < 3 or 1 in (x := x.flatten(2).double()).shape[1:]:
         return None
@@ -163,16 +163,16 @@ def channel_grams(outputs: Tensor) -> Tensor | None:
 
 @together(channel_grams)
 def channel_gram(output: Tensor) -> Tensor | None:
-    """X X^T for one sample's output X [C, H*W], and a row with H*W; or nothing for one channel or one position."""
+    """Returns X X^T for one sample's output X [C, H*W], and a row with H*W; None for one channel or one position."""
     found = channel_grams(output.unsqueeze(1))
     return None if found is None else found[0]  # [C + 1, C]
 
 
 @cache
 def of_some_channels(function: Callable[[Tensor, Tensor], Tensor], channels: int, seed: int) -> Callable[..., Tensor]:
-    """C / n times the function of the Gram matrix of n random channels of a layer's C, and of its number of positions.
+    """Returns C / n times the function of the Gram matrix of n of a layer's C channels and its number of positions.
 
-    Layers of one width have the same channels drawn, so that the order in which layers run does not matter.
+    Layers of equal width draw the same channels, so that the order in which layers run does not matter.
     """
 
     def drawn(gram: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def of_some_channels(function: Callable[[Tensor, Tensor], Tensor], channels: int
 
 
 def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
-    """The same, where the eigenvalues beyond the number of positions are zero and no singular values."""
+    """Returns the same without the zero eigenvalues beyond the number of positions, which are not singular values."""
     found = eigenvalues(gram)  # ascending
     first = (len(gram) - positions).clamp(min=0).long()
     low, high = found.gather(0, first[None])[0].clamp(min=0), found[-1]
@@ -207,7 +207,7 @@ def dextr_opt(sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, 
 
 
 def as_published(network: Handle) -> Tensor:
-    """What the authors' code computes, apart from its magic numbers for failures."""
+    """Returns the score of the authors' code, apart from its magic numbers for failures."""
     ratios = []
 
     def conditioned(layer: Layer) -> None:

@@ -1,17 +1,17 @@
-r"""EPE-NAS: how alike the network's responses are to inputs of the same class.
+r"""EPE-NAS: the similarity of the network's responses to inputs of the same class.
 
     J_n = d(sum of logits)/dx_n;   R_c = corrcoef of the rows of class c;   s_c = sum log(|R_c| + k),  k = 1e-5
     score = sum_c |s_c|                                            up to 100 classes
     score = sum_{c,c'} |s_c/|c| - s_c'/|c'|| / #classes seen       beyond
 
 Options:
-    classes     how many classes decide between the two forms; 0 takes the number of logits. The published script
-                passes 10 for every data set, so that it never takes the second form: classes=10 does so
+    classes     number of classes that selects one of the two forms; 0 for the number of logits. The published script
+                passes 10 for every data set and never uses the second form, as classes=10 does
 
 Beware: a class with one sample in the batch adds next to nothing, so with many classes the batch has to be large (the
-paper's had 256 samples). No value where nothing but linear layers follow on the last batch norms (TransNAS-Bench-101,
-NAS-Bench-301): the sum of the logits is the same for any input. It is
-reported as .00 on NAS-Bench-101 and NAS-Bench-301 (SiGeo's Table 2).
+paper's had 256 samples). No value if only linear layers follow the last batch norms (TransNAS-Bench-101,
+NAS-Bench-301): the sum of the logits is the same for any input. It is reported as .00 on NAS-Bench-101 and
+NAS-Bench-301 (SiGeo's Table 2).
 
 Lopes, Alirezazadeh, Alexandre. EPE-NAS: efficient performance estimation without training for neural architecture
 search. ICANN 2021. arXiv:2102.08099

@@ -1,11 +1,11 @@
-r"""Fisher: how much the loss feels each output channel of each conv and linear layer.
+r"""Fisher: the sensitivity of the loss to each output channel of each conv and linear layer.
 
     d_nk  = sum over space of a_nk * dL/da_nk          a the layer's output for sample n, channel k
     F_k   = 1/2 mean_n d_nk^2
     score = sum_l sum_k F_k * numel(W_l) / C_l         every weight of a channel counts, as in the published code
 
-Beware: it ranks NAS-Bench-101 and NAS-Bench-301 the wrong way (-.28 each, SiGeo's Table 2). It is quadratic in
-the loss gradient: a batch run in two halves, as the first published code does when memory is short, multiplies it by 8
+Beware: it ranks NAS-Bench-101 and NAS-Bench-301 in the wrong order (-.28 each, SiGeo's Table 2). It is quadratic in the
+loss gradient: a batch run in two halves, as the first published code does when memory is short, multiplies it by 8
 (`grad_norm` and `snip` by 2). Here batches are never split.
 
 Theis, Korshunova, Tejani, Huszar. Faster gaze prediction with dense networks and Fisher pruning. 2018.
@@ -24,7 +24,7 @@ from epochzero.errors import DegenerateError
 
 
 def informations(layer: Layer, gradient: Maps) -> Tensor:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     output: Maps = layer.output  # [B, M, C, H, W] of a conv, [B, M, ..., C] of a linear layer
     if layer.kind == "conv":
         per_channel = products(output, gradient)  # [B, M, C]
@@ -37,7 +37,7 @@ def informations(layer: Layer, gradient: Maps) -> Tensor:
 
 @together(informations, spread=True)
 def information(layer: Layer, gradient: Tensor) -> Tensor:
-    """The layer's share of the score."""
+    """Returns the layer's share of the score."""
     one = layer._replace(output=layer.output.detach().unsqueeze(1))
     return informations(one, gradient.unsqueeze(1))[0]  # []
 

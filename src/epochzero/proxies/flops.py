@@ -4,8 +4,8 @@
 
 The other baseline that every proxy has to beat.
 
-Beware: it knows what the network costs and nothing of its wiring. Other tools count a multiply-accumulate as two
-operations, or leave some layers out: compare numbers of one tool only. Ranks are hardly touched by that.
+Beware: it depends on the network's cost, not on its wiring. Other tools count a multiply-accumulate as two operations,
+or leave some layers out: compare numbers of one tool only. Ranks hardly change.
 
 Ning, Tang, Li, Zhou, Liang, Yang, Wang. Evaluating efficient performance estimators of neural architectures.
 NeurIPS 2021. arXiv:2008.03064

@@ -1,11 +1,11 @@
-r"""Gradient norm: how large the loss gradient of the weights of conv and linear layers is.
+r"""Gradient norm: the norms of the loss gradients of the weights of conv and linear layers.
 
     score = sum_l ||dL/dW_l||_2          L the mean cross-entropy of one batch
 
 The sum of the layers' norms, not the norm of all gradients together.
 
-Beware: it ranks NAS-Bench-101 the wrong way (-.25) and says nothing on NAS-Bench-301 (-.04, SiGeo's Table 2). Large
-gradients may mean fast learning or an unstable start. It is a norm: compare networks at one batch size and one
+Beware: it ranks NAS-Bench-101 in the wrong order (-.25), and NAS-Bench-301 at random (-.04, SiGeo's Table 2). Large
+gradients may mean fast learning or an unstable start. It is a norm: compare networks with the same batch size and
 initialisation only.
 
 Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134

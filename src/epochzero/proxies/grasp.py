@@ -1,10 +1,10 @@
-r"""GraSP: how much removing the weights would reduce the flow of gradients.
+r"""GraSP: the estimated loss of gradient flow when the weights are removed.
 
     score = - sum_l sum W_l * (H g)_l          g = dL/dW, H the Hessian of the loss
 
-Beware: terms of either sign cancel, so the value hangs on the batch and on the weights drawn, and published values are
-hard to match. The sign was chosen by experiment; it ranks the three TransNAS tasks the wrong way (-.12 to -.43,
-Dextr's Table 1). It is the dearest of the one-batch scores: a backward pass through a backward pass.
+Beware: terms of either sign cancel, so the value depends on the batch and the weights drawn, and published values are
+hard to match. The sign was chosen by experiment; it ranks the three TransNAS tasks in the wrong order (-.12 to -.43,
+Dextr's Table 1). It is the most expensive of the one-batch scores: a backward pass through a backward pass.
 
 Wang, Zhang, Grosse. Picking winning tickets before training by preserving gradient flow. ICLR 2020.
 arXiv:2002.07376. The sign is that of Abdelfattah et al., arXiv:2101.08134.

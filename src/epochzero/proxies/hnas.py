@@ -1,32 +1,32 @@
 r"""HNAS: one objective for every gradient metric M, from a bound on the generalisation error; lower is better.
 
     form=thesis          kappa/M + mu (M^2 - nu)^(2t)                   eq. 7.7
-    form=code            kappa/(M + 1e-6) + mu |M^2 - nu^2|             what the published code computes
+    form=code            kappa/(M + 1e-6) + mu |M^2 - nu^2|             the published code
     form=realizable      1/M                                            corollary 7.1, up to constants
     form=non_realizable  m/2 (1 - rate M^2/m)^(2t) + kappa/M            corollary 7.2, rate = eta/c, m samples
 
 kappa is the condition number of the tangent kernel (`ntk_cond`). M is by default one of the sums over layers that the
 experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m), and M_KNAS the
 root of `knas` (eq. D.11), whose gradients are those of the loss, as in KNAS itself; the thesis has the labels' logits.
-GraSP counts by its absolute value, as in eq. 7.3: so taken, it is connected to the others as Table 7.4 says.
+GraSP counts by its absolute value, as in eq. 7.3: in this form it correlates with the others as in Table 7.4.
 
     literal:  grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
 
 Options:
     metric      M: grad, snip, grasp, trace, knas, fisher, synflow (its logarithm) or naswot
-    form        thesis, code, realizable or non_realizable: which of the formulas above
-    literal     whether grad, snip and grasp are taken as eqs 7.2 and 7.3 write them
-    mu          how much the second term weighs (thesis, code)
-    nu          where it is least (thesis, code)
+    form        the formula above: thesis, code, realizable or non_realizable
+    literal     true for grad, snip and grasp as in eqs 7.2 and 7.3
+    mu          weight of the second term (thesis, code)
+    nu          position of its minimum (thesis, code)
     t           half the power in it (thesis, non_realizable); the number of training steps in the corollary
     rate        eta/c, the learning rate over a constant of the network (non_realizable)
 
 Beware: there are no good defaults of mu and nu: HNAS tunes them by Bayesian optimisation on networks that it trains,
-and the published correlations are those of tuned ones. The default mu = 0 leaves kappa/M; an untuned mu may turn the
-order round (mu = .01, nu = 0 did so on NAS-Bench-201). A metric that is not positive or a singular kernel leaves no
-score. A layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP
-sees little of a network. With M from NASWOT the thesis' bounds say next to nothing (.09 and .05, Table 7.12), those of
-the signs' NASWOT that is here as much as NASWOT itself (.75, see docs/results.md).
+and the published correlations are those of tuned ones. The default mu = 0 leaves kappa/M; an untuned mu may reverse the
+order (as mu = .01, nu = 0 did on NAS-Bench-201). A metric that is not positive, or a singular kernel, gives no score. A
+layer before a batch norm is scale-invariant, so that theta . g = 0 for it: the literal SNIP depends on little of a
+network. With M from NASWOT the thesis' bounds have almost no correlation (.09 and .05, Table 7.12), those of NASWOT as
+defined here the same as NASWOT itself (.75, see docs/results.md).
 
 Shu. Understanding and improving neural architecture search (thesis, chapter 7); Shu, Dai, Wu, Low. Unifying and
 boosting gradient-based training-free neural architecture search. NeurIPS 2022. arXiv:2201.09785
@@ -74,7 +74,7 @@ def literal_snip(trace: Trace) -> Tensor:
 
 
 def literal_grasp(trace: Trace) -> Tensor:
-    """|1/m sum_i theta . H_i g_i|, one sample's loss at a time, all samples in the batch norm."""
+    """Returns |1/m sum_i theta . H_i g_i|, one sample's loss at a time, with all samples in the batch norms."""
     network: Handle = trace.network
     names = network.network.trainable
     weights = dict(network.weights) | {name: network.weights[name].detach().requires_grad_() for name in names}
@@ -144,7 +144,7 @@ def hnas(
 
 
 def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
-    """The metric M."""
+    """Returns the metric M."""
     if metric == "trace":
         theta = traces[-1].kernel_label
         return (theta.trace() / len(theta)).sqrt()

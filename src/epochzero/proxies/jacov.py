@@ -1,13 +1,13 @@
-r"""Jacobian covariance: how differently the network responds to small changes of different inputs.
+r"""Jacobian covariance: the diversity of the network's responses to small changes of different inputs.
 
     J_n   = d(sum of logits)/dx_n, flattened          one row for each sample
     R     = corrcoef(J)                               [B, B], eigenvalues lambda
     score = - sum_i [log(lambda_i + k) + 1/(lambda_i + k)],   k = 1e-5
 
-Beware: a sum over samples: compare networks on one batch only, and with at least two samples. One pair of inputs with
-nearly equal responses (a tiny eigenvalue) outweighs the rest of the batch. No value where nothing but linear layers
-follow on the last batch norms (TransNAS-Bench-101, `nb301_naslib`): the sum of the logits is the same for any input.
-The wrong way on NAS-Bench-101 (-.29) and nothing on NAS-Bench-301 (-.04, SiGeo's Table 2).
+Beware: it is a sum over samples: compare networks on the same batch only, with at least two samples. One pair of inputs
+with nearly equal responses (a tiny eigenvalue) outweighs the rest of the batch. No value if only linear layers follow
+the last batch norms (TransNAS-Bench-101, `nb301_naslib`): the sum of the logits is the same for any input. Wrong order
+on NAS-Bench-101 (-.29), no correlation on NAS-Bench-301 (-.04, SiGeo's Table 2).
 
 Mellor, Turner, Storkey, Crowley. Neural architecture search without training (first version, 2020).
 arXiv:2006.04647v1
@@ -33,7 +33,7 @@ def jacov(trace: Trace) -> Tensor:
 
 
 def spread(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The score, from the trace and the determinant that the eigenvalues would give, with what `correlation` says."""
+    """Returns the score by trace and determinant, without eigenvalues, after the sizes that `correlation` returns."""
     largest, length, correlated = correlation(responses)
     shifted = correlated + K * torch.eye(len(correlated), dtype=correlated.dtype, device=correlated.device)
     root, _ = torch.linalg.cholesky_ex(shifted)
@@ -41,7 +41,7 @@ def spread(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def correlation(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """How large each sample's response is, whole and around its mean [B], and how they correlate [B, B]."""
+    """Returns the size of each sample's response, whole and around its mean [B], and their correlations [B, B]."""
     rows = responses.flatten(1).double()  # [B, N]
     centred = rows - rows.mean(1, keepdim=True)
     length = centred.norm(dim=1)  # [B]
@@ -50,7 +50,7 @@ def correlation(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def check_responses(largest: Tensor, length: Tensor) -> None:
-    """Refuse responses that have no correlation."""
+    """Refuses responses that have no correlation."""
     if not largest.any():
         raise DegenerateError("the output does not depend on the input")
     flat = (length == 0).nonzero()

@@ -1,14 +1,14 @@
-r"""KNAS: how alike the gradients of different samples are.
+r"""KNAS: the similarity of the gradients of different samples.
 
     score = mean_ij  g_i . g_j = || mean_i g_i ||^2         g_i the loss gradient of sample i over everything trainable
 
 Options:
-    variant     paper: the mean of the Gram matrix; reference: what the published code computes, samples one at a time,
+    variant     paper: the mean of the Gram matrix; reference: the published code: samples one at a time,
                 the first eleven parameter tensors with at least 50 numbers, their first 50 coordinates, the covariance
                 of each coordinate between the first and the second half of the samples, summed and divided by 2500
 
-Beware: the mean of all inner products is the squared norm of the mean gradient, so the paper's form is `nasi_trace` by
-another name. It is taken from one backward pass of the batch, where the paper has one for each sample.
+Beware: the mean of all inner products is the squared norm of the mean gradient, so the paper's form equals
+`nasi_trace`. It takes one backward pass for the batch; the paper has one for each sample.
 
 Xu, Zhao, Lin, Gao, Sun, Yang. KNAS: green neural architecture search. ICML 2021. arXiv:2111.13293
 """
@@ -41,7 +41,7 @@ def knas(trace: Trace, *, variant: str = "paper") -> Tensor:
 
 
 def split_half(network: Handle, labels: Tensor) -> Tensor:
-    """What the published code computes, on at most 50 samples."""
+    """Returns the score of the published code, on at most 50 samples."""
     samples = min(len(labels), SAMPLES) // 2 * 2
     chosen = [name for name in network.network.trainable if network.weights[name].numel() >= COORDINATES][:TENSORS]
     check_samples(len(labels), 4)

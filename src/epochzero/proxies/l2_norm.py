@@ -1,9 +1,9 @@
-r"""L2 norm: how large the weights of conv and linear layers are.
+r"""L2 norm: the norms of the weights of conv and linear layers.
 
     score = sum_l ||W_l||_2
 
-Beware: before training, a layer's norm is all but fixed by its shape and the scheme that drew it. So this counts
-layers, weighted by their shapes, and neither looks at data nor at what is connected to what.
+Beware: before training, a layer's norm is nearly fixed by its shape and the initialisation. So this counts layers,
+weighted by their shapes, and depends on neither the data nor the connections.
 
 Abdelfattah, Mehrotra, Dudziak, Lane. Zero-cost proxies for lightweight NAS. ICLR 2021. arXiv:2101.08134
 """

@@ -1,4 +1,4 @@
-r"""Linear regions: into how many pieces the network's ReLUs cut the samples.
+r"""Linear regions: the number of regions into which the network's ReLUs divide the samples.
 
     score = sum_i 1 / #{j : c_j = c_i}          c_i the on-off pattern of all ReLUs for sample i: distinct patterns
 

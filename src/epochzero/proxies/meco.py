@@ -1,4 +1,4 @@
-r"""MeCo: how far the channels of each layer are from being copies of each other.
+r"""MeCo: the independence of the channels of each layer.
 
     P_l      = correlation matrix of layer l's channels for one sample, [C, C]
     meco     = sum_l lambda_min(P_l)
@@ -8,11 +8,11 @@ A channel that is constant counts as uncorrelated with itself too (a row of zero
 also counts blocks, and reads noise of 64x64.
 
 Options:
-    channels    n, how many channels of each layer
+    channels    n, number of channels drawn from each layer
 
-Beware (meco): networks that differ in width are ranked the wrong way: -.79, -.87 and -.86 on NATS-Bench-SSS (Dextr's
-Table 6). Use `meco_opt` or another score there. A layer with as many channels as positions, or more, adds 0,
-whatever it does.
+Beware (meco): networks that differ in width are ranked in the wrong order: -.79, -.87 and -.86 on NATS-Bench-SSS
+(Dextr's Table 6). Use `meco_opt` or another score there. A layer with at least as many channels as positions always
+adds 0.
 
 Beware (meco_opt): made for networks that differ in width; where all have the same, drawing channels adds noise (see the
 correlations measured on NAS-Bench-201).
@@ -35,7 +35,7 @@ from epochzero.proxies.dextr import of_some_channels
 
 
 def correlations(outputs: Tensor) -> Tensor | None:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     x = outputs[0]
     if x.dim() < 3 or 1 in (x := x.flatten(2).double()).shape[1:]:
         return None
@@ -47,7 +47,7 @@ def correlations(outputs: Tensor) -> Tensor | None:
 
 @together(correlations)
 def correlation(output: Tensor) -> Tensor | None:
-    """Correlations between the channels of one sample's output, or nothing where there is one channel or position."""
+    """Returns the correlations of the channels of one sample's output; None for one channel or one position."""
     found = correlations(output.unsqueeze(1))
     return None if found is None else found[0]  # [C, C]
 
@@ -69,14 +69,14 @@ def least_within(gram: Tensor, positions: Tensor) -> Tensor:
 
 
 def correlations_and_positions(outputs: Tensor) -> Tensor | None:
-    """The same of many networks."""
+    """Returns the same for many networks."""
     found = correlations(outputs)
     return None if found is None else torch.cat([found, torch.zeros_like(found[:, :1])], 1)  # [M, C + 1, C]
 
 
 @together(correlations_and_positions)
 def correlation_and_positions(output: Tensor) -> Tensor | None:
-    """The same in the form of which some channels can be drawn."""
+    """Returns the same with a row of zeros, as `of_some_channels` needs it."""
     found = correlations_and_positions(output.unsqueeze(1))
     return None if found is None else found[0]  # [C + 1, C]
 

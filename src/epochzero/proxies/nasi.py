@@ -5,11 +5,11 @@ r"""NASI's approximations of the tangent kernel's trace norm.
 
 L_x is the cross-entropy of sample x, the gradient is over everything trainable.
 
-Beware: larger is not better without end. NASI searches under a bound on the trace norm, and its published correlations
-are those of the networks within that bound.
+Beware: larger is better only up to a bound. NASI searches under a bound on the trace norm, and its published
+correlations are those of the networks within that bound.
 
-Beware (nasi_trace): gradients of different samples cancel in the mean, so it is the further from the trace norm the
-smaller the batch (Pearson .74 to .86 for batches of 4 to 128, against .88 for the sum: space S1 in the thesis' Table
+Beware (nasi_trace): gradients of different samples cancel in the mean, and the smaller the batch, the further it is
+from the trace norm (Pearson .74 to .86 for batches of 4 to 128, against .88 for the sum: space S1 in the thesis' Table
 6.7).
 
 Beware (nasi_trace_sum): one backward pass for each sample.
@@ -29,7 +29,7 @@ from epochzero.proxies.grad_norm import norm
 
 
 def squared_norm(trace: Trace) -> Tensor:
-    """Of the batch's gradient, over everything trainable."""
+    """Returns the squared norm of the batch's gradient, over everything trainable."""
     norms = each_layer(norm, [trace], "parameter_gradients")
     if not len(norms):
         raise DegenerateError("the network has nothing to train")

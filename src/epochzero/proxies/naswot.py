@@ -1,14 +1,14 @@
-r"""NASWOT: how differently the ReLUs of a network fire on different inputs.
+r"""NASWOT: the diversity of the on-off patterns of a network's ReLUs on different inputs.
 
-Input x_i switches each of the A ReLUs on or off, which gives a code c_i in {0,1}^A. Inputs that share a code go
-through the same linear map and cannot be told apart by it.
+Input x_i switches each of the A ReLUs on or off, which gives a code c_i in {0,1}^A. Inputs with the same code
+pass through the same linear map.
 
     K_ij  = A - hamming(c_i, c_j)  =  c_i . c_j + (1 - c_i) . (1 - c_j)
     score = log |det K|
 
 Beware: it needs ReLUs; a network of GELU or SiLU has no score. It grows with the number of ReLUs and of samples, so
-compare networks on one batch only. Two inputs with one code, as in small networks or with a sample given twice, leave
-no score. Weak on NAS-Bench-101 (.31, SiGeo's Table 2).
+compare networks on the same batch only. If two inputs share a code, as in small networks or for repeated samples, there
+is no score. Weak on NAS-Bench-101 (.31, SiGeo's Table 2).
 
 Mellor, Turner, Storkey, Crowley. Neural architecture search without training. ICML 2021. arXiv:2006.04647
 """
@@ -25,18 +25,18 @@ from epochzero.errors import DegenerateError
 
 
 def counts(before: Maps) -> Tensor:
-    """The same of many networks [B, M, ...]."""
+    """Returns the same for many networks [B, M, ...]."""
     return agreements(before).double()  # [M, B, B]
 
 
 @together(counts, spread=True)
 def agreement(before: Tensor) -> Tensor:
-    """On how many of a layer's ReLUs each pair of inputs agrees."""
+    """Returns the number of a layer's ReLUs on which each pair of inputs agrees."""
     return counts(before.unsqueeze(1))[0]  # [B, B]
 
 
 def agreed(trace: Trace) -> Tensor:
-    """The same over all ReLUs."""
+    """Returns the same over all ReLUs."""
     kernel = of_network(torch.clone, trace, "relus")  # [B, B]
     if kernel is None:
         raise DegenerateError("the network has no ReLU")
@@ -45,7 +45,7 @@ def agreed(trace: Trace) -> Tensor:
 
 
 def log_determinant(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log |det K|, and the ends of its spectrum."""
+    """Returns log |det K|, and the smallest and largest eigenvalue."""
     return torch.linalg.slogdet(kernel).logabsdet, *extreme_eigenvalues(kernel)
 
 

@@ -1,6 +1,6 @@
 r"""Neural tangent kernel at initialisation: its trace norm and its condition number.
 
-    Theta_ij  = < d a_i/d theta, d a_j/d theta >      theta everything trainable, a_i what `of` says of sample i
+    Theta_ij  = < d a_i/d theta, d a_j/d theta >      theta everything trainable, a_i as `of` names it for sample i
     ntk_trace = sum_i Theta_ii                        of=outputs: over every logit, eq. 9 of NASI
     ntk_cond  = lambda_max / lambda_min               kappa; lower is better
 
@@ -8,19 +8,19 @@ Exact, also under train-mode batch norm, which couples the samples: one backward
 row.
 
 Options:
-    of          label: the logit of the sample's class (what HNAS ran, whose code leaves out the parameters of batch
+    of          label: the logit of the sample's class (as in HNAS, whose code leaves out the parameters of batch
                 norms; here theta is everything trainable); sum: the sum of its logits (TE-NAS), which needs no labels;
-                outputs: every logit, as many times the work and memory as there are classes
-    norm        train: batch norms use the batch's statistics; eval: the remembered ones
+                outputs: every logit; work and memory grow by the number of classes
+    norm        train: batch norms use the batch's statistics; eval: the running ones
 
-Beware: one backward pass for each sample, so it costs as many times a gradient score as the batch has samples.
+Beware: one backward pass for each sample, so for B samples it costs B times as much as a gradient score.
 
-Beware (ntk_trace): larger is not better without end: NASI bounds the trace norm, since beyond some size networks
-generalise worse.
+Beware (ntk_trace): larger is better only up to a bound: NASI bounds the trace norm, since beyond it networks generalise
+worse.
 
 Beware (ntk_cond): a ratio of the largest to the smallest of as many eigenvalues as samples, so it grows with the batch:
-compare networks on one batch only. A kernel whose smallest eigenvalue is rounding has no condition number (the
-published codes then give a huge, a negative or a made-up one).
+compare networks on the same batch only. A kernel whose smallest eigenvalue is only rounding has no condition number
+(the published codes then give a huge, a negative or a made-up one).
 
 Jacot, Gabriel, Hongler. Neural tangent kernel. NeurIPS 2018; Shu, Cai, Dai, Ooi, Low. NASI. ICLR 2022.
 arXiv:2109.00817; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535
@@ -51,7 +51,7 @@ def kernel(trace: Trace, of: str) -> Tensor:
 
 
 def condition_number(theta: Tensor) -> Tensor:
-    """lambda_max / lambda_min of a kernel matrix."""
+    """Returns lambda_max / lambda_min of a kernel matrix."""
     check_samples(len(theta))
     eigenvalues: Tensor = torch.linalg.eigvalsh(theta)  # ascending
     noise = len(theta) * torch.finfo(torch.float32).eps * eigenvalues[-1]
@@ -62,11 +62,11 @@ def condition_number(theta: Tensor) -> Tensor:
 
 @proxy(needs=kernel_of, higher_is_better=True)
 def ntk_trace(trace: Trace, *, of: str = "label", norm: str = "train") -> Tensor:
-    """Trace norm of the neural tangent kernel: how fast the network can learn."""
+    """Trace norm of the neural tangent kernel: the speed at which the network can learn."""
     return kernel(trace, of).trace()
 
 
 @proxy(needs=kernel_of, higher_is_better=False)
 def ntk_cond(trace: Trace, *, of: str = "label", norm: str = "train") -> Tensor:
-    """Condition number kappa of the neural tangent kernel: how unevenly it learns."""
+    """Condition number kappa of the neural tangent kernel: the imbalance of its learning speeds."""
     return condition_number(kernel(trace, of))

@@ -1,11 +1,11 @@
-"""Params: how many trainable numbers the network has.
+"""Params: the number of trainable parameters.
 
     score = sum of numel(w) over everything trainable
 
 The baseline that every other proxy has to beat.
 
-Beware: it knows the network's size and nothing of its wiring. On NAS-Bench-201 it orders networks as `flops` does.
-Where wiring varies more than size, it says less: .37 on NAS-Bench-101 in SiGeo's Table 2.
+Beware: it depends on the network's size, not on its wiring. On NAS-Bench-201 it orders networks as `flops` does. Where
+wiring varies more than size, it ranks worse: .37 on NAS-Bench-101 in SiGeo's Table 2.
 
 Ning, Tang, Li, Zhou, Liang, Yang, Wang. Evaluating efficient performance estimators of neural architectures.
 NeurIPS 2021. arXiv:2008.03064

@@ -8,7 +8,7 @@ ZiCo. FR runs over everything trainable, the loss is that of the last batch, and
 batch: the paper leaves these open.
 
 Options:
-    batches     k, how many batches, at least 2
+    batches     k, number of batches, at least 2
     weights     l1, l2, l3: zero_shot (1, 1, 0: nothing trained yet), warm_vision (1, 50, 1: after a warm-up),
                 warm_recommender (1, 1, 1: after a warm-up), or any three numbers as 1/50/1
     form        module: a sum over modules; neuron: one norm over all weights
@@ -16,8 +16,7 @@ Options:
 Beware: a layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: before any
 training FR sees the head, layers without a norm, and the norms themselves. On 1,000 networks of NAS-Bench-201 with
 batches of CIFAR-10 it did no better than ZiCo with its two batches (Spearman .747 against .755, see docs/results.md).
-The presets warm_vision and warm_recommender mean something for weights that were trained a little, and nothing for
-weights just drawn.
+The presets warm_vision and warm_recommender are meant for weights after a short training, not for initial weights.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
@@ -40,7 +39,7 @@ PRESETS = {"zero_shot": "1/1/0", "warm_vision": "1/50/1", "warm_recommender": "1
 
 
 def lambdas(weights: str) -> tuple[float, float, float]:
-    """The three weights by the name of a preset, or written out."""
+    """Returns the three weights, from the name of a preset or from numbers."""
     try:
         one, two, three = (float(part) for part in PRESETS.get(weights, weights).split("/"))
     except ValueError:
@@ -59,7 +58,7 @@ def on_each_batch(batches: int, weights: str, form: str) -> Sequence[Need]:
 
 
 def along(trace: Trace) -> Tensor:
-    """The inner product of everything trainable with its gradient."""
+    """Returns the inner product of everything trainable with its gradient."""
     products = each_layer(inner, [trace], "parameters", "parameter_gradients")
     if not len(products):
         raise DegenerateError("the network has nothing to train")
@@ -67,7 +66,7 @@ def along(trace: Trace) -> Tensor:
 
 
 def fisher_rao(traces: Sequence[Trace]) -> Tensor:
-    """The mean over batches of (theta . gradient)^2."""
+    """Returns the mean over batches of (theta . gradient)^2."""
     return torch.stack([along(trace) for trace in traces]).square().mean()
 
 

@@ -1,11 +1,11 @@
-r"""SNIP: how much the loss feels each connection.
+r"""SNIP: the sensitivity of the loss to each connection.
 
     score = sum_l sum |W_l * dL/dW_l|
 
 which is |dL/dc| for masks c = 1 that multiply the weights.
 
-Beware: it ranks NAS-Bench-101 the wrong way (-.19, SiGeo's Table 2) and so the three spaces of NAS-Bench-1Shot1 (-.49
-to -.79, NASI's Table 3). It says nearly the same as `grad_norm` (Spearman 1.00 on NAS-Bench-201, thesis Table 7.4).
+Beware: it ranks NAS-Bench-101 in the wrong order (-.19, SiGeo's Table 2), and the three spaces of NAS-Bench-1Shot1 too
+(-.49 to -.79, NASI's Table 3). It ranks nearly as `grad_norm` does (Spearman 1.00 on NAS-Bench-201, thesis Table 7.4).
 
 Lee, Ajanthan, Torr. SNIP: single-shot network pruning based on connection sensitivity. ICLR 2019.
 arXiv:1810.02340
@@ -25,5 +25,5 @@ def snip(trace: Trace) -> Tensor:
 
 
 def felt(weight: Tensor, gradient: Tensor) -> Tensor:
-    """What the layer's connections are worth, each without its sign."""
+    """Returns the sum of the absolute sensitivities of a layer's connections."""
     return (weight * gradient).abs().sum()

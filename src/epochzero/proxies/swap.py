@@ -1,21 +1,21 @@
-r"""SWAP: how many different on-off patterns over the samples the network's neurons show.
+r"""SWAP: the number of different on-off patterns of the network's neurons over the samples.
 
-    A in {0,1}^(neurons x B)      one row for each ReLU output of a feature map: on which samples it is on
+    A in {0,1}^(neurons x B)      one row for each ReLU output of a feature map: 1 for samples that switch it on
     swap     = number of distinct rows, averaged over draws of N(0, 1) weights
     swap_reg = swap * exp(-(P - mu)^2 / sigma)           P the number of parameters in thousands
 
 Options:
-    repeats     how many draws of weights are averaged
-    samples     B, how many samples, at most 62
-    mu          which size is wanted, in thousands of parameters
-    sigma       how wide around it, in squared thousands. The published script's 40 and 40 are for its thin networks of
-                3 channels; the defaults here are wide around NAS-Bench-201's largest network
+    repeats     number of draws of weights that are averaged
+    samples     B, number of samples, at most 62
+    mu          preferred size, in thousands of parameters
+    sigma       width around it, in squared thousands. The published script's 40 and 40 are for its thin networks of
+                3 channels; the defaults here are wide, around NAS-Bench-201's largest network
 
 Beware: at most 2^B patterns exist, so few samples make large networks tie, and large networks have more neurons to show
 patterns with. It needs ReLUs on feature maps: transformers and plain perceptrons have no score.
 
-Beware (swap_reg): with mu and sigma a wish for a size comes in, which can be tuned until the score fits a benchmark.
-The published figures are for the authors' mu and sigma, which are not our defaults.
+Beware (swap_reg): mu and sigma state a preferred size, which can be tuned until the score fits a benchmark. The
+published figures are for the authors' mu and sigma, which are not our defaults.
 
 Peng, Song, Fayek, Ciesielski, Chang. SWAP-NAS: sample-wise activation patterns for ultra-fast NAS. ICLR 2024.
 arXiv:2403.04161
@@ -34,11 +34,11 @@ from epochzero.engine.population.reductions import Maps, mark
 from epochzero.errors import DegenerateError, UserError
 
 FEW = 16
-"""up to so many samples, all patterns that there could be are listed; with more, those that occur"""
+"""the largest number of samples for which all possible patterns are listed; with more, those that occur"""
 
 
 def marked(total: Tensor | None, networks: int, owners: Tensor, before: Maps) -> Tensor | None:
-    """The same of many networks: 1 for each pattern that some layer shows."""
+    """Returns the same for many networks: 1 for each pattern that some layer shows."""
     if isinstance(before, Tensor) and before.dim() < 5:
         return total
     samples = len(before) if isinstance(before, Tensor) else before.place.arena.shape[1]
@@ -50,25 +50,25 @@ def marked(total: Tensor | None, networks: int, owners: Tensor, before: Maps) ->
 
 @together(onto=marked, spread=True)
 def patterns(before: Tensor) -> Tensor | None:
-    """Which patterns of so many bits one layer shows: 1 or 0 for each, or a list of them; nothing for a vector."""
+    """Returns the patterns of one layer: 1 or 0 for each possible one, or a list; None for a vector."""
     if before.dim() < 4:
         return None
     on = (before > 0).flatten(1)  # [B, A]
     place = 2 ** torch.arange(len(on), device=on.device)[:, None]  # [B, 1]
     if len(on) > FEW:
         return torch.unique((on * place).sum(0))  # type: ignore[no-any-return]
-    shown = torch.where(on, place.float(), 0.0).sum(0).long()  # [A]: floats hold so few bits exactly, and are quicker
+    shown = torch.where(on, place.float(), 0.0).sum(0).long()  # [A]: floats hold 16 bits exactly, and are faster
     ones = torch.ones(shown.shape, device=on.device)
     return torch.zeros(2 ** len(on), device=on.device).scatter(0, shown, ones)
 
 
-def how_many(shown: Tensor) -> Tensor:
+def count(shown: Tensor) -> Tensor:
     return (shown > 0).sum().float()
 
 
 def distinct(trace: Trace, samples: int) -> Tensor:
     if samples <= FEW:
-        found = of_network(how_many, trace, "relus")
+        found = of_network(count, trace, "relus")
     else:
         lists = [layer for layer in trace.relus if layer is not None]
         found = torch.tensor(float(len(torch.unique(torch.cat(lists))))) if lists else None
@@ -97,6 +97,6 @@ def swap(*traces: Trace, repeats: int = 32, samples: int = 16) -> Tensor:
 
 @proxy(needs=needs_reg, higher_is_better=True)
 def swap_reg(*traces: Trace, repeats: int = 32, samples: int = 16, mu: float = 1500.0, sigma: float = 1.0e6) -> Tensor:
-    """SWAP, made smaller the further the network is from the wanted size."""
+    """SWAP, reduced with the distance of the network from the preferred size."""
     size = torch.tensor(traces[0].params / 1e3, dtype=torch.float64)
     return torch.stack([distinct(trace, samples) for trace in traces]).mean() * torch.exp(-((size - mu) ** 2) / sigma)

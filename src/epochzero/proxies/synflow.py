@@ -1,4 +1,4 @@
-r"""SynFlow: how strongly signal flows through the network when every weight is made positive.
+r"""SynFlow: the signal flow through the network with every weight replaced by its absolute value.
 
     R     = sum of logits      weights replaced by their absolute values, input all ones, no batch norm
     score = log sum_l sum |W_l * dR/dW_l|
@@ -7,9 +7,9 @@ r"""SynFlow: how strongly signal flows through the network when every weight is 
 The second form is the one computed: R itself reaches 1e60, the derivatives of its logarithm stay near one. The
 published codes disagree on whether to take the logarithm; ranks are the same.
 
-Beware: norms are taken out, so it scores another network than the one that will be trained. Flow is a product over
-layers: depth and width outweigh all else. Weak on NAS-Bench-301 (.18, SiGeo's Table 2), the wrong way on
-NAS-Bench-1Shot1 (-.45 to -.53, NASI's Table 3). A flow beyond 1e308 has no score.
+Beware: norms are removed, so it scores another network than the one that will be trained. Flow is a product over
+layers: depth and width dominate. Weak on NAS-Bench-301 (.18, SiGeo's Table 2), wrong order on NAS-Bench-1Shot1 (-.45 to
+-.53, NASI's Table 3). A flow beyond 1e308 has no score.
 
 Tanaka, Kunin, Yamins, Ganguli. Pruning neural networks without any data by iteratively conserving synaptic flow.
 NeurIPS 2020. arXiv:2006.05467

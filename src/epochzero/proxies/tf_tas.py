@@ -1,4 +1,4 @@
-r"""TF-TAS DSS: for transformers, how much attention layers diversify and how strongly signal flows through the rest.
+r"""TF-TAS DSS, for transformers: the diversity of attention layers and the signal flow through the other layers.
 
     R     = sum of logits      weights replaced by their absolute values, input all ones
     score = log [ sum over attention weights  ||dR/dW||_* ||W||_*          (nuclear norms)
@@ -9,9 +9,9 @@ the width of all heads (queries, keys and values together) and from that width b
 paper, on a stand-alone network: in the published code the weights are not absolute, and queries, keys and values add
 nothing. The logarithm is taken.
 
-Beware: for transformers only; a network without such a linear layer has no score. Attention is told by shapes, so a
-square layer of a perceptron passes for it. Where a module runs its projections out of sight, as fused kernels may, the
-score fails and says so. Convolutions (the patch embedding) do not count.
+Beware: for transformers only; a network without such a linear layer has no score. Attention is recognised by shapes, so
+a square layer of a perceptron counts as attention. If a module hides its projections, as fused kernels may, the score
+fails with that reason. Convolutions (the patch embedding) do not count.
 
 Zhou, Zheng, Wu, Pan, Ji. Training-free transformer architecture search. CVPR 2022. arXiv:2203.12217
 """
@@ -28,7 +28,7 @@ from epochzero.types import Shape
 
 
 def attends(before: Shape | None, shape: Shape, after: Shape | None) -> bool:
-    """Whether a weight is of an attention layer, by its shape and those of the weights around it."""
+    """Returns True for a weight of an attention layer, by its shape and those of the weights before and after it."""
     wide, width = shape
     projects = before == (3 * width, wide)
     return wide == width or projects or (wide % 3 == 0 and after == (width, wide // 3))

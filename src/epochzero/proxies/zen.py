@@ -1,4 +1,4 @@
-r"""Zen: how far the features move when the input is nudged, with what batch norm has scaled away put back.
+r"""Zen: the change of the features for a small change of the input, times the scale that batch norms divide out.
 
     x ~ N(0, 1), x' = x + 0.01 e, e ~ N(0, 1);   f the last feature map, before global pooling
     score = log mean_n sum |f(x_n) - f(x'_n)|  +  sum_norms log sqrt(mean_c s_c)
@@ -7,12 +7,11 @@ r"""Zen: how far the features move when the input is nudged, with what batch nor
 Conv and linear weights are drawn from N(0, 1), biases are 0.
 
 Options:
-    repeats     averages the score over that many draws of weights and inputs
+    repeats     number of draws of weights and inputs over which the score is averaged
 
 Beware: made for chains of convolutions with batch norms. The published search takes residual links out of the networks
 that it scores; here the network is scored as it is. Weak on NAS-Bench-201 (.35, SiGeo's Table 2), strong where widths
-vary (.69 to .87 on NATS-Bench-SSS, Dextr's Table 6). With these weights it grows
-with the number of norms.
+vary (.69 to .87 on NATS-Bench-SSS, Dextr's Table 6). With these weights it grows with the number of norms.
 
 Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
 arXiv:2102.01063
@@ -46,7 +45,7 @@ def zen(*traces: Trace, repeats: int = 1) -> Tensor:
 
 
 def zen_score(before: Trace, after: Trace) -> Tensor:
-    """The score for one draw of weights and inputs, from the runs without and with the nudge."""
+    """Returns the score for one draw of weights and inputs, from the runs without and with the change."""
     moved = each_layer(distance, [before, after], "features")  # [1]
     if not len(moved):
         raise DegenerateError("no layer has an output with channels and positions")
@@ -61,7 +60,7 @@ def kept(features: Tensor) -> Tensor:
 
 @together(reductions.variances, spread=True)
 def variances(seen: Tensor) -> Tensor:
-    """[C] what a batch norm sees the variance of each channel to be."""
+    """Returns [C], the variance of each channel at the input of a batch norm."""
     return reductions.variances(seen.unsqueeze(1))[0]
 
 
@@ -70,6 +69,6 @@ def distance(before: Tensor, after: Tensor) -> Tensor:
 
 
 def log_scale(before: Tensor, after: Tensor) -> Tensor:
-    """The logarithm of what a batch norm divides by after the two runs."""
+    """Returns the logarithm of the divisor of a batch norm after the two runs."""
     keep = 1 - MOMENTUM
     return (keep**2 + keep * MOMENTUM * before + MOMENTUM * after).double().mean().sqrt().log()

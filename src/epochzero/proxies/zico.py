@@ -1,15 +1,15 @@
-r"""ZiCo: gradients that are large and alike on every batch promise fast and sure training.
+r"""ZiCo: gradients that are large and similar on every batch predict fast, stable training.
 
     score = sum_l log sum_w  E|g_w| / std(g_w)          over k batches; g the loss gradient of weight w of layer l
 
 The standard deviation is the population's (divided by k); weights whose gradient does not vary are left out, and
-so are layers of which nothing is left. The weights are the same for every batch.
+so are layers without other weights. The weights are the same for every batch.
 
 Options:
-    batches     k, how many batches are compared, at least 2 (the published code's number; SiGeo takes 4)
+    batches     k, number of batches that are compared, at least 2 (the published code's number; SiGeo takes 4)
 
-Beware: a sum over layers of the logarithm of a sum over weights: it grows with depth and width, whatever the gradients
-do. Published figures disagree: .63 on NAS-Bench-101 in SiGeo's Table 2, .41 in Dextr's Table 1.
+Beware: a sum over layers of the logarithm of a sum over weights: it grows with depth and width for any gradients.
+Published figures disagree: .63 on NAS-Bench-101 in SiGeo's Table 2, .41 in Dextr's Table 1.
 
 Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on gradients. ICLR 2023.
 arXiv:2301.11300
@@ -40,14 +40,14 @@ def zico(*traces: Trace, batches: int = 2) -> Tensor:
 
 
 def steadiness(*gradients: Tensor) -> Tensor:
-    """sum_w E|g_w| / std(g_w), from a layer's gradient on each batch."""
+    """Returns sum_w E|g_w| / std(g_w), from a layer's gradient on each batch."""
     g = torch.stack(gradients).flatten(1)  # [k, W]
     mean, std = g.abs().mean(0), g.std(0, correction=0)  # [W], [W]
     return torch.where(std == 0, 0, mean / std).sum()
 
 
 def inverse_variation(traces: Sequence[Trace]) -> Tensor:
-    """The steadiness of each layer's gradient."""
+    """Returns the steadiness of each layer's gradient."""
     ratios = each_layer(steadiness, traces, "gradients")  # [L]
     if not ratios.any():
         raise DegenerateError("no weight's gradient varies between the batches")

@@ -67,17 +67,17 @@ IN_PLACE = {
 
 
 class Use(NamedTuple):
-    """What a call takes one of the module's weights for."""
+    """The use of one of the module's weights by a call."""
 
     op: str
     weight: str | None
-    """its name; nothing for a weight that is computed as the network runs"""
+    """its name; None for a weight that is computed as the network runs"""
     role: str
     """weight [out, in], factor [in, out], scale, bias or embedding; hidden where the op hides its layers"""
 
 
 class Parts(NamedTuple):
-    """What a layer computes with."""
+    """The tensors that a layer computes with."""
 
     x: Tensor
     weight: Tensor
@@ -86,7 +86,7 @@ class Parts(NamedTuple):
 
 
 class Calls(TorchFunctionMode):
-    """Tells `watch` of each layer, and `uses` of each weight that a call takes."""
+    """A function mode that reports each layer to `watch`, and each weight that a call uses to `uses`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Calls(TorchFunctionMode):
         return self.names.get(id(tensor)) or self.names.get(id(tensor._base))
 
     def _parts(self, name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> Parts | None:
-        """What a conv or linear layer takes; a product is a linear layer where one of its factors is a weight."""
+        """Returns the tensors of a conv or linear layer; a product with a weight is a linear layer."""
         tensors = _tensors(args, given)
         if KINDS.get(name) in ("conv", "linear"):
             place = 2 if name == "bilinear" else 1
@@ -231,7 +231,7 @@ ORDERED_OTHERWISE: dict[Callable[..., Any], Callable[..., Call]] = {
     torch.batch_norm: _batch_norm,
     torch.instance_norm: _instance_norm,
 }
-"""functions whose arguments stand in another order than those of their namesakes"""
+"""functions whose arguments are in another order than those of their namesakes"""
 
 
 def _looked_up(

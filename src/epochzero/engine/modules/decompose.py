@@ -23,7 +23,7 @@ UNUSUAL = ("bias_k", "bias_v", "static_k", "static_v")
 
 
 def weighted_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
-    """What is attended to, and how much: attention for those who want the weights too."""
+    """Attention that returns its weights too."""
     if has_torch_function((q, k, v)):
         found: tuple[Tensor, Tensor] = handle_torch_function(weighted_attention, (q, k, v), q, k, v, mask, dropout)
         return found
@@ -58,7 +58,7 @@ def _multi_head(given: Mapping[str, Any]) -> tuple[Tensor, Tensor | None]:
 
 
 def _mask(attention: Tensor | None, padding: Tensor | None, heads: int, like: Tensor) -> Tensor | None:
-    """What is added to the scores [B, heads, T, S]: 0 or -inf for masks that say what may not be looked at."""
+    """Returns the term added to the scores [B, heads, T, S]: 0, or -inf where a mask forbids attention."""
     parts = []
     if attention is not None:
         parts.append(torch.unflatten(attention, 0, (-1, heads)) if attention.dim() == 3 else attention)

@@ -1,4 +1,4 @@
-"""Anybody's `nn.Module` as a network: watched with a function mode, left exactly as it was.
+"""Any `nn.Module` as a network: observed by a function mode, and left exactly as it was.
 
 Module hooks are used only for what calls no function: `nn.Identity`, and blocks. Weights and buffers are passed in,
 never written; attributes, training flags and the global random states are put back, also after an error.
@@ -59,7 +59,7 @@ class ModuleNetwork:
 
     @cached_property
     def _uses(self) -> list[Use]:
-        """What its weights are for: found by running the module once."""
+        """The uses of its weights, recorded by running the module once."""
         uses: list[Use] = []
         with torch.no_grad():
             self._forward(self._sample, self._single, "train", uses=uses.append)
@@ -67,7 +67,7 @@ class ModuleNetwork:
 
     @property
     def layer_weights(self) -> tuple[str, ...]:
-        """Those that conv and linear layers use; some of these may have none of their own: see `hides`."""
+        """The weights of conv and linear layers; a layer may have no weight of its own, see `hides`."""
         layers = (use.weight for use in self._uses if use.role in ("weight", "factor"))
         return tuple(dict.fromkeys(weight for weight in layers if weight is not None))
 
@@ -109,7 +109,7 @@ class ModuleNetwork:
 
     @cached_property
     def _takes_channels_last(self) -> bool:
-        """Whether it runs on such inputs; `x.view(...)` in its forward refuses them."""
+        """True if it accepts such inputs; `x.view(...)` in its forward refuses them."""
         x = self._sample.contiguous(memory_format=torch.channels_last)
         try:
             with torch.no_grad():
@@ -119,7 +119,7 @@ class ModuleNetwork:
         return True
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
-        """Weights drawn anew by what they are used for; a norm that is spelled out goes by its class's name."""
+        """Returns new weights by their uses; hand-written norms are recognised by the names of their classes."""
         roles = {
             f"{prefix}.{leaf}" if prefix else leaf: "bias" if leaf.endswith("bias") else "scale"
             for prefix, part in self.module.named_modules()
@@ -200,7 +200,7 @@ def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def _computing(module: nn.Module) -> str:
-    """What computes weights in it, in words."""
+    """Describes what computes weights in the module."""
     for name, part in module.named_modules():
         found = [type(hook) for hook in part._forward_pre_hooks.values()]
         if parametrize.is_parametrized(part):
@@ -216,7 +216,7 @@ def _computing(module: nn.Module) -> str:
 
 @contextmanager
 def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
-    """The module in the mode that the pass wants, randomness seeded; everything put back afterwards."""
+    """Sets the module to the mode of the pass and seeds randomness; restores everything afterwards."""
     parts = list(module.modules())
     before = [dict(vars(part)) for part in parts]
     python, numpy = random.getstate(), np.random.get_state()
@@ -238,7 +238,7 @@ def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
 
 @contextmanager
 def _hooked(module: nn.Module, watch: Watch | None, blocks: bool) -> Iterator[None]:
-    """Identities, and blocks where they are wanted, tell of themselves; of several outputs of the first."""
+    """Reports identities, and blocks if asked, to `watch`; of several outputs, the first."""
     hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def tell(part: nn.Module, kind: Any, name: str) -> None:

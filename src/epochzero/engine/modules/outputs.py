@@ -1,4 +1,4 @@
-"""Which part of what a module returns are its logits."""
+"""The choice of the logits among the values that a module returns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from epochzero.engine.failure import PassFailedError, blaming
 from epochzero.errors import UserError
 
 Output = str | int | Callable[[Any], Any]
-"""a name, a place, a path of these such as `heads.0.logits`, or a function of what the module returns"""
+"""a name, an index, a path of these such as `heads.0.logits`, or a function of the returned value"""
 
 
 def pick(returned: Any, which: Output | None) -> Tensor:
-    """The logits."""
+    """Returns the logits."""
     if callable(which):
         with blaming("output="):
             returned = which(returned)
@@ -56,7 +56,7 @@ def _named(found: Any, name: str) -> Any:
 
 
 def _parts(returned: Any) -> list[str]:
-    """The names or places of what is in it."""
+    """Returns the names or indices of its parts."""
     if isinstance(returned, Mapping):
         return [str(key) for key in returned]
     if dataclasses.is_dataclass(returned):

@@ -104,7 +104,7 @@ def _glu(x: Tensor, dim: int = -1) -> Tensor:
 
 
 def scores_of(q: Tensor, k: Tensor, mask: Tensor | None, scale: float | None = None) -> Tensor:
-    """Softmax of q k^T / sqrt(E) + mask, [..., queries, keys]; a mask of booleans says what may be looked at."""
+    """Softmax of q k^T / sqrt(E) + mask, [..., queries, keys]; a boolean mask is True where attention is allowed."""
     scores = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, -math.inf)

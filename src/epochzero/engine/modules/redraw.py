@@ -1,4 +1,4 @@
-"""New weights for a module, each drawn as what the module uses it for."""
+"""New weights for a module, each drawn by its use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epochzero.types import Origin
 def redraw(weights: Mapping[str, Tensor], roles: Mapping[str, str], origin: Origin) -> dict[str, Tensor]:
     """Weights of conv and linear layers by the scheme, biases 0, norms at scale 1, embeddings N(0, 1).
 
-    What has another role, or none, stays as it is.
+    Tensors with another role, or none, stay as they are.
     """
     drawn = {name: _drawn(name, tensor, roles[name], origin) for name, tensor in weights.items() if name in roles}
     return dict(weights) | drawn

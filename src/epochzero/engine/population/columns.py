@@ -1,8 +1,8 @@
-"""What a pass found of a whole population, and functions of it that run for all networks at once.
+"""The results of a pass of a population, and functions of them that run for all networks at once.
 
-A value of each network is a tensor [P, ...]. Values of layers are ragged, as networks have different layers: those of
-equal shape lie in one tensor (`Rows`), so a function of each layer runs once for each shape, not once for each layer
-of each network. Results come to the CPU together.
+One value for each network is a tensor [P, ...]. Values of layers are ragged, since networks differ in their layers:
+values of equal shape are stored in one tensor (`Rows`), so a function of each layer runs once for each shape instead of
+once for each layer of each network. Results are copied to the CPU together.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from epochzero.plan.upload import upload
 
 Numbers = NDArray[np.int64]
 NONE = -1
-"""the row of a layer for which there is nothing"""
+"""the row of a layer that has no value"""
 
 
 class LayerValues(NamedTuple):
-    """Values of some layers, and whose they are."""
+    """Values of some layers, with their networks."""
 
     values: Tensor | list[Any] | None
-    """one for each slot; several layers may share one"""
+    """one for each slot; several layers may share a slot"""
     networks: Numbers
     orders: Numbers
     """sorts the layers of a network"""
@@ -62,7 +62,7 @@ class Rows:
 
     @cached_property
     def groups(self) -> list[Tensor | list[Any]]:
-        """The values, those of equal shape together."""
+        """The values, one group for each shape."""
         joined: list[Tensor | list[Any]] = []
         for group in self._groups:
             tensors = [values for values in group if isinstance(values, Tensor)]
@@ -77,18 +77,18 @@ class Rows:
         return [value for group in self.groups for value in group]
 
     def of(self, network: int) -> list[Any]:
-        """The network's own, in its order; None where there is nothing."""
+        """Returns the values of a network's layers in its order; None for layers without a value."""
         own = self.rows[self.bounds[network] : self.bounds[network + 1]].tolist()
         return [None if row == NONE else self._flat[row] for row in own]
 
     def cut(self, values: Tensor) -> list[Tensor]:
-        """Values on the CPU, one for each row, as those of each network's layers for which there is something."""
+        """Splits values on the CPU, one for each row, into those of each network's layers that have one."""
         rows, bounds = self._kept
         return list(torch.split(values[torch.from_numpy(rows)], np.diff(bounds).tolist()))
 
     @cached_property
     def lacking(self) -> set[int]:
-        """The networks for whose layers there is nothing."""
+        """The networks none of whose layers has a value."""
         return set(np.flatnonzero(np.diff(self._kept[1]) == 0).tolist())
 
     @cached_property
@@ -101,12 +101,12 @@ class Rows:
         return all(isinstance(group, Tensor) for group in self.groups)
 
     def fits(self, other: Rows) -> bool:
-        """Whether the values of each layer are in the same group and row as the other's."""
+        """Returns True if each layer's value is in the same group and row as the other's."""
         return np.array_equal(self.rows, other.rows) and list(map(len, self.groups)) == list(map(len, other.groups))
 
     @cached_property
     def totals(self) -> Tensor:
-        """The sum over each network's layers, which all have one shape."""
+        """The sum over each network's layers, whose values must have one shape."""
         (values,) = self.groups
         assert isinstance(values, Tensor)
         everyone = np.arange(self.size)
@@ -130,32 +130,32 @@ numbers = itertools.count()
 
 
 class ResultColumns:
-    """What is read of a pass of a population."""
+    """The reads of one pass of a population."""
 
     def __init__(self, size: int, device: torch.device = torch.device("cpu")) -> None:
         self.number = next(numbers)
         self.size, self.device = size, device
         self.facts: dict[str, Sequence[Any]] = {}
-        """one of each network"""
+        """reads with one plain value for each network"""
         self.tensors: dict[str, Tensor] = {}
-        """[P, ...]"""
+        """reads with one tensor for each network, [P, ...]"""
         self.rows: dict[Item, Rows] = {}
         self.whys: dict[str, Callable[[ResultColumns], Mapping[int, Exception]]] = {}
-        """finds for which networks a read cannot be had, and why; asked late, for an answer waits for the device"""
+        """functions that return why a read has no value, by network; called late, since they wait for the GPU"""
         self.late: Callable[[ResultColumns], None] | None = None
-        """what has to be done as long as the run itself is there, and may wait for the device"""
+        """work that needs the run itself, and may wait for the GPU"""
         self.launched: Mark | None = None
         self._known: dict[Any, Any] = {}
 
     def settle(self) -> None:
-        """Let go of the run. Nothing is launched for it from now on."""
+        """Releases the run. Nothing is launched for it after this."""
         if self.late is not None:
             self.late(self)
             self.late = None
         self.launched = mark(self.device)
 
     def read(self, item: Item, network: int) -> Any:
-        """The network's own, or why it cannot be had."""
+        """Returns the read of one network, or the reason why it has none."""
         name = item[0]
         if network in (refused := self._refused(name)):
             return refused[network]
@@ -167,7 +167,7 @@ class ResultColumns:
         return next((value for value in found if isinstance(value, Exception)), found)
 
     def refusals(self, items: Iterable[Item]) -> dict[int, Exception]:
-        """The networks for which not all of this can be had, and why."""
+        """Returns the networks for which one of the items has no value, with the reasons."""
         found: dict[int, Exception] = {}
         for item in items:
             found = {**self._refused(item[0]), **found}
@@ -181,18 +181,18 @@ class ResultColumns:
         return {} if find is None else self._once(find, lambda: find(self))
 
     def of_layers(self, function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
-        """Of each network, `function` of the values of each of its layers; None where that cannot be had at once."""
+        """Returns for each network `function` of the values of each layer; None if they cannot be computed together."""
         return self._once((function, *_named(sources)), lambda: _of_all_layers(function, sources))  # type: ignore[no-any-return]
 
     def of_networks(self, function: Callable[..., Any], sources: Sequence[Source]) -> Sequence[Any] | None:
-        """`function` of each network's values, where those of layers are summed; None as above.
+        """Returns `function` of each network's values, where those of layers are summed; None as above.
 
-        A network that has no such layers has None.
+        The value of a network without such layers is None.
         """
         return self._once((function, *_named(sources)), lambda: _of_all_networks(function, sources))  # type: ignore[no-any-return]
 
     def _once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """Found for all networks when the first one asks."""
+        """Computes a result for all networks when the first one asks for it."""
         if key not in self._known:
             with torch.no_grad():
                 self._known[key] = find()
@@ -200,7 +200,7 @@ class ResultColumns:
 
 
 def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -> list[Tensor] | None:
-    """Of each network, on the CPU."""
+    """Returns the results of each network, on the CPU."""
     rows = [columns.rows[item] for columns, item in sources]
     if not all(one.stacked and one.fits(rows[0]) for one in rows) or not rows[0].groups:
         return None
@@ -223,7 +223,7 @@ def _of_all_networks(function: Callable[..., Any], sources: Sequence[Source]) ->
 
 
 def _taken_apart(found: Any) -> Sequence[Any]:
-    """The rows of a tensor, or of each of several, on the CPU."""
+    """Returns the rows of a tensor, or of each of several, on the CPU."""
     return found.cpu().unbind() if isinstance(found, Tensor) else list(zip(*map(_taken_apart, found), strict=True))
 
 
@@ -232,7 +232,7 @@ def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
 
 
 def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
-    """[L] the function of each layer's tensors, in their order; layers of equal shapes at once."""
+    """Returns [L], the function of each layer's tensors; layers of equal shapes are computed together."""
     alike: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, layer in enumerate(layers):
         alike.setdefault(tuple([tensor.shape for tensor in layer]), []).append(i)
@@ -247,7 +247,7 @@ def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor
 
 
 def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """The function of each row, batched where `vmap` can take it."""
+    """Applies the function to each row, as a batch if `vmap` supports it."""
     try:
         return torch.func.vmap(function, randomness="same")(*values)
     except (RuntimeError, ValueError, TypeError, *REASONS) as error:
@@ -258,7 +258,7 @@ def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
 
 
 def _stacked(values: Sequence[Any]) -> Any:
-    """Tensors of equal shape as one; tuples, lists and dictionaries of tensors part by part."""
+    """Stacks tensors of equal shape, and tuples, lists and dictionaries of tensors part by part."""
     first = values[0]
     if isinstance(first, dict):
         return {key: _stacked([value[key] for value in values]) for key in first}

@@ -1,4 +1,4 @@
-"""Which networks run side by side: as many as a device has room for."""
+"""The division of networks into populations that fit into the memory of a device."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from epochzero.engine.passes import Need, Pass
 from epochzero.engine.reads import NEED_GRAPH
 
 POPULATION = 512
-"""networks that run side by side at most"""
+"""the largest number of networks in a population"""
 
 
 class Kept(NamedTuple):
-    """Of the numbers that a network's nodes give, those that lie in memory at a time, roughly."""
+    """The rough share of a network's activations that are in memory at once."""
 
     forward: float
     once: float
-    """where gradients are taken"""
+    """with gradients"""
     twice: float
-    """where their derivatives are, too"""
+    """with second derivatives"""
 
 
 KEPT = Kept(0.8, 0.8, 1.6)
 KEPT_BY_ROUTINE = Kept(0.1, 0.33, 0.7)
-"""of networks that run by routines: their blocks are let go of where nothing goes back through them"""
+"""for networks that run by routines, whose blocks are freed when no gradient has to pass through them"""
 WEIGHTS_KEPT = 6
-"""numbers for each weight: drawn, in the pass's form, its gradient, and what a proxy makes of them"""
+"""numbers kept for each weight: the weight as drawn and in the pass's form, its gradient, and a proxy's results"""
 PopulationMode = Literal["auto", "always", "never"]
-"""auto: on a GPU, which one network leaves idle"""
+"""when to form populations; `auto`: on a GPU, which a single network leaves idle"""
 
 
 class MemoryBudget:
-    """How much memory populations may be expected to take."""
+    """The share of a GPU's memory that populations may plan to use."""
 
     def __init__(self) -> None:
         self.share = 0.75
-        """of a GPU's free memory"""
+        """share of the free memory"""
 
     def shrink(self) -> None:
-        """A population had to halve: those to come are smaller from the start."""
+        """Reduces the share after a population had to be halved."""
         self.share *= 0.6
 
     def bytes_for(self, network: Network, lockstep: PopulationMode, free: Callable[[torch.device], int]) -> float:
-        """Bytes that networks like this one may take together; 0 where each has to run alone."""
+        """Returns the bytes that a population of networks like this one may use; 0 if each has to run alone."""
         if lockstep == "never" or not isinstance(network, PlanNetwork):
             return 0.0
         if network.device.type != "cuda":
@@ -61,9 +61,9 @@ class MemoryBudget:
 def in_groups(
     waiting: Iterable[Network], needs: Sequence[Need], batch: Batch, lockstep: PopulationMode, memory: MemoryBudget
 ) -> Iterator[list[Network]]:
-    """Networks in their order, as many at a time as there is room for; large ones take more of it.
+    """Yields groups of networks, in order, each as large as memory allows.
 
-    Memory is looked at once: later, populations that run take some of it.
+    Free memory is measured once: later, running populations use some of it.
     """
     free, group = cache(_free), None
     loads = _loads(needs, batch)
@@ -78,13 +78,13 @@ def in_groups(
 
 
 class _Load(NamedTuple):
-    """What a pass asks of memory, whatever the network."""
+    """The demands of a pass on memory, for any network."""
 
     samples: int
     order: int
-    """of the derivatives that are taken"""
-    relayed: bool
-    """whether blocks may run by routines"""
+    """the order of its derivatives"""
+    by_routines: bool
+    """true if blocks may run by routines"""
     itemsize: int
 
 
@@ -95,19 +95,19 @@ def _loads(needs: Iterable[Need], batch: Batch) -> Loads:
     def of(need: Need) -> _Load:
         graph = NEED_GRAPH & need.reads.keys() - {"block_gradients"}
         order = 2 if "hessian_gradients" in graph else 1 if graph else 0
-        relayed = need.run.norm != "eval" and "layers" not in need.reads
+        by_routines = need.run.norm != "eval" and "layers" not in need.reads
         itemsize = int(getattr(torch, need.run.dtype).itemsize)
-        return _Load(need.run.samples(batch.size), order, relayed, itemsize)
+        return _Load(need.run.samples(batch.size), order, by_routines, itemsize)
 
     return set(map(of, needs))
 
 
 Routines = frozenset[str]
-"""the blocks that run by routines"""
+"""names of blocks that run by routines"""
 
 
 class _Group:
-    """Networks that are to run side by side, and the bytes that they take together."""
+    """Networks of one population, and the bytes that they need together."""
 
     def __init__(self, first: Network, loads: Loads, room: float) -> None:
         self.loads, self.room = loads, room
@@ -116,7 +116,7 @@ class _Group:
         self.taken = _needed(first, loads, self.routines)
 
     def adds(self, network: Network) -> bool:
-        """Whether there was room for one more; for its sake the others may have to do without routines."""
+        """Adds a network if it fits, even if the others then have to run without routines; returns False if not."""
         if len(self.networks) == POPULATION:
             return False
         routines = self._shared(network)
@@ -130,7 +130,7 @@ class _Group:
         return True
 
     def _shared(self, network: Network) -> Routines:
-        """Those that are left: none where the skeletons differ, for then networks are not merged block by block."""
+        """Returns the routines in common: none if the skeletons differ, as they are then not merged block by block."""
         first = self.networks[0]
         if not self.routines or not isinstance(network, PlanNetwork) or not isinstance(first, PlanNetwork):
             return frozenset()
@@ -147,7 +147,7 @@ def _routines(network: Network) -> Routines:
 def population_size(
     network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: PopulationMode = "auto"
 ) -> int:
-    """How many networks like this one may run side by side."""
+    """Returns the number of networks like this one that fit into a population."""
     room = MemoryBudget().bytes_for(network, lockstep, _free)
     if math.isinf(room):
         return POPULATION
@@ -155,7 +155,7 @@ def population_size(
 
 
 def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) -> float:
-    """Bytes that a network takes in the largest of its passes, roughly, where these of its blocks run by routines."""
+    """Estimates the bytes of a network's largest pass, with these of its blocks run by routines."""
     if not isinstance(network, PlanNetwork):
         return 1.0
     plan = network.plan
@@ -166,7 +166,7 @@ def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) ->
     throughout = len(routines) >= len(plan.skeleton.pieces) - 2  # but for the input and the head
 
     def of(load: _Load) -> float:
-        there = in_arenas if load.relayed and (throughout or load.order < 2) else 0
+        there = in_arenas if load.by_routines and (throughout or load.order < 2) else 0
         kept = KEPT_BY_ROUTINE[load.order] * there + KEPT[load.order] * (numbers - there)
         return (kept * load.samples + WEIGHTS_KEPT * plan.params) * load.itemsize
 
@@ -174,7 +174,7 @@ def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) ->
 
 
 def _free(device: torch.device) -> int:
-    """Bytes of a GPU that this process can have: what nobody has, up to its share, and torch's own that it lets lie."""
+    """Returns the bytes of a GPU that this process can use: free memory up to its share, and torch's unused cache."""
     index = torch.cuda.current_device() if device.index is None else device.index
     held = torch.cuda.memory_reserved(index)
     nobodys, total = torch.cuda.mem_get_info(index)

@@ -1,12 +1,12 @@
-"""Running a pass of many networks at once, each exactly as if it ran alone.
+"""Runs a pass of many networks at once, with the results of each as if it ran alone.
 
-A population of plans is merged into one plan. No network's output depends on another's weights, so
-the gradient of the sum of their losses holds each one's own, and so do second derivatives and tangent kernels, row by
-row. A proxy's function of a layer runs on all networks of a merged layer at once where `vmap` can take it; what is
-found is a `ResultColumns`.
+A population of plans is merged into one plan. No network's output depends on another's weights, so the gradient of the
+sum of their losses holds the gradient of each, and the same is true of second derivatives and of tangent kernels, row
+by row. A proxy's function of a layer runs on all networks of a merged layer at once if `vmap` supports it. The results
+are `ResultColumns`.
 
-What is no such pass (a proxy that runs the network itself, networks with shared parameters, a reason why not) is left
-to `epochzero.engine.single.run`, one network after the other.
+Other passes (of proxies that run the network themselves, networks with shared parameters, passes that fail for some
+networks) are left to `epochzero.engine.single.run`, one network after the other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from epochzero.plan.plan import Inlined, Plan
 
 
 def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Batch) -> bool:
-    """Whether the pass can be run in lockstep and nothing stands in its way that each network would have to say."""
+    """Returns True if the pass can run for all networks at once, with no reason against it that differs by network."""
     wanted = {name for name, _ in items}
     if "network" in wanted or (wanted & {"blocks", "block_gradients"} and not population.has_blocks):
         return False
@@ -65,7 +65,7 @@ def can_run(run: Pass, items: Sequence[Item], population: Population, batch: Bat
 
 
 def _cut_at_once(network: PlanNetwork) -> bool:
-    """Whether something is cut up to the end of the first block: gradients of later blocks may not count then."""
+    """Returns True if an edge is cut up to the end of the first block: gradients of later blocks may then be zero."""
     for piece in network.plan.pieces:
         nodes = piece.block.nodes if isinstance(piece, Inlined) else (piece,)
         if any(node.op.kind == "zero" for node in nodes):
@@ -76,7 +76,7 @@ def _cut_at_once(network: PlanNetwork) -> bool:
 
 
 def run_together(run: Pass, items: Sequence[Item], population: Population, batch: Batch, seed: int) -> ResultColumns:
-    """What `run_pass` gives for each network. Raises a reason where there is one for all of them."""
+    """Returns the results of `run_pass` for each network. Raises a reason if it holds for all of them."""
     wanted = {name for name, _ in items}
     networks = population.networks
     found = ResultColumns(population.size, population.device)
@@ -96,14 +96,14 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     elif wanted & (NEED_FORWARD | {"labels"}):
         x, y = population.inputs(run, batch, seed, like(packed, run))
         found.facts["labels"] = [y] * population.size
-        if y is not None and wanted & NEED_LABELS:  # looked at here: on a GPU that would wait for what runs there
+        if y is not None and wanted & NEED_LABELS:  # checked on the CPU: on a GPU this would wait for the queue
             check_labels((len(y), *networks[0].plan.output_shape), batch.part(run.part)[1])  # type: ignore[arg-type]
         streams = [item for item in items if item[1] is not None]
         if "block_gradients" in wanted:
             passing = [item for item in streams if item[0] != "layer_gradients"]
             streams = [item for item in streams if item[0] == "layer_gradients"]
             wanted = wanted - {name for name, _ in passing}
-            between = population.watcher(plan, passing, seed)  # sends random signs back from block to block as it goes
+            between = population.watcher(plan, passing, seed)  # sends random signs back as it runs
             population.run(run, plan, packed, x, between)
             found.rows |= between.collected()
         if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - FORWARD_STREAMS:
@@ -157,7 +157,7 @@ def _forward(
     watcher: WatcherOfMany,
     found: ResultColumns,
 ) -> None:
-    """The forward run of all, and every gradient that is wanted of it, each once."""
+    """Runs all networks forward, and computes each requested gradient once."""
     everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     layers = list(plan.layer_weights)
     trainable = [name for name, param in plan.weights.items() if param.trainable]
@@ -169,7 +169,7 @@ def _forward(
     found.tensors["logits"] = logits
 
     def back(of: Callable[[Tensor], Tensor], names: Sequence[str], seen: Seen | None = None) -> dict[str, Tensor]:
-        """By name, the gradients of a sum over networks, each a function of its own logits [B, P*K]."""
+        """Returns by name the gradients of a sum over networks, each term a function of its own logits [B, P*K]."""
         with torch.enable_grad():
             joint = tape.output.detach().requires_grad_()
             (start,) = torch.autograd.grad(of(joint), [joint])
@@ -205,7 +205,7 @@ def _forward(
 
 
 def _refuse_rounding(signed: Signed, seen: HostCopy, found: ResultColumns) -> None:
-    """Looks closely at faint responses, where there are some; which of them are rounding is read later."""
+    """Launches the comparison of faint responses, if there are some; its result is read later."""
     faint = seen.wait()
     if faint.any():
         own, logits = found.tensors["input_gradients"], found.tensors["logits"]
@@ -228,7 +228,7 @@ def _of_loss(
     watcher: WatcherOfMany,
     back: Callable[..., dict[str, Tensor]],
 ) -> dict[str, Tensor]:
-    """The losses and their gradients, which it gives by name, too."""
+    """Stores the losses and their gradients, and returns the gradients by name."""
     found.tensors["loss"] = _losses(logits, y)
     if not wanted & LOSS_GRADIENTS:
         return {}
@@ -243,18 +243,18 @@ def _of_loss(
 
 
 def _joint_loss(population: Population, y: Tensor, joint: Tensor) -> Tensor:
-    """The sum of the networks' losses, from logits [B, P*K]."""
+    """Returns the sum of the networks' losses, from logits [B, P*K]."""
     return _losses(population.by_network(joint), y).sum()
 
 
 def _dead(found: ResultColumns) -> dict[int, Exception]:
-    """The networks whose layers get no gradient."""
+    """Returns the networks whose layers get no gradient, with the reason."""
     felt = found.of_layers(_absolute_sum, [(found, ("gradients", None))]) or ()
     return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if not own.any()}
 
 
 def _losses(logits: Tensor, y: Tensor) -> Tensor:
-    """Of each network [P], from logits [P, B, K]."""
+    """Returns the loss of each network [P], from logits [P, B, K]."""
     return label_loss(logits.flatten(0, 1), y.repeat(len(logits))).view(len(logits), -1).mean(1)
 
 
@@ -266,7 +266,7 @@ def _curvature_along(
     y: Tensor,
     layers: list[str],
 ) -> dict[str, Tensor]:
-    """The Hessians' products with the gradients: twice through one graph of everything."""
+    """Returns the Hessians' products with the gradients, by differentiating the graph of the whole run twice."""
     inputs = side_by_side(x, population.size)
     own = dict(packed) | {name: packed[name].detach().requires_grad_() for name in layers}
     leaves = [own[name] for name in layers]
@@ -277,10 +277,10 @@ def _curvature_along(
 
 
 def _filled(by_name: Mapping[str, Tensor], packed: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """With zeros where nothing depends on a parameter."""
+    """Returns the gradients by name, with zeros for parameters that nothing depends on."""
     return {name: by_name[name] if name in by_name else torch.zeros_like(packed[name]) for name in names}
 
 
 def _absolute_sum(gradient: Tensor) -> Tensor:
-    """Exactly zero for zeros alone, as a sum of squares may not be."""
+    """Returns a sum that is zero only if every entry is: squares of small numbers could vanish."""
     return gradient.abs().sum()

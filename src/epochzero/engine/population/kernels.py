@@ -1,4 +1,4 @@
-"""Tangent kernels of many networks that run side by side."""
+"""Tangent kernels of many networks that run as one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def tangent_kernels(
     kind: str, y: Tensor | None, tape: Recorded, packed: Mapping[str, Tensor], names: list[str], population: Population
 ) -> Tensor:
-    """The tangent kernel of each network: the backward pass of a row serves all of them."""
+    """Returns the tangent kernel of each network: the backward pass of a row serves all of them."""
     with torch.enable_grad():
         joint = tape.output.detach().requires_grad_()
         rows = torch.stack([rows_of(kind, own, y) for own in population.by_network(joint)]).sum(0)  # [rows]
@@ -42,7 +42,7 @@ def tangent_kernels(
 
 
 def _rows_back(tape: Recorded, starts: list[Tensor], names: list[str]) -> Iterator[dict[str, Tensor]]:
-    """The gradients of one row after the other; those of a row may be written over by the next."""
+    """Yields the gradients of one row after the other; the next row may overwrite them."""
     if not starts[0].is_cuda:
         yield from (tape.gradients(start, names) for start in starts)
         return
@@ -59,7 +59,7 @@ def _rows_back(tape: Recorded, starts: list[Tensor], names: list[str]) -> Iterat
 
 
 def _blocks(names: list[str], packed: Mapping[str, Tensor], rows: int, room: int) -> Iterator[list[str]]:
-    """The packed parameters in groups whose gradients fit into memory."""
+    """Yields packed parameters in groups whose gradients fit into memory."""
     block: list[str] = []
     size = 0
     for name in names:

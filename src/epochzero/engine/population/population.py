@@ -1,4 +1,4 @@
-"""Networks that run side by side: their merged plan, their weights and whose is what."""
+"""Networks that run as one: their merged plan and weights, and the owner of each part."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from epochzero.plan.plan import Inlined, Node, Plan
 from epochzero.types import Origin
 
 MOST_PARAMS = 16
-"""no op has as many parameters"""
+"""an upper bound of the number of an op's parameters"""
 Owners = tuple[Numbers, Numbers, Numbers]
-"""for each row of a pack of parameters: its network, what sorts it among those of that network, and the row"""
+"""for each row of a pack of parameters: its network, its sort key among those of that network, and the row"""
 
 
 class Population:
-    """Networks that can run side by side."""
+    """Networks that run as one."""
 
     def __init__(self, networks: Sequence[PlanNetwork]) -> None:
         self.networks = networks
@@ -45,7 +45,7 @@ class Population:
         self.back_sums: BackSums = {}
         self.places: Places = {}
         self.replays: dict[tuple[Pass, tuple[Item, ...]], Replay] = {}
-        """of passes that differ only in their draw"""
+        """captured runs of passes that differ only in their draw"""
         self._packed: dict[Origin | None, dict[str, Tensor]] = {}
         self._data: dict[Any, Part] = {}
 
@@ -54,13 +54,13 @@ class Population:
         return merge([network.plan for network in self.networks])
 
     def prepare(self) -> None:
-        """What takes time and no device, before it is needed."""
+        """Does the work that needs no device, ahead of time."""
         self.merged.plan.with_statistics("batch").last_uses  # noqa: B018
         self.merged.members  # noqa: B018
 
     @staticmethod
     def fits(networks: Sequence[Any]) -> bool:
-        """Whether these can be merged."""
+        """Returns True if the networks can be merged."""
         if not all(isinstance(network, PlanNetwork) and not network.broken for network in networks):
             return False
         plans = [network.plan for network in networks]
@@ -69,7 +69,7 @@ class Population:
 
     @property
     def has_blocks(self) -> bool:
-        """Whether the networks have the same blocks, and all of them are known: they were put in as such."""
+        """True if the networks have the same blocks, all of them inserted as blocks."""
         pieces = self.networks[0].plan.pieces
         known = all(isinstance(piece, Inlined) or "." not in piece.name for piece in pieces)
         return self.merged.blocks is not None and known
@@ -81,10 +81,10 @@ class Population:
         return plan.with_statistics("batch" if run.norm == "train" else "running")
 
     def packed(self, run: Pass, seed: int, plan: Plan) -> dict[str, Tensor]:
-        """The networks' weights for a pass, joined as the merged plan has them."""
+        """Returns the networks' weights for a pass, packed as the merged plan needs them."""
         origin = pass_origin(run, seed)
         if origin not in self._packed:
-            self._packed = {None: self._packed[None]} if None in self._packed else {}  # others are seldom asked again
+            self._packed = {None: self._packed[None]} if None in self._packed else {}  # others are rarely needed again
             self._packed[origin] = self._joined(origin)
         joined = self._packed[origin]
         return in_form({name: joined[name] for name in plan.weights}, run)
@@ -109,7 +109,7 @@ class Population:
         }
 
     def inputs(self, run: Pass, batch: Batch, seed: int, like: Tensor) -> Part:
-        """The pass's inputs and labels; data is brought to the device once, since that waits for what runs there."""
+        """Returns the pass's inputs and labels; data is copied to the device once, since a copy waits for its queue."""
         if run.inputs != "batch" or run.nudge:
             return pass_inputs(run, batch, seed, like)
         key = run.part, run.only, run.dtype
@@ -118,11 +118,11 @@ class Population:
         return self._data[key]
 
     def let_go_of(self, kind: Pass) -> None:
-        """Of what was recorded of a pass whose draws have all been played: it keeps memory."""
+        """Frees the captured run of a pass whose draws are all done."""
         self.replays = {key: replay for key, replay in self.replays.items() if key[0] != kind}
 
     def runs_by_blocks(self, run: Pass, watcher: WatcherOfMany, x: Tensor) -> bool:
-        """Whether the pass runs by routines: kernels of our own, where there are some."""
+        """Returns True if the pass runs by routines: our own kernels."""
         return runs_here(x) and can_run_blocks(self.merged, run.norm, watcher)
 
     def recorded(
@@ -155,7 +155,7 @@ class Population:
         return WatcherOfMany(self.merged, self.size, plan, items, self.places, seed)
 
     def rows(self, packed: Mapping[str, Tensor], kind: Literal["layers", "trainable"]) -> Rows:
-        """Packed tensors as values of the networks' layers or parameters."""
+        """Returns packed tensors as values of the networks' layers or parameters."""
         pieces = [
             LayerValues(packed[name].unflatten(0, (len(networks), -1)), networks, orders, slots)  # type: ignore[no-untyped-call]
             for name, (networks, orders, slots) in self._owners[kind].items()
@@ -164,7 +164,7 @@ class Population:
 
     @cached_property
     def _owners(self) -> dict[str, dict[str, Owners]]:
-        """For each pack of layers' weights and of parameters, whose they are and in which order they come."""
+        """The owners and order of each pack of layers' weights and of parameters."""
         merged = self.merged
         layers, trainable = {}, {}
         for node in merged.plan.nodes:
@@ -182,12 +182,12 @@ class Population:
         return {"layers": layers, "trainable": trainable}
 
     def _is_of_every_layer(self, node: Node, pack: str) -> bool:
-        """Whether the node is one layer of each of its networks, and the pack holds a parameter of each of these."""
+        """Returns True if the node is one layer of each of its networks, and the pack holds a parameter of each."""
         members = self.merged.members.get(node.name)
         return members is not None and len(members.networks) == len(self.merged.packs[pack])
 
     def _layers_of(self, node: Node, pack: str) -> Owners:
-        """The layers whose weights a pack holds: all of a node that runs them at once, else one of them."""
+        """Returns the layers whose weights a pack holds: all layers of a node that runs them at once, else one."""
         if self._is_of_every_layer(node, pack):
             return self._numbered(node, 0)
         members, (network,) = self.merged.members[node.name], self.merged.packs[pack].networks
@@ -197,19 +197,19 @@ class Population:
         return members.networks[own], members.orders[own] * MOST_PARAMS, np.zeros_like(own)
 
     def _numbered(self, node: Node, k: int) -> Owners:
-        """Of a node's k-th parameter, which the layers have in the order of their maps."""
+        """Returns the owners of a node's k-th parameter, which is in the order of the layers' maps."""
         members = self.merged.members[node.name]
         return members.networks, members.orders * MOST_PARAMS + k, members.slots
 
     def _in_plan(self, pack: str) -> Owners:
-        """The same from the names; all of a population's parameters are in this order, or none."""
+        """Returns the same from the names; either all of a population's parameters are in this order, or none."""
         parts = list(self.merged.packs[pack])
         orders = [self._place_in_plan[p][own] for p, own in parts]
         return np.array([p for p, _ in parts]), np.array(orders), np.arange(len(parts))
 
     @cached_property
     def _constant(self) -> dict[str, Tensor]:
-        """Packed weights that are not drawn."""
+        """The packed weights that are not drawn."""
         return constants(self.merged.plan.weights, self.device)
 
     @cached_property
@@ -217,21 +217,21 @@ class Population:
         return [{name: i for i, name in enumerate(network.trainable)} for network in self.networks]
 
     def by_network(self, joint: Tensor) -> Tensor:
-        """[B, P*C, ...] as [P, B, C, ...]: a view."""
+        """Returns [B, P*C, ...] as [P, B, C, ...]: a view."""
         return joint.unflatten(1, (self.size, -1)).movedim(1, 0)  # type: ignore[no-untyped-call,no-any-return]
 
 
 def side_by_side(x: Tensor, count: int) -> Tensor:
-    """The same for so many networks, [B, P*C, ...]."""
+    """Repeats an input for `count` networks, [B, P*C, ...]."""
     tiled = x.repeat(1, count, *(1 for _ in x.shape[2:]))  # [B, P*C, ...]
     return tiled.contiguous(memory_format=torch.channels_last) if runs_faster_channels_last(x) else tiled
 
 
 @contextmanager
 def no_collection(when: bool = True) -> Iterator[None]:
-    """Planning and merging make many small objects; looking through them for garbage takes half as long again.
+    """Turns garbage collection off: planning makes many small objects, and scanning them takes half as long again.
 
-    What is let go of is freed all the same: nothing that is large refers to itself.
+    Memory is freed all the same: no large object is part of a reference cycle.
     """
     was = gc.isenabled()
     if when:

@@ -1,11 +1,11 @@
-"""Sums over the units of many networks' maps: on a GPU in one reading of the maps, elsewhere plainly.
+"""Sums over the units of many networks' maps: on a GPU the maps are read once.
 
 products(a, b)[n, m, c]     = sum_p a[n, m, c, p] b[n, m, c, p]
-agreements(x)[m, i, j]      = how many units of network m are positive for both of the samples i and j, or for neither
-mark(shown, owners, x)      shows which patterns of samples switch a unit on: bit i stands for sample i
-variances(x)[m, c]          = of a channel's values, divided by their number less one
+agreements(x)[m, i, j]      = number of units of network m that are positive for both samples i and j, or for neither
+mark(shown, owners, x)      marks the patterns of samples that switch a unit on: bit i is sample i
+variances(x)[m, c]          = variance of a channel's values, with divisor n - 1
 
-Maps are tensors [B, M, C, H, W], or where those of M networks lie in an arena. Counts are exact.
+Maps are tensors [B, M, C, H, W], or maps of M networks in an arena. Counts are exact.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Maps = Tensor | ScatteredMaps
 
 
 def products(a: Maps, b: Maps) -> Tensor:
-    """[B, M, C] the sums over positions of the products of two maps."""
+    """Returns [B, M, C], the sums over positions of the products of two maps."""
     if isinstance(a, ScatteredMaps) and isinstance(b, ScatteredMaps) and runs_here(a.place.arena):
         return arena.kernels().products_at(a.place, a.slots, b.place, b.slots)  # type: ignore[no-any-return]
     a, b = _dense(a), _dense(b)
@@ -35,14 +35,14 @@ def products(a: Maps, b: Maps) -> Tensor:
 
 
 def agreements(x: Maps) -> Tensor:
-    """[M, B, B]; single precision holds counts exactly up to 2^24."""
+    """Returns [M, B, B]; single precision holds counts exactly up to 2^24."""
     if isinstance(x, ScatteredMaps) and runs_here(x.place.arena):
         return arena.kernels().agreements_at(x.place, x.slots)  # type: ignore[no-any-return]
     x = _dense(x)
     if _fused(x):
         return arena.kernels().agreements(x.flatten(2))  # type: ignore[no-any-return]
     if x.dim() == 5 and not x.is_cuda:
-        x = x.movedim(2, -1)  # the order of the units does not matter, and channels lie last on the CPU
+        x = x.movedim(2, -1)  # the order of the units does not matter, and channels are last on the CPU
     signs = torch.where(x > 0, 1.0, -1.0).flatten(2).transpose(0, 1)  # [M, B, A]
     with _short_products():
         return (signs @ signs.mT + signs.shape[2]) / 2
@@ -60,7 +60,7 @@ def mark(shown: Tensor, owners: Tensor, x: Maps) -> None:
 
 
 def variances(x: Maps) -> Tensor:
-    """[M, C]."""
+    """Returns [M, C]."""
     if not isinstance(x, ScatteredMaps):
         return torch.var(x, [0, *range(3, x.dim())])
     moments, tile = arena.kernels().moments(x.place, x.slots)
@@ -82,7 +82,7 @@ def _fused(*maps: Tensor) -> bool:
 
 @contextmanager
 def _short_products() -> Iterator[None]:
-    """TF32 on a GPU: it holds 0 and 1 exactly, and adds in single precision."""
+    """Allows TF32 on a GPU: it holds 0 and 1 exactly, and adds in single precision."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:

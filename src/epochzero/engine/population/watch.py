@@ -1,4 +1,4 @@
-"""Feeding what proxies read layer by layer while many networks run side by side."""
+"""Collects the streams that proxies read while many networks run as one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from epochzero.plan.plan import Node, Plan
 from epochzero.plan.upload import upload
 
 Places = dict[tuple[str, str], Tensor]
-"""for nodes of a merged plan, which networks and maps of it are meant, on the device"""
+"""indices of networks and maps for nodes of a merged plan, on the device"""
 
 
 class WatcherOfMany:
@@ -38,19 +38,19 @@ class WatcherOfMany:
         self.found: dict[Item, list[LayerValues]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
-        """functions that `vmap` does not take, with the shapes that they did not take"""
+        """functions that `vmap` does not support, with the shapes"""
         self.apart = False
-        """whether such a function found something"""
+        """true if such a function returned a value"""
         self._totals: dict[Item, tuple[Tensor, NDArray[np.bool_]]] = {}
-        """of streams that are added up: the sums [P, ...], and which networks have one"""
+        """for summed streams: the sums [P, ...], and a mask of the networks that have one"""
         self._ends_of_maps = _last_maps(plan, merged) if any(stream == "features" for stream, _ in items) else {}
         self._block: Tensor | None = None
         """the last block's feature maps, with the graph"""
         self._begun = False
-        """whether a block has ended"""
+        """true after the end of the first block"""
         self._pairs = 0
         self._waiting: dict[str, tuple[Tensor, Tensor]] = {}
-        """layers whose output's gradient is wanted: input and output"""
+        """the input and output of layers whose output's gradient is read"""
 
     @property
     def streams(self) -> set[str]:
@@ -78,14 +78,14 @@ class WatcherOfMany:
                 self._waiting[node.name] = (inputs[0], output)
 
     def _everyone(self, order: int) -> Members:
-        """A map of each network, side by side."""
+        """Returns one map of each network."""
         networks = np.arange(self.size)
         return Members(networks, np.full_like(networks, order), networks)
 
     def _send_back(self, node: Node, output: Tensor) -> None:
-        """Random signs from this block to the one before it, the same for every network.
+        """Sends random signs from this block to the one before it, the same for every network.
 
-        That is as far as the graph behind this block is needed, so it is let go of.
+        The graph before this block is not needed after that and is freed.
         """
         before, self._block = self._block, output
         if before is None:
@@ -97,13 +97,13 @@ class WatcherOfMany:
         self._pair(node, [_maps(sent.detach(), self.size) for sent in (arrived, signs)])
 
     def arrived(self, node: Node, gradient: Tensor) -> None:
-        """The loss gradient of a node's output."""
+        """Receives the loss gradient of a node's output."""
         if node.name in self._waiting:
             for item in self._asked("layer_gradients"):
                 self._feed(item, self.merged.members[node.name], node, [*self._waiting[node.name], gradient])
 
     def spread(self, stream: str, node: Node, which: Numbers, *maps: ScatteredMaps) -> None:
-        """The same of `which` maps of a node, wherever they are."""
+        """Receives the values of `which` maps of a node, which may be in an arena."""
         members = self.merged.members[node.name]
         place = np.full(self.merged.maps[node.name], NONE)
         place[which] = np.arange(len(which))
@@ -114,7 +114,7 @@ class WatcherOfMany:
             self._add(item, own, node, given, f"{stream} of {','.join(sorted(self.streams))}")
 
     def ended(self, node: Node, maps: Tensor, back: Callable[[Tensor], Tensor]) -> None:
-        """What the block that ends with the node gives, [P, B, H, W, C], and how a gradient of it goes back."""
+        """Receives the output [P, B, H, W, C] of the block that ends with the node, and its backward pass."""
         if node.name not in self.ends:
             return
         for item in self._asked("blocks"):
@@ -127,7 +127,7 @@ class WatcherOfMany:
             self._begun = True
 
     def _pair(self, node: Node, maps: list[Tensor]) -> None:
-        """What arrived at the block before of what was sent from this one, and that, both [B, P, C, ...]."""
+        """Adds a pair: the gradient at the block before, and the signs sent from this one, both [B, P, C, ...]."""
         for item in self._asked("block_gradients"):
             self._add(item, self._everyone(self._pairs), node, maps, "pair")
         self._pairs += 1
@@ -136,17 +136,17 @@ class WatcherOfMany:
         return [item for item in self.items if item[0] == stream]
 
     def _feed(self, item: Item, members: Members, node: Node, packed: list[Tensor]) -> None:
-        """What the stream's function makes of each map of the node."""
+        """Adds the values of the stream's function of each map of the node."""
         count = self.merged.maps[node.name]
         maps = [_maps(tensor.detach(), count) for tensor in packed]  # [B, maps, C, ...]
         slots = members.slots
-        if item[0] == "features" and len(slots) < count:  # other maps need not be kept
+        if item[0] == "features" and len(slots) < count:  # the other maps are not needed
             index = self._index(node, "last", slots, maps[0])
             maps, slots = [tensor[:, index] for tensor in maps], np.arange(len(slots))
         self._add(item, members._replace(slots=slots), node, maps, item[0])
 
     def _add(self, item: Item, members: Members, node: Node, maps: list[Any], kind: str) -> None:
-        """Maps [B, M, C, ...], or where they are."""
+        """Adds the values of maps [B, M, C, ...], or of maps in an arena."""
         if (onto := adds_onto(item[1])) is not None:
             self._add_onto(item, onto, members, node, maps, kind)
             return
@@ -167,7 +167,7 @@ class WatcherOfMany:
     def _add_onto(
         self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
     ) -> None:
-        """Each map is of one network, though several of its layers may be given the same."""
+        """Adds to the totals; each map belongs to one network, though several of its layers may share it."""
         count = len(maps[0]) if isinstance(maps[0], ScatteredMaps) else maps[0].shape[1]
         owners = np.zeros(count, np.int64)
         owners[members.slots] = members.networks
@@ -185,7 +185,7 @@ class WatcherOfMany:
             self._totals[item] = total, there
 
     def _of_maps(self, stream: str, function: Callable[..., Any] | None, node: Node) -> Callable[..., Any]:
-        """The stream's function of maps."""
+        """Returns the stream's function of maps."""
         assert function is not None
         if stream != "layer_gradients":
             return function
@@ -201,14 +201,14 @@ class WatcherOfMany:
         return of_layer
 
     def _index(self, node: Node, which: str, numbers: Numbers, like: Tensor) -> Tensor:
-        """Where the values are, once for all runs."""
+        """Uploads indices once for all runs."""
         key = (node.name, which)
         if key not in self.places:
             self.places[key] = upload(numbers, like.device)
         return self.places[key]
 
     def _added(self, item: Item, values: Tensor, members: Members, node: Node, kind: str) -> bool:
-        """Whether the values fit to what was added up so far."""
+        """Adds the values to the totals; returns False if their shape or type differs."""
         if item not in self._totals:
             zeros = values.new_zeros(self.size, *values.shape[1:])
             self._totals[item] = zeros, np.zeros(self.size, np.bool_)
@@ -249,7 +249,7 @@ class WatcherOfMany:
         return or_why(find)
 
     def collected(self) -> dict[Item, Rows]:
-        """Each stream of all networks."""
+        """Returns each stream of all networks."""
         return {item: Rows(self.size, pieces) for item, pieces in self.pieces().items()}
 
     def pieces(self) -> dict[Item, list[LayerValues]]:
@@ -264,12 +264,12 @@ def _tensor(maps: Tensor | ScatteredMaps) -> Tensor:
 
 
 def _chosen(maps: Tensor | ScatteredMaps, index: Tensor) -> Tensor | ScatteredMaps:
-    """Some of the maps."""
+    """Returns some of the maps."""
     return maps._replace(slots=maps.slots[index]) if isinstance(maps, ScatteredMaps) else maps[:, index]
 
 
 def _maps(packed: Tensor, count: int) -> Tensor:
-    """[B, maps * C, ...] as [B, maps, C, ...]: a view, in any memory format."""
+    """Returns [B, maps * C, ...] as [B, maps, C, ...]: a view, in any memory format."""
     maps: Tensor = packed.unflatten(1, (count, packed.shape[1] // count))  # type: ignore[no-untyped-call]
     return maps
 
@@ -279,13 +279,13 @@ def _alike(one: Tensor, other: Any) -> bool:
 
 
 def _block_ends(plan: Plan, blocks: tuple[str, ...]) -> dict[str, int]:
-    """For the last node of each block, the place of the block."""
+    """Returns the index of each block by its last node."""
     last = {node.name.split(".", 1)[0]: node.name for node in plan.nodes if "." in node.name}
     return {last[block]: at for at, block in enumerate(blocks)}
 
 
 def _last_maps(plan: Plan, merged: Merged) -> dict[str, Members]:
-    """For each node that holds some networks' last feature map, those networks with their maps."""
+    """Returns for each node with some networks' last feature maps those networks with their maps."""
     last: dict[int, tuple[int, int, str]] = {}
     for node in plan.nodes:
         members = merged.members.get(node.name)

@@ -4,8 +4,8 @@ r"""Gradients of the loss, and the Hessian's product with them.
 
 The graph of the gradients keeps every activation once more. Where no layer mixes the samples, L is the mean of their
 losses and H of their Hessians, so the product is summed over a few samples at a time: exact, in bounded memory, for one
-more forward and backward pass. How many run together follows from the first one alone, which runs by itself: never
-from free memory, nor from what else is read of the pass.
+more forward and backward pass. The number that run together depends only on the first sample, which runs alone: never
+on free memory, nor on the other reads of the pass.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from epochzero.engine.failure import blaming
 from epochzero.engine.loss import label_loss
 
 GRAPH_BYTES = 3 * 2**30
-"""the most memory that the graph of some samples' gradients takes, unless that of a single one takes more"""
+"""the most memory for the graph of some samples' gradients, unless that of a single sample needs more"""
 
 
 def gradients(
     of: Tensor, leaves: Sequence[Tensor], create_graph: bool = False, retain_graph: bool = False
 ) -> list[Tensor]:
-    """Gradients for each leaf, zeros where nothing depends on it."""
+    """Returns the gradient for each leaf, zeros for leaves that nothing depends on."""
     if not of.requires_grad or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     with blaming("the backward pass"):
@@ -39,7 +39,7 @@ def gradients(
 
 
 def product(first: Sequence[Tensor], leaves: Sequence[Tensor], along: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """The Hessian times `along`, or times the gradients `first` themselves, whose graph it needs and frees."""
+    """Returns the Hessian times `along`, or times the gradients `first`, whose graph it needs and frees."""
     pairs = zip(first, first if along is None else along, strict=True)
     slope = torch.stack([(g * fixed.detach()).sum() for g, fixed in pairs]).sum()
     return gradients(slope, leaves)
@@ -48,7 +48,7 @@ def product(first: Sequence[Tensor], leaves: Sequence[Tensor], along: Sequence[T
 def product_apart(
     forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, along: Sequence[Tensor], leaves: Sequence[Tensor]
 ) -> list[Tensor]:
-    """The same for a network in which no layer mixes the samples, a few of them at a time."""
+    """Returns the same for a network in which no layer mixes the samples, a few samples at a time."""
     total = [torch.zeros_like(leaf) for leaf in leaves]
 
     def add(start: int, stop: int) -> None:
@@ -65,7 +65,7 @@ def product_apart(
 
 @contextmanager
 def _counting() -> Iterator[dict[int, int]]:
-    """The bytes that graphs made in here keep, by where they lie."""
+    """Counts the bytes that graphs made in this context keep, by address."""
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

@@ -5,9 +5,9 @@ r"""Tangent kernels: inner products of the samples' gradients.
 Batch norm in training couples the samples: a_i depends on every input of the batch. So each row takes one backward
 pass through the whole batch, which is exact for every network. Where no layer mixes the samples, each of them runs
 alone, at a fraction of the work, and its graph is gone when the next one runs. Gradients are kept for a block of
-parameters at a time, so that memory stays bounded; a parameter too large for that is cut, and each piece takes backward
+parameters at a time, so that memory stays bounded; a parameter too large for that is cut, and each slice takes backward
 passes of its own.
-On a GPU, which one row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
+On a GPU, which a single row leaves idle, the backward passes of many rows run as one batched pass (`vmap`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROWS_TOGETHER = 64
 
 
 class ParameterSlice(NamedTuple):
-    """Some of the numbers of a parameter, which is flattened."""
+    """A range of the numbers of a flattened parameter."""
 
     leaf: Tensor
     start: int
@@ -35,7 +35,7 @@ class ParameterSlice(NamedTuple):
 
 
 def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
-    """What is differentiated: one number for each row of the kernel."""
+    """Returns the numbers that are differentiated, one for each row of the kernel."""
     if kind == "kernel_outputs":
         return logits.flatten()  # [B*K]
     if kind == "kernel_sum":
@@ -45,7 +45,7 @@ def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
 
 
 def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
-    """The Gram matrix of the rows' gradients, in double precision. Keeps the graph."""
+    """Returns the Gram matrix of the rows' gradients, in double precision. Keeps the graph."""
     if rows.is_cuda and rows.requires_grad:
         return _kernel(rows, leaves, lambda block: _batched(rows, block))
     return _kernel(rows, leaves, lambda block: _one_by_one(rows, block, len(rows)))
@@ -54,7 +54,7 @@ def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:
 def tangent_kernel_apart(
     rows: Tensor, rows_of_sample: Callable[[int], Tensor], samples: int, leaves: list[Tensor]
 ) -> Tensor:
-    """The same for a network in which no layer mixes the samples: each runs alone, and `rows` needs no graph."""
+    """Returns the same for a network in which no layer mixes samples: each runs alone, and `rows` needs no graph."""
 
     def find(block: list[ParameterSlice]) -> Tensor:
         alone = (row for i in range(samples) for row in rows_of_sample(i))
@@ -75,7 +75,7 @@ def _gram(jacobian: Tensor) -> Tensor:
 
 
 def _blocks(leaves: list[Tensor], rows: int) -> Iterator[list[ParameterSlice]]:
-    """The parameters in groups whose gradients fit into memory; one that does not fit alone is cut."""
+    """Yields parameters in groups whose gradients fit into memory; a parameter that does not fit is cut."""
     if not leaves:
         return
     room = max(1, ROWS_BYTES // (rows * leaves[0].element_size()))
@@ -98,7 +98,7 @@ def _empty(rows: int, block: list[ParameterSlice]) -> Tensor:
 
 
 def _one_by_one(rows: Iterable[Tensor], block: list[ParameterSlice], count: int) -> Tensor:
-    """The gradients of all rows [rows, numbers of the block]. A row is forgotten when the next is asked for."""
+    """Returns the gradients of all rows [rows, numbers of the block]; frees each row before the next."""
     jacobian = _empty(count, block)
     for i, row in enumerate(rows):
         jacobian[i] = _gradient(row, block)
@@ -106,7 +106,7 @@ def _one_by_one(rows: Iterable[Tensor], block: list[ParameterSlice], count: int)
 
 
 def _batched(rows: Tensor, block: list[ParameterSlice]) -> Tensor:
-    """The same, with as many rows in one backward pass as fit into memory."""
+    """Returns the same, with as many rows in one backward pass as fit into memory."""
     whole = sum(piece.leaf.numel() * piece.leaf.element_size() for piece in block)
     together = max(1, min(ROWS_TOGETHER, ROWS_BYTES // whole))
     jacobian = _empty(len(rows), block)

@@ -1,4 +1,4 @@
-"""Running the passes of one network, each once, for all the proxies that asked."""
+"""Runs a pass of one network once, for all the proxies that need it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEAD = "no gradient of the loss reaches a conv or linear layer"
 
 
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
-    """Run a pass and collect what is read of it; a read that cannot be had holds the reason instead."""
+    """Runs a pass and returns its reads; a read without a value is the reason why."""
     wanted = {name for name, _ in items}
     facts = {"seed": lambda: seed, "params": lambda: network.params, "flops": lambda: network.flops}
     results: dict[Any, Any] = {name: or_why(find) for name, find in facts.items() if name in wanted}
@@ -114,7 +114,7 @@ def _run_samples(
     wanted: set[str],
     watcher: Watcher,
 ) -> dict[str, Any]:
-    """The whole batch; then, where no layer mixes its samples, a few of them at a time for what takes much memory."""
+    """Runs the batch; then, if no layer mixes samples, a few at a time for the reads that need much memory."""
     apart = wanted & PER_SAMPLE
     if not apart or network.mixes_samples(run.norm):
         return _run_whole(run, network, weights, x, y, wanted, watcher)
@@ -134,7 +134,7 @@ def _run_whole(
     wanted: set[str],
     watcher: Watcher,
 ) -> dict[str, Any]:
-    """The whole batch; the maps that its graph keeps lie in a file where they are too large for memory."""
+    """Runs the whole batch; maps that its graph keeps are stored in a file if they are too large for memory."""
     with spilling(network, weights.values(), x) as spill:
         if spill is not None:
             watcher.remember = spill.remember
@@ -150,7 +150,7 @@ def _run_forward(
     wanted: set[str],
     watcher: Watcher,
 ) -> dict[str, Any]:
-    """The forward run, and every gradient that is wanted of it, each once."""
+    """Runs the network forward, and computes each requested gradient once."""
     graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     if wanted & (NEED_GRAPH - {"block_gradients"}):
@@ -186,7 +186,7 @@ def _run_forward(
 
 
 def _responses(logits: Tensor, x: Tensor) -> Tensor:
-    """The gradients of the summed logits for the inputs; a reason where they are rounding."""
+    """Returns the gradients of the summed logits for the inputs; raises a reason if they are only rounding."""
 
     def signed(signs: Tensor) -> Tensor:
         return gradients((logits * signs).sum(), [x], retain_graph=True)[0][None]
@@ -206,7 +206,7 @@ def _read_apart(
     y: Tensor | None,
     found: dict[str, Any],
 ) -> Any:
-    """One read, from the graphs of a few samples at a time; that of the whole batch is gone by now."""
+    """Computes one read from the graphs of a few samples at a time; the graph of the batch is freed by now."""
     second = read == "hessian_gradients"
     if second and isinstance(found["gradients"], Exception):
         raise found["gradients"]
@@ -232,10 +232,10 @@ def _read_apart(
 def _of_loss(
     loss: Tensor, network: Network, weights: Mapping[str, Tensor], wanted: set[str], watcher: Watcher
 ) -> dict[str, Any]:
-    """The loss and its gradients; the graph is kept where something else is still wanted of it.
+    """Returns the loss and its gradients; the graph is kept if other reads still need it.
 
-    The Hessian's product is left for the end. The graph of the gradients, which it needs, is made now if nothing else
-    comes in between, and else only then: for one more backward pass, it does not lie beside the others' work.
+    The Hessian's product comes last. The graph of the gradients, which it needs, is made now if no other read comes in
+    between, and otherwise only then: one more backward pass, but it does not share memory with the other reads.
     """
     results: dict[str, Any] = {"loss": loss.detach()}
     if not wanted & LOSS_GRADIENTS:
@@ -262,5 +262,5 @@ def _of_loss(
 
 
 def _all_zero(tensors: list[Tensor]) -> bool:
-    """Exactly: sums of absolute values, which do not vanish as sums of squares may."""
+    """Returns True if every number is zero: sums of absolute values do not vanish as sums of squares may."""
     return not torch.stack(foreach.norm([t.detach() for t in tensors], 1)).any()

@@ -1,13 +1,13 @@
-"""Graphs too large for memory: the maps that they keep lie in a temporary file until a backward pass asks for them.
+"""Graphs too large for memory: their maps are stored in a temporary file until a backward pass needs them.
 
-A graph keeps what its backward pass reads, and the graph of the gradients as much again. Where batch norm mixes the
-samples, they cannot run apart, and large networks outgrow the memory. Torch lets us say how kept tensors are stored
-(`saved_tensors_hooks`): here they are written to a file as they are and read back when needed, so scores stay the same
-to the last bit. A storage is written once, however many operations keep it or a view of it, and what was read back is
-not written again. Weights and small tensors stay in memory. Networks whose maps take no more than `ROOM` keep theirs in
-memory as ever.
+A graph keeps the tensors that its backward pass reads, and the graph of the gradients as many again. Where batch norm
+mixes the samples they cannot run separately, and large networks do not fit into memory. Torch lets a program store the
+kept tensors itself (`saved_tensors_hooks`): here they are written to a file unchanged and read back when needed, so
+scores stay the same to the last bit. A storage is written once, however many operations keep it or a view of it, and is
+not written again after it was read back. Weights and small tensors stay in memory, and so do all maps of networks whose
+maps take at most `IN_MEMORY` bytes.
 
-The file has no name, lies where the system keeps temporary files (TMPDIR says where), and is gone after the pass.
+The file has no name, is in the system's folder for temporary files (TMPDIR), and is deleted after the pass.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Layer
 from epochzero.errors import MachineError
 
-ROOM = 3 * 2**30
-"""bytes of a whole batch's maps up to which graphs stay in memory"""
+IN_MEMORY = 3 * 2**30
+"""the largest size in bytes of a batch's maps for which graphs stay in memory"""
 SMALL = 2**20
-"""bytes below which a storage is not worth the way to the disk"""
+"""the size in bytes below which a storage is not written to disk"""
 TRIM_AFTER = 2**29
-"""bytes read or written after which freed memory is handed back, which the C library may keep in pieces"""
+"""bytes read or written between two requests that the C library return freed memory to the system"""
 
 
 @contextmanager
 def spilling(network: Network, weights: Iterable[Tensor], x: Tensor) -> Iterator[Spill | None]:
-    """Graphs made in here lie in a file where memory may not do: the plan decides, never the free memory."""
+    """Stores graphs made here in a file if they may not fit into memory: the plan decides, not free memory."""
     if not _too_large(network, x):
         yield None
         return
@@ -55,30 +55,30 @@ def spilling(network: Network, weights: Iterable[Tensor], x: Tensor) -> Iterator
 def _too_large(network: Network, x: Tensor) -> bool:
     if not isinstance(network, PlanNetwork) or x.device.type != "cpu":
         return False
-    return network.plan.activations * len(x) * x.element_size() > ROOM
+    return network.plan.activations * len(x) * x.element_size() > IN_MEMORY
 
 
 class Spill:
-    """A file for what graphs keep. `weights` stay out of it."""
+    """A file for the tensors that graphs keep, except `weights`."""
 
     def __init__(self, weights: Iterable[Tensor]) -> None:
         self._weights = {_name(weight.untyped_storage()) for weight in weights}
         self._slots: WeakValueDictionary[tuple[StorageWeakRef | None, int], _Slot] = WeakValueDictionary()
-        """by the storage in memory, and how often it had been changed when it was written"""
+        """by the storage in memory, and its version when it was written"""
         self._file: FileIO | None = None
         self._end = 0
         self._moved = 0
         self._failure: MachineError | None = None
 
     def close(self) -> None:
-        """Remove the file; say now if the disk failed, whatever has become of that in between."""
+        """Removes the file; raises the error if the disk failed."""
         if self._file is not None:
             self._file.close()
         if self._failure is not None:
             raise self._failure
 
     def keep(self, tensor: Tensor) -> Tensor | _Kept:
-        """Write a tensor down, and give what stands for it."""
+        """Writes a tensor to the file and returns a reference to it."""
         storage = tensor.untyped_storage()
         name = _name(storage)
         if storage.nbytes() < SMALL or name in self._weights:
@@ -91,7 +91,7 @@ class Spill:
         return _Kept(slot, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
 
     def give_back(self, kept: Tensor | _Kept) -> Tensor:
-        """The tensor again, off the graph: read, or as it was read last if something still holds that."""
+        """Returns the detached tensor: read from the file, or its last copy if that is still in memory."""
         if isinstance(kept, Tensor):
             return kept
         slot = kept.slot
@@ -102,10 +102,10 @@ class Spill:
             slot.copy = _name(storage)
             self._slots[slot.copy, 0] = slot
         tensor = torch.empty(0, dtype=kept.dtype).set_(storage, kept.offset, kept.shape, kept.stride)
-        return tensor.data  # whose version is 0 again
+        return tensor.data  # its version is 0 again
 
     def remember(self, layer: Layer) -> Callable[[], Layer]:
-        """A layer for later, without its tensors in memory."""
+        """Returns a function that restores the layer later, without keeping its tensors in memory."""
         inputs, output = [self.keep(x) for x in layer.inputs], self.keep(layer.output)
         rest = layer._replace(inputs=(), output=torch.empty(0))
         return lambda: rest._replace(inputs=tuple(map(self.give_back, inputs)), output=self.give_back(output))
@@ -121,7 +121,7 @@ class Spill:
         except OSError as error:
             self._failure = MachineError(
                 "The maps of this network are too large for memory, and the disk for temporary files cannot take them "
-                f"({error.strerror}): make room there, set TMPDIR to a folder with room, or use a smaller --batch-size."
+                f"({error.strerror}): make room there, set TMPDIR to a larger disk, or use a smaller --batch-size."
             )
             raise self._failure from error
         self._end += storage.nbytes()
@@ -145,7 +145,7 @@ class Spill:
 
 
 class _Slot:
-    """A storage in the file, and the memory that it was last read into."""
+    """A storage in the file, with the memory that it was last read into."""
 
     def __init__(self, start: int, size: int) -> None:
         self.start, self.size = start, size
@@ -163,7 +163,7 @@ class _Kept(NamedTuple):
 
 
 def _name(storage: UntypedStorage) -> StorageWeakRef:
-    """Equal for the same memory only, and no other memory is called the same as long as this is around."""
+    """Returns a name that no other memory gets as long as the name is in use."""
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
@@ -172,7 +172,7 @@ def _bytes(storage: UntypedStorage) -> memoryview:
 
 
 def _trim() -> None:
-    """Hand freed memory back to the system, where the C library can be asked to."""
+    """Returns freed memory to the system, where the C library supports it."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None)
         if hasattr(library, "malloc_trim"):

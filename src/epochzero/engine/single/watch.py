@@ -1,4 +1,4 @@
-"""Feeds what proxies read layer by layer, as the network runs and as gradients arrive."""
+"""Collects the streams that proxies read, as the network runs and as gradients arrive."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from epochzero.engine.reads import TABLE
 from epochzero.plan import generator
 
 Streams = dict[Item, list[Any] | Exception]
-"""What each stream has given so far, or why it gives nothing."""
+"""The values of each stream so far, or the reason why it has none."""
 
 
 class Watcher:
-    """Collects the streams of one pass; what fails, fails its own stream alone."""
+    """Collects the streams of one pass; a failure affects its own stream only."""
 
     def __init__(self, streams: Streams, seed: int = 0) -> None:
         self.streams = streams
         self.seed = seed
         self.remember: Callable[[Layer], Callable[[], Layer]] = in_memory
-        """how a layer is kept until its gradient arrives"""
+        """keeps a layer until its gradient arrives"""
         self.wanted = {stream for stream, _ in streams}
         self.blocks = bool(self.wanted & {"blocks", "block_gradients"})
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._last: Tensor | None = None
         """the last feature map so far"""
         self._maps: list[Tensor] = []
-        """the blocks' feature maps, where gradients are wanted between them, with the graph"""
+        """the blocks' feature maps with their graph, if gradients between blocks are read"""
 
     def __call__(self, layer: Layer) -> None:
         if layer.kind == "block":
@@ -60,14 +60,14 @@ class Watcher:
         return [item for item in self.streams if item[0] == stream]
 
     def ran(self) -> None:
-        """The forward run is over: the last feature map is known."""
+        """Ends the forward run: the last feature map is now known."""
         if self._last is not None:
             for item in self._asked("features"):
                 self._feed(item, self._place(item), self._last)
         self._last = None
 
     def between_blocks(self) -> None:
-        """Send random signs back from each block to the one before it; the graph stays."""
+        """Sends random signs back from each block to the one before it; keeps the graph."""
         for i, (before, after) in enumerate(pairwise(self._maps)):
             signs = random_signs(after, self.seed, i)
             arrived = or_why(partial(sent_back, signs, after, before, retain_graph=True))
@@ -79,7 +79,7 @@ class Watcher:
         self._maps.clear()
 
     def _place(self, item: Item) -> int:
-        """Where in its stream the next value goes."""
+        """Reserves the index of the next value in its stream."""
         collected = self.streams[item]
         if isinstance(collected, Exception):
             return -1
@@ -90,7 +90,7 @@ class Watcher:
         return len(collected) - 1
 
     def _feed(self, item: Item, place: int, *given: Any) -> None:
-        """What the stream's function makes of detached tensors, off the graph."""
+        """Adds the value of the stream's function of detached tensors."""
         function, collected = item[1], self.streams[item]
         assert function is not None
         if isinstance(collected, Exception):
@@ -115,7 +115,7 @@ class Watcher:
         self._hooks.append(layer.output.register_hook(arrived))  # type: ignore[no-untyped-call]
 
     def release(self) -> None:
-        """Take the hooks off the graph, so that no later gradient is taken for the loss's."""
+        """Removes the hooks from the graph, so that later gradients are not mistaken for those of the loss."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -129,7 +129,7 @@ def shown_to(stream: str, op: str, inputs: Sequence[Tensor], output: Tensor) -> 
 
 
 def in_memory(layer: Layer) -> Callable[[], Layer]:
-    """The layer as it is later; a reason where its output is no longer what it was."""
+    """Returns a function that returns the layer later; it raises a reason if the output has been changed."""
     version = layer.output._version
 
     def again() -> Layer:
@@ -141,12 +141,12 @@ def in_memory(layer: Layer) -> Callable[[], Layer]:
 
 
 def has_positions(shape: Sequence[int]) -> bool:
-    """Whether a feature map [B, C, ...] has more than one place."""
+    """Returns True if a feature map [B, C, ...] has more than one position."""
     return len(shape) > 2 and math.prod(shape[2:]) > 1
 
 
 def random_signs(at: Tensor, seed: int, pair: int) -> Tensor:
-    """1 or -1 for each number of the feature map after the so many-th pair of blocks."""
+    """Returns 1 or -1 for each number of the feature map after the given pair of blocks."""
     return _signs(at.shape, seed, pair, at.dtype, at.device)
 
 
@@ -156,7 +156,7 @@ def _signs(shape: torch.Size, seed: int, pair: int, dtype: torch.dtype, device: 
 
 
 def sent_back(signs: Tensor, after: Tensor, before: Tensor, retain_graph: bool) -> Tensor:
-    """What arrives of signs at a later feature map; zeros where no path leads back."""
+    """Returns the gradient at `before` of signs sent back from `after`; zeros if no path connects them."""
     if not (after.requires_grad and before.requires_grad):
         return torch.zeros_like(before)
     with blaming("the backward pass"):
