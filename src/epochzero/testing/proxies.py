@@ -83,7 +83,7 @@ def check_leaves_the_network_alone(name: str) -> None:
 
 
 def check_alone_or_together(name: str) -> None:
-    """Which other proxies are asked for does not matter."""
+    """A score does not depend on the other proxies that are asked for."""
     batch = data.pink(size=samples_of(*proxies, name))
     for network, everyone in zip(_networks(2), _together(tuple(dict.fromkeys([*proxies, name]))), strict=True):
         alone = score_network(network, [parse(name)], batch, 0).scores[name]

@@ -35,7 +35,7 @@ Make = Callable[[int, Random], Plan]
 
 @dataclass(frozen=True)
 class Row:
-    """How networks of a space are made small."""
+    """The way in which networks of a space are made small."""
 
     make: Callable[[Any, int, Random, Shape], Plan]
     shape: Shape = SMALL
