@@ -130,7 +130,7 @@ def test_stopped_and_resumed_ends_with_the_same_bits(
     """In the first epoch, at its end or in the middle of another: 5 steps each."""
     data = load_images(file)
 
-    def stop(done: int, total: int, note: str) -> None:
+    def stop(done: int, total: int | None, note: str) -> None:
         assert total == 15
         if done == at:
             raise KilledError
