@@ -408,9 +408,7 @@ def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
     assert search.returncode == 130
     found = json.loads(out)
     assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 160
-    assert err.rstrip().endswith(
-        "Stopped. With a --store, or a folder of checkpoints, the same command resumes."
-    )
+    assert err.rstrip().endswith("Stopped. With a --store, or a folder of checkpoints, the same command resumes.")
     assert "Traceback" not in err
     with Store.open(store) as opened:
         scores = {row.arch: row.value for row in opened.all_scores()}

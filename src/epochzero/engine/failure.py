@@ -22,10 +22,10 @@ LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-
 REASONS = (PassFailedError, DegenerateError, LinAlgError)
 
 
-def check_samples(found: int, least: int = 2) -> None:
+def check_samples(samples: int, least: int = 2) -> None:
     """Refuses a batch that is too small for what a proxy compares."""
-    if found < least:
-        raise PassFailedError(f"needs at least {least} samples, and the batch has {found}")
+    if samples < least:
+        raise PassFailedError(f"needs at least {least} samples, and the batch has {samples}")
 
 
 def or_why(find: Callable[[], Any]) -> Any:

@@ -35,9 +35,9 @@ def pass_weights(network: Network, run: Pass, seed: int) -> dict[str, Tensor]:
 def in_form(weights: Mapping[str, Tensor], run: Pass) -> dict[str, Tensor]:
     """Returns the weights in the pass's precision, as absolute values if the pass asks for them."""
     dtype = getattr(torch, run.dtype)
-    found = {name: w if w.dtype == dtype or not w.is_floating_point() else w.to(dtype) for name, w in weights.items()}
-    found = {name: w.detach() if w.requires_grad else w for name, w in found.items()}
-    return {name: w.abs() for name, w in found.items()} if run.weights == "absolute" else found
+    formed = {name: w if w.dtype == dtype or not w.is_floating_point() else w.to(dtype) for name, w in weights.items()}
+    formed = {name: w.detach() if w.requires_grad else w for name, w in formed.items()}
+    return {name: w.abs() for name, w in formed.items()} if run.weights == "absolute" else formed
 
 
 def like(weights: Mapping[str, Tensor], run: Pass) -> Tensor:

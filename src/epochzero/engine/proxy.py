@@ -125,14 +125,14 @@ def parse(text: str) -> Proxy:
     match = WRITTEN.fullmatch(text)
     if match is None:
         raise UserError(f"{text!r} is not a proxy: write a name, or a name with settings such as zico(batches=4).")
-    found: Proxy = proxies[match[1]]
+    named: Proxy = proxies[match[1]]
     given = {}
     for pair in filter(None, (part.strip() for part in (match[2] or "").split(","))):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not equals:
             raise UserError(f"{pair!r} in {text!r} is not a setting: write key=value.")
         given[key] = value
-    return found.with_settings(**given)
+    return named.with_settings(**given)
 
 
 def parse_list(text: str) -> list[Proxy]:
@@ -140,7 +140,7 @@ def parse_list(text: str) -> list[Proxy]:
     named = [parse(piece) for piece in split_list(text)]
     if not named:
         raise UserError("No proxy is named: give one or more, separated by commas; `epochzero list proxies`.")
-    return list({found.text: found for found in named}.values())
+    return list({one.text: one for one in named}.values())
 
 
 def split_list(text: str) -> list[str]:
@@ -163,11 +163,11 @@ def _converted(name: str, key: str, value: Value, default: Value) -> Value:
     """Converts a value to the type of the default."""
     kind = type(default)
     try:
-        found = {"true": True, "false": False}[str(value).lower()] if kind is bool else kind(value)
+        converted = {"true": True, "false": False}[str(value).lower()] if kind is bool else kind(value)
     except (KeyError, ValueError):
         raise UserError(
             f"{name} takes {kind.__name__} for '{key}' (default {_written(default)}), not {value!r}."
         ) from None
-    if isinstance(found, int) and abs(found) > MOST:
+    if isinstance(converted, int) and abs(converted) > MOST:
         raise UserError(f"{name} takes at most {MOST:,} for '{key}' (default {_written(default)}), not {value}.")
-    return found
+    return converted

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Stage = Literal["fact", "weights", "inputs", "forward", "backward", "curve"]
-"""how far a network has to run: facts need no run, `curve` is a forward run with derivatives along a circle"""
+"""the last stage of the run: facts need none, `curve` is a forward run with derivatives along a circle"""
 
 
 class Read(NamedTuple):
@@ -26,7 +26,7 @@ class Read(NamedTuple):
     input_of: tuple[str, ...] = ()
     """the ops whose inputs the stream gives"""
     backward: str | None = None
-    """backward passes besides that of the loss: one (""), one for each sample (B), logit (BK) or pair of blocks (L)"""
+    """backward passes after that of the loss: one (""), one for each sample (B), logit (BK) or pair of blocks (L)"""
     per_sample: bool = False
     """true if a few samples at a time give the same where no layer mixes samples"""
 
@@ -121,7 +121,7 @@ FORWARD_STREAMS = STREAMS - NEED_GRAPH
 OF_LAYERS = frozenset(name for name, read in TABLE.items() if read.of == "layers")
 OF_TRAINABLE = frozenset(name for name, read in TABLE.items() if read.of == "trainable")
 LOSS_GRADIENTS = (NEED_GRAPH & NEED_LABELS) - KERNELS
-"""what follows from the backward pass of the loss"""
+"""the reads of the backward pass of the loss"""
 LAYER_LOSS_GRADIENTS = LOSS_GRADIENTS & OF_LAYERS
 """those that have no value where no conv or linear layer gets a gradient"""
 PER_SAMPLE = frozenset(name for name, read in TABLE.items() if read.per_sample)

@@ -64,7 +64,7 @@ def score_population(
     memory = MemoryBudget() if memory is None else memory
     queue = _PopulationQueue(in_groups(networks, needs, batch, lockstep, memory), lockstep if runs else "never")
     begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
-    found: list[Scored] = []
+    scored: list[Scored] = []
     under_way: list[_Scoring] = []
     since = time.perf_counter()
 
@@ -72,7 +72,7 @@ def score_population(
         nonlocal since
         scores, before = _scores(under_way.pop(0), lockstep, memory), since
         since = time.perf_counter()
-        found.extend(Scored(own, (since - before) / len(scores)) for own in scores)
+        scored.extend(Scored(own, (since - before) / len(scores)) for own in scores)
 
     def while_busy(left: int) -> None:
         if not left:
@@ -88,11 +88,11 @@ def score_population(
             del prepared
             now.launch(while_busy)
             under_way.append(now)
-            while len(under_way) > 1 or (under_way and not under_way[0].found):
+            while len(under_way) > 1 or (under_way and not under_way[0].results):
                 take()
         while under_way:
             take()
-    return found
+    return scored
 
 
 class Prepared(NamedTuple):
@@ -202,7 +202,7 @@ class _Scoring:
     def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
         self.networks, self._population = prepared
         self.proxies, self.batch, self.seed = proxies, batch, seed
-        self.found: dict[Pass, PassResult] = {}
+        self.results: dict[Pass, PassResult] = {}
         """results of passes that proxies still need"""
         self._waiting = [(proxy, proxy.needs) for proxy in proxies]
         self._columns: dict[str, list[Score]] = {}
@@ -219,17 +219,17 @@ class _Scoring:
         draws = Counter(replace(run, draw=0) for run in order)
         with _unless_full():
             for left, run in zip(reversed(range(len(order))), order, strict=True):
-                found = self._run(run, passes[run])
+                result = self._run(run, passes[run])
                 draws[kind := replace(run, draw=0)] -= 1
                 if self._population is not None and not draws[kind]:
                     self._population.let_go_of(kind)
-                if isinstance(found, ResultColumns):
+                if isinstance(result, ResultColumns):
                     while_busy(left)
                     self._compute()
-                    found.settle()
-                    self.found[run] = found
+                    result.settle()
+                    self.results[run] = result
                 else:
-                    self.found[run] = found
+                    self.results[run] = result
                     self._compute()
             self._population = None
             return
@@ -237,7 +237,7 @@ class _Scoring:
 
     def let_go(self) -> None:
         self._population = None
-        self.found.clear()
+        self.results.clear()
 
     def finish(self) -> bool:
         """Computes the remaining proxies; returns False if memory ran out."""
@@ -258,13 +258,13 @@ class _Scoring:
     def _compute(self) -> None:
         """Computes the proxies whose passes are all done, and frees the passes that no other proxy needs."""
         for proxy, needs in self._waiting:
-            if proxy.text not in self._columns and all(need.run in self.found for need in needs):
-                found = [self.found[need.run] for need in needs]
-                with on_side_stream([one.launched if isinstance(one, ResultColumns) else None for one in found]):
-                    self._columns[proxy.text] = _computed(proxy, needs, found, len(self.networks))
+            if proxy.text not in self._columns and all(need.run in self.results for need in needs):
+                results = [self.results[need.run] for need in needs]
+                with on_side_stream([one.launched if isinstance(one, ResultColumns) else None for one in results]):
+                    self._columns[proxy.text] = _computed(proxy, needs, results, len(self.networks))
         self._waiting = [(proxy, needs) for proxy, needs in self._waiting if proxy.text not in self._columns]
         needed = {need.run for _, needs in self._waiting for need in needs}
-        self.found = {run: found for run, found in self.found.items() if run in needed}
+        self.results = {run: result for run, result in self.results.items() if run in needed}
 
 
 @contextmanager
@@ -285,9 +285,9 @@ def _together(run: Pass, items: list[Item], population: Population, batch: Batch
         return None
 
 
-def _computed(proxy: Proxy, needs: Sequence[Need], found: Sequence[PassResult], count: int) -> list[Score]:
+def _computed(proxy: Proxy, needs: Sequence[Need], results: Sequence[PassResult], count: int) -> list[Score]:
     """Returns the proxy's score of each network."""
-    pairs, settings = list(zip(needs, found, strict=True)), proxy.resolved
+    pairs, settings = list(zip(needs, results, strict=True)), proxy.resolved
     with torch.no_grad():
         refused = {p: why for pair in reversed(pairs) for p, why in refusals(*pair).items()}
         return [

@@ -1,4 +1,4 @@
-"""Networks of architectures: plans and modules are told apart only here."""
+"""Networks of architectures: only this file distinguishes plans from modules."""
 
 from __future__ import annotations
 

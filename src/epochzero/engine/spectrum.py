@@ -39,12 +39,12 @@ def eigenvalues(matrix: Tensor) -> Tensor:
 def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest and the largest."""
     if _ours(matrix):
-        found = _ByKernels.apply(matrix, True)  # type: ignore[no-untyped-call]
+        values = _ByKernels.apply(matrix, True)  # type: ignore[no-untyped-call]
     elif matrix.is_cuda and matrix.shape[-1] > SMALL:
         return by_squaring(matrix)
     else:
-        found = torch.linalg.eigvalsh(matrix)
-    return found[..., 0], found[..., -1]
+        values = torch.linalg.eigvalsh(matrix)
+    return values[..., 0], values[..., -1]
 
 
 def _ours(matrix: Tensor) -> bool:
@@ -56,8 +56,8 @@ class _ByKernels(torch.autograd.Function):
 
     @staticmethod
     def forward(matrix: Tensor, ends: bool) -> Tensor:
-        found: Tensor = arena.kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
-        return found.view(*matrix.shape[:-2], -1)
+        values: Tensor = arena.kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
+        return values.view(*matrix.shape[:-2], -1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -67,8 +67,8 @@ class PopulationTrace(Trace):
     def __getattr__(self, name: str) -> Any:
         if name not in self.reads:
             return super().__getattr__(name)
-        self.__dict__[name] = found = self.columns.read((name, self.reads[name]), self.at)
-        return found
+        self.__dict__[name] = value = self.columns.read((name, self.reads[name]), self.at)
+        return value
 
     def sources(self, reads: Sequence[str]) -> list[tuple[ResultColumns, Any]]:
         return [(self.columns, (name, self.reads[name])) for name in reads]
@@ -78,18 +78,18 @@ PassResult = ResultColumns | Sequence[Mapping[Any, Any]]
 """the reads of a pass of some networks, which ran as a population or one by one"""
 
 
-def trace(need: Need, found: PassResult, network: int) -> Trace:
+def trace(need: Need, result: PassResult, network: int) -> Trace:
     """Returns the trace of one network for a need."""
-    if isinstance(found, ResultColumns):
-        return PopulationTrace(found, network, need.reads)
-    return Trace({item[0]: found[network][item] for item in need.reads.items()})
+    if isinstance(result, ResultColumns):
+        return PopulationTrace(result, network, need.reads)
+    return Trace({item[0]: result[network][item] for item in need.reads.items()})
 
 
-def refusals(need: Need, found: PassResult) -> dict[int, Exception]:
+def refusals(need: Need, result: PassResult) -> dict[int, Exception]:
     """Returns the networks for which a needed read has no value, with the reasons."""
-    if isinstance(found, ResultColumns):
-        return found.refusals(need.reads.items())
-    values = {p: [own[item] for item in need.reads.items()] for p, own in enumerate(found)}
+    if isinstance(result, ResultColumns):
+        return result.refusals(need.reads.items())
+    values = {p: [own[item] for item in need.reads.items()] for p, own in enumerate(result)}
     whys = {p: next((value for value in own if isinstance(value, Exception)), None) for p, own in values.items()}
     return {p: why for p, why in whys.items() if why is not None}
 
@@ -102,9 +102,9 @@ def each_layer(function: Callable[..., Tensor], traces: Sequence[Trace], *reads:
     in_populations = [trace for trace in traces if isinstance(trace, PopulationTrace)]
     if len(in_populations) == len(traces):
         columns, at = in_populations[0].columns, in_populations[0].at
-        found = columns.of_layers(function, [source for trace in in_populations for source in trace.sources(reads)])
-        if found is not None:
-            return found[at]
+        values = columns.of_layers(function, [source for trace in in_populations for source in trace.sources(reads)])
+        if values is not None:
+            return values[at]
     layers = zip(*(getattr(trace, name) for trace in traces for name in reads), strict=True)
     return of_each([layer for layer in layers if layer[0] is not None], function)
 
@@ -115,9 +115,9 @@ def of_network(function: Callable[..., Any], trace: Trace, *reads: str) -> Any:
     A list of layers' values is summed; the result is None if the list is empty.
     """
     if isinstance(trace, PopulationTrace):
-        found = trace.columns.of_networks(function, trace.sources(reads))
-        if found is not None:
-            return found[trace.at]
+        results = trace.columns.of_networks(function, trace.sources(reads))
+        if results is not None:
+            return results[trace.at]
     values = [_summed(getattr(trace, name)) for name in reads]
     return None if any(value is None for value in values) else function(*values)
 

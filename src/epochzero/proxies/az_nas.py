@@ -56,8 +56,8 @@ def evenness(output: Tensor) -> Tensor | None:
 @together(evenness)
 def entropy(output: Tensor) -> Tensor | None:
     """Returns the entropy of one block's channel covariance; None for a vector."""
-    found = evenness(output.unsqueeze(1))
-    return None if found is None else found[0]
+    values = evenness(output.unsqueeze(1))
+    return None if values is None else values[0]
 
 
 def entropies(trace: Trace) -> Tensor:
@@ -107,10 +107,10 @@ def as_it_is(values: Tensor) -> Tensor:
 )
 def az_trainability(grams: Trace, fates: Trace) -> Tensor:
     """AZ-NAS, trainability: the closeness of each block to passing gradients without growth or decay."""
-    found = each_layer(as_it_is, [fates], "block_gradients")  # [L - 1, 2]
-    if not len(found):
+    fate_of_pairs = each_layer(as_it_is, [fates], "block_gradients")  # [L - 1, 2]
+    if not len(fate_of_pairs):
         raise DegenerateError("needs a network of at least two blocks with feature maps")
-    arrived, changed = found.unbind(1)  # each [L - 1]
+    arrived, changed = fate_of_pairs.unbind(1)  # each [L - 1]
     if not arrived.all():
         raise DegenerateError("no gradient passes from one block to the next")
     if not changed.any():

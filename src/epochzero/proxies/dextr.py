@@ -72,8 +72,8 @@ def grams(outputs: Tensor) -> Tensor | None:
 @together(grams)
 def gram(output: Tensor) -> Tensor | None:
     """Returns the smaller of X X^T and X^T X for one sample's output X, or None for a vector."""
-    found = grams(output.unsqueeze(1))
-    return None if found is None else found[0]  # [n, n]
+    matrices = grams(output.unsqueeze(1))
+    return None if matrices is None else matrices[0]  # [n, n]
 
 
 def evenness(gram: Tensor) -> Tensor:
@@ -164,8 +164,8 @@ def channel_grams(outputs: Tensor) -> Tensor | None:
 @together(channel_grams)
 def channel_gram(output: Tensor) -> Tensor | None:
     """Returns X X^T for one sample's output X [C, H*W], and a row with H*W; None for one channel or one position."""
-    found = channel_grams(output.unsqueeze(1))
-    return None if found is None else found[0]  # [C + 1, C]
+    matrices = channel_grams(output.unsqueeze(1))
+    return None if matrices is None else matrices[0]  # [C + 1, C]
 
 
 @cache
@@ -185,9 +185,9 @@ def of_some_channels(function: Callable[[Tensor, Tensor], Tensor], channels: int
 
 def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
     """Returns the same without the zero eigenvalues beyond the number of positions, which are not singular values."""
-    found = eigenvalues(gram)  # ascending
+    values = eigenvalues(gram)  # ascending
     first = (len(gram) - positions).clamp(min=0).long()
-    low, high = found.gather(0, first[None])[0].clamp(min=0), found[-1]
+    low, high = values.gather(0, first[None])[0].clamp(min=0), values[-1]
     return torch.where(high == 0, 0, low / high).sqrt()
 
 

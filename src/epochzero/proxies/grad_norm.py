@@ -26,5 +26,5 @@ def grad_norm(trace: Trace) -> Tensor:
 
 
 def norm(numbers: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(numbers)
-    return found
+    length: Tensor = torch.linalg.vector_norm(numbers)
+    return length

@@ -150,8 +150,8 @@ def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
         return (theta.trace() / len(theta)).sqrt()
     if literal:
         return LITERAL[metric][1](traces[0]).double()
-    found = METRICS[metric]
-    value = torch.as_tensor(found.compute(traces[0], **found.resolved)).double()
+    proxy_of_metric = METRICS[metric]
+    value = torch.as_tensor(proxy_of_metric.compute(traces[0], **proxy_of_metric.resolved)).double()
     if metric == "knas":
         return value.sqrt()
     return value.abs() if metric == "grasp" else value

@@ -26,10 +26,10 @@ K = 1e-5
 
 @proxy(needs=[need(Pass(), "input_gradients")], higher_is_better=True)
 def jacov(trace: Trace) -> Tensor:
-    *sizes, found = of_network(spread, trace, "input_gradients")
+    *sizes, score = of_network(spread, trace, "input_gradients")
     check_samples(len(sizes[0]))
     check_responses(*sizes)
-    return found  # type: ignore[no-any-return]
+    return score  # type: ignore[no-any-return]
 
 
 def spread(responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:

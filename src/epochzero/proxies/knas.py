@@ -56,8 +56,8 @@ def split_half(network: Handle, labels: Tensor) -> Tensor:
             leaves = [weights[name] for name in chosen]
             if not loss.requires_grad:
                 raise DegenerateError("the loss does not depend on these parameters")
-            found = torch.autograd.grad(loss, leaves, allow_unused=True)
-        whole = (torch.zeros_like(w) if g is None else g for g, w in zip(found, leaves, strict=True))
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        whole = (torch.zeros_like(w) if g is None else g for g, w in zip(gradients, leaves, strict=True))
         rows.append(torch.stack([g.flatten()[:COORDINATES] for g in whole]))  # [tensors, 50]
     g = torch.stack(rows).double()  # [samples, tensors, 50]
     first, second = g[: samples // 2], g[samples // 2 :]

@@ -48,8 +48,8 @@ def correlations(outputs: Tensor) -> Tensor | None:
 @together(correlations)
 def correlation(output: Tensor) -> Tensor | None:
     """Returns the correlations of the channels of one sample's output; None for one channel or one position."""
-    found = correlations(output.unsqueeze(1))
-    return None if found is None else found[0]  # [C, C]
+    matrices = correlations(output.unsqueeze(1))
+    return None if matrices is None else matrices[0]  # [C, C]
 
 
 def least_eigenvalue(matrix: Tensor) -> Tensor:
@@ -70,15 +70,15 @@ def least_within(gram: Tensor, positions: Tensor) -> Tensor:
 
 def correlations_and_positions(outputs: Tensor) -> Tensor | None:
     """Returns the same for many networks."""
-    found = correlations(outputs)
-    return None if found is None else torch.cat([found, torch.zeros_like(found[:, :1])], 1)  # [M, C + 1, C]
+    matrices = correlations(outputs)
+    return None if matrices is None else torch.cat([matrices, torch.zeros_like(matrices[:, :1])], 1)  # [M, C + 1, C]
 
 
 @together(correlations_and_positions)
 def correlation_and_positions(output: Tensor) -> Tensor | None:
     """Returns the same with a row of zeros, as `of_some_channels` needs it."""
-    found = correlations_and_positions(output.unsqueeze(1))
-    return None if found is None else found[0]  # [C + 1, C]
+    matrices = correlations_and_positions(output.unsqueeze(1))
+    return None if matrices is None else matrices[0]  # [C + 1, C]
 
 
 def needs_opt(channels: int) -> Sequence[Need]:

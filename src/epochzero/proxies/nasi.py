@@ -45,5 +45,5 @@ def nasi_trace(trace: Trace) -> Tensor:
 @proxy(needs=[need(Pass(), "kernel_loss")], higher_is_better=True)
 def nasi_trace_sum(trace: Trace) -> Tensor:
     """Trace norm of the tangent kernel, approximated from each sample's loss gradient."""
-    found: Tensor = of_network(torch.trace, trace, "kernel_loss")
-    return found
+    trace_norm: Tensor = of_network(torch.trace, trace, "kernel_loss")
+    return trace_norm

@@ -52,10 +52,10 @@ def log_determinant(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True)
 def naswot(trace: Trace) -> Tensor:
     kernel = agreed(trace)
-    found, low, high = of_network(log_determinant, trace, "relus")
+    score, low, high = of_network(log_determinant, trace, "relus")
     if low <= len(kernel) * torch.finfo(kernel.dtype).eps * high:
         same = (kernel == kernel[0, 0]).triu(1).nonzero()
         if len(same):
             raise DegenerateError(f"det K = 0: inputs {same[0, 0]} and {same[0, 1]} share a code")
         raise DegenerateError("det K = 0: the inputs' codes are linearly dependent")
-    return found  # type: ignore[no-any-return]
+    return score  # type: ignore[no-any-return]

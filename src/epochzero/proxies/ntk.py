@@ -46,8 +46,8 @@ def kernel_of(of: str, norm: str) -> Sequence[Need]:
 
 
 def kernel(trace: Trace, of: str) -> Tensor:
-    found: Tensor = of_network(torch.clone, trace, f"kernel_{of}")
-    return found
+    matrix: Tensor = of_network(torch.clone, trace, f"kernel_{of}")
+    return matrix
 
 
 def condition_number(theta: Tensor) -> Tensor:

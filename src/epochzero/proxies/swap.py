@@ -68,13 +68,13 @@ def count(shown: Tensor) -> Tensor:
 
 def distinct(trace: Trace, samples: int) -> Tensor:
     if samples <= FEW:
-        found = of_network(count, trace, "relus")
+        patterns_seen = of_network(count, trace, "relus")
     else:
         lists = [layer for layer in trace.relus if layer is not None]
-        found = torch.tensor(float(len(torch.unique(torch.cat(lists))))) if lists else None
-    if found is None:
+        patterns_seen = torch.tensor(float(len(torch.unique(torch.cat(lists))))) if lists else None
+    if patterns_seen is None:
         raise DegenerateError("the network has no ReLU on feature maps")
-    return found  # type: ignore[no-any-return]
+    return patterns_seen  # type: ignore[no-any-return]
 
 
 def needs(repeats: int, samples: int) -> Sequence[Need]:

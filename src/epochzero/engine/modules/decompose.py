@@ -25,8 +25,8 @@ UNUSUAL = ("bias_k", "bias_v", "static_k", "static_v")
 def weighted_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> tuple[Tensor, Tensor]:
     """Attention that returns its weights too."""
     if has_torch_function((q, k, v)):
-        found: tuple[Tensor, Tensor] = handle_torch_function(weighted_attention, (q, k, v), q, k, v, mask, dropout)
-        return found
+        attended: tuple[Tensor, Tensor] = handle_torch_function(weighted_attention, (q, k, v), q, k, v, mask, dropout)
+        return attended
     weights = F.dropout(scores_of(q, k, mask), dropout)  # [B, heads, T, S]
     return weights @ v, weights
 
@@ -137,10 +137,11 @@ def opened(name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> Callab
     if name == "multi_head_attention_forward":
         bound = MULTI_HEAD.bind(*args, **given)
         bound.apply_defaults()
-        found = bound.arguments
-        if found["query"].dim() != 3 or found["add_zero_attn"] or any(found[part] is not None for part in UNUSUAL):
+        arguments = bound.arguments
+        unusual = arguments["add_zero_attn"] or any(arguments[part] is not None for part in UNUSUAL)
+        if unusual or arguments["query"].dim() != 3:
             return None
-        return lambda: _multi_head(found)
+        return lambda: _multi_head(arguments)
     if name in STEPS and len(args) == 9 and args[0].dim() == 3:
         per_layer = len(args[2]) // (args[4] * (2 if args[7] else 1))
         if per_layer == (4 if args[3] else 2):

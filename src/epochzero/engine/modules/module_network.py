@@ -202,10 +202,10 @@ def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
 def _computing(module: nn.Module) -> str:
     """Describes what computes weights in the module."""
     for name, part in module.named_modules():
-        found = [type(hook) for hook in part._forward_pre_hooks.values()]
+        kinds = [type(hook) for hook in part._forward_pre_hooks.values()]
         if parametrize.is_parametrized(part):
-            found += [type(step) for steps in part.parametrizations.values() for step in steps]
-        for kind in found:
+            kinds += [type(step) for steps in part.parametrizations.values() for step in steps]
+        for kind in kinds:
             for known in ("weight_norm", "spectral_norm"):
                 if known.replace("_", "") in kind.__name__.lower():
                     return f" ({known} of '{name}'): take it off before scoring"

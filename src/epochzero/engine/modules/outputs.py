@@ -33,26 +33,26 @@ def pick(returned: Any, which: Output | None) -> Tensor:
 
 
 def _part(returned: Any, path: str) -> Any:
-    found = returned
+    part = returned
     for step in path.split("."):
-        if isinstance(found, Tensor):
+        if isinstance(part, Tensor):
             raise UserError("The module's output is a tensor, which has no parts: leave --output out.")
         try:
-            found = found[int(step)] if _is_place(found, step) else _named(found, step)
+            part = part[int(step)] if _is_place(part, step) else _named(part, step)
         except (KeyError, IndexError, TypeError, AttributeError):
-            has = f": it has {', '.join(_parts(found))}" if _parts(found) else ""
-            raise UserError(f"The module's output ({type(found).__name__}) has no part '{step}'{has}.") from None
-    if not isinstance(found, Tensor):
-        raise UserError(f"Part '{path}' of the module's output is {type(found).__name__}, not a tensor.")
-    return found
+            has = f": it has {', '.join(_parts(part))}" if _parts(part) else ""
+            raise UserError(f"The module's output ({type(part).__name__}) has no part '{step}'{has}.") from None
+    if not isinstance(part, Tensor):
+        raise UserError(f"Part '{path}' of the module's output is {type(part).__name__}, not a tensor.")
+    return part
 
 
-def _is_place(found: Any, step: str) -> bool:
-    return re.fullmatch(r"-?\d+", step) is not None and not (isinstance(found, Mapping) and step in found)
+def _is_place(part: Any, step: str) -> bool:
+    return re.fullmatch(r"-?\d+", step) is not None and not (isinstance(part, Mapping) and step in part)
 
 
-def _named(found: Any, name: str) -> Any:
-    return found[name] if isinstance(found, Mapping) else getattr(found, name)
+def _named(part: Any, name: str) -> Any:
+    return part[name] if isinstance(part, Mapping) else getattr(part, name)
 
 
 def _parts(returned: Any) -> list[str]:

@@ -163,18 +163,18 @@ class ResultColumns:
             return self.facts[name][network]
         if name in self.tensors:
             return self.tensors[name][network]
-        found = self.rows[item].of(network)
-        return next((value for value in found if isinstance(value, Exception)), found)
+        values = self.rows[item].of(network)
+        return next((value for value in values if isinstance(value, Exception)), values)
 
     def refusals(self, items: Iterable[Item]) -> dict[int, Exception]:
         """Returns the networks for which one of the items has no value, with the reasons."""
-        found: dict[int, Exception] = {}
+        reasons: dict[int, Exception] = {}
         for item in items:
-            found = {**self._refused(item[0]), **found}
+            reasons = {**self._refused(item[0]), **reasons}
             if item in self.rows and not self.rows[item].stacked:
                 values = {network: self.read(item, network) for network in range(self.size)}
-                found = {p: value for p, value in values.items() if isinstance(value, Exception)} | found
-        return found
+                reasons = {p: value for p, value in values.items() if isinstance(value, Exception)} | reasons
+        return reasons
 
     def _refused(self, name: str) -> Mapping[int, Exception]:
         find = self.whys.get(name)
@@ -218,13 +218,13 @@ def _of_all_networks(function: Callable[..., Any], sources: Sequence[Source]) ->
     values = [
         columns.rows[item].totals if item in columns.rows else columns.tensors[item[0]] for columns, item in sources
     ]
-    found = _taken_apart(_mapped(function, values))
-    return [None if p in lacking else own for p, own in enumerate(found)] if lacking else found
+    results = _unbound(_mapped(function, values))
+    return [None if p in lacking else own for p, own in enumerate(results)] if lacking else results
 
 
-def _taken_apart(found: Any) -> Sequence[Any]:
+def _unbound(results: Any) -> Sequence[Any]:
     """Returns the rows of a tensor, or of each of several, on the CPU."""
-    return found.cpu().unbind() if isinstance(found, Tensor) else list(zip(*map(_taken_apart, found), strict=True))
+    return results.cpu().unbind() if isinstance(results, Tensor) else list(zip(*map(_unbound, results), strict=True))
 
 
 def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
@@ -253,8 +253,8 @@ def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
     except (RuntimeError, ValueError, TypeError, *REASONS) as error:
         if out_of_memory(error):
             raise
-    found = [function(*row) for row in zip(*values, strict=True)]
-    return _stacked(found)
+    results = [function(*row) for row in zip(*values, strict=True)]
+    return _stacked(results)
 
 
 def _stacked(values: Sequence[Any]) -> Any:

@@ -79,23 +79,23 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     """Returns the results of `run_pass` for each network. Raises a reason if it holds for all of them."""
     wanted = {name for name, _ in items}
     networks = population.networks
-    found = ResultColumns(population.size, population.device)
-    found.facts["seed"] = [seed] * population.size
-    found.facts["params"] = [network.params for network in networks] if "params" in wanted else []
-    found.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
-    if not wanted - found.facts.keys():
-        return found
+    columns = ResultColumns(population.size, population.device)
+    columns.facts["seed"] = [seed] * population.size
+    columns.facts["params"] = [network.params for network in networks] if "params" in wanted else []
+    columns.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
+    if not wanted - columns.facts.keys():
+        return columns
     plan = population.variant(run)
     packed = population.packed(run, seed, plan)
     if "weights" in wanted:
-        found.rows["weights", None] = population.rows(packed, "layers")
+        columns.rows["weights", None] = population.rows(packed, "layers")
     if "parameters" in wanted:
-        found.rows["parameters", None] = population.rows(packed, "trainable")
+        columns.rows["parameters", None] = population.rows(packed, "trainable")
     if run.inputs == "circle":
-        _curve(run, population, plan, packed, batch, seed, found)
+        _curve(run, population, plan, packed, batch, seed, columns)
     elif wanted & (NEED_FORWARD | {"labels"}):
         x, y = population.inputs(run, batch, seed, like(packed, run))
-        found.facts["labels"] = [y] * population.size
+        columns.facts["labels"] = [y] * population.size
         if y is not None and wanted & NEED_LABELS:  # checked on the CPU: on a GPU this would wait for the queue
             check_labels((len(y), *networks[0].plan.output_shape), batch.part(run.part)[1])  # type: ignore[arg-type]
         streams = [item for item in items if item[1] is not None]
@@ -105,20 +105,20 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
             wanted = wanted - {name for name, _ in passing}
             between = population.watcher(plan, passing, seed)  # sends random signs back as it runs
             population.run(run, plan, packed, x, between)
-            found.rows |= between.collected()
+            columns.rows |= between.collected()
         if wanted & NEED_FORWARD and not wanted & NEED_FORWARD - FORWARD_STREAMS:
             replay = population.replays.setdefault((replace(run, draw=0), tuple(streams)), Replay())
             pieces = replay(partial(_in_passing, population, run, plan, streams), packed, x)
-            found.rows |= {item: Rows(population.size, own) for item, own in pieces.items()}
-            return found
+            columns.rows |= {item: Rows(population.size, own) for item, own in pieces.items()}
+            return columns
         watcher = population.watcher(plan, streams)
         if wanted & KERNELS:
             with own_stream(population.device):
-                _forward(population, run, plan, packed, x, y, wanted, watcher, found)
+                _forward(population, run, plan, packed, x, y, wanted, watcher, columns)
         elif wanted & NEED_FORWARD:
-            _forward(population, run, plan, packed, x, y, wanted, watcher, found)
-        found.rows |= watcher.collected()
-    return found
+            _forward(population, run, plan, packed, x, y, wanted, watcher, columns)
+        columns.rows |= watcher.collected()
+    return columns
 
 
 def _in_passing(
@@ -136,14 +136,14 @@ def _curve(
     packed: Mapping[str, Tensor],
     batch: Batch,
     seed: int,
-    found: ResultColumns,
+    columns: ResultColumns,
 ) -> None:
     streams = pass_curve(run, batch, seed, like(packed, run))
     x, v, a = (side_by_side(stream, population.size) for stream in streams)
     with torch.no_grad():
         jets = jet_of(plan, packed, (x, v, a))
     for name, stream in zip(("logits", "velocity", "acceleration"), jets, strict=True):
-        found.tensors[name] = population.by_network(stream)
+        columns.tensors[name] = population.by_network(stream)
 
 
 def _forward(
@@ -155,7 +155,7 @@ def _forward(
     y: Tensor | None,
     wanted: set[str],
     watcher: WatcherOfMany,
-    found: ResultColumns,
+    columns: ResultColumns,
 ) -> None:
     """Runs all networks forward, and computes each requested gradient once."""
     everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
@@ -166,7 +166,7 @@ def _forward(
     of_inputs = "input_gradients" in wanted
     tape = population.recorded(run, plan, packed, x, followed, of_inputs, watcher)
     logits = population.by_network(tape.output)  # [P, B, K]
-    found.tensors["logits"] = logits
+    columns.tensors["logits"] = logits
 
     def back(of: Callable[[Tensor], Tensor], names: Sequence[str], seen: Seen | None = None) -> dict[str, Tensor]:
         """Returns by name the gradients of a sum over networks, each term a function of its own logits [B, P*K]."""
@@ -184,11 +184,11 @@ def _forward(
         def signed(signs: Tensor) -> Tensor:
             return responses(lambda joint: (population.by_network(joint) * signs).sum())
 
-        found.tensors["input_gradients"] = own = responses(torch.sum)
-        found.late = partial(_refuse_rounding, signed, HostCopy(are_faint(own, x, logits)))
+        columns.tensors["input_gradients"] = own = responses(torch.sum)
+        columns.late = partial(_refuse_rounding, signed, HostCopy(are_faint(own, x, logits)))
     if y is not None and wanted & NEED_LABELS:
         names = list(dict.fromkeys([*trainable, *layers])) if everything else layers
-        of_loss = _of_loss(population, packed, names, logits, y, wanted, found, watcher, back)
+        of_loss = _of_loss(population, packed, names, logits, y, wanted, columns, watcher, back)
         if "hessian_gradients" in wanted:
             along = {name: of_loss[name] for name in layers}
             if isinstance(tape, BlockRun) and tape.has_curvature():
@@ -196,21 +196,21 @@ def _forward(
                 second = _filled(tape.curvature(loss, along), packed, layers)
             else:
                 second = _curvature_along(population, plan, packed, x, y, layers)
-            found.rows["hessian_gradients", None] = population.rows(second, "layers")
+            columns.rows["hessian_gradients", None] = population.rows(second, "layers")
     if "log_gradients" in wanted:
         by_name = back(lambda joint: log_sums(population.by_network(joint)).sum(), layers)
-        found.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
+        columns.rows["log_gradients", None] = population.rows(_filled(by_name, packed, layers), "layers")
     for kind in wanted & KERNELS:
-        found.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
+        columns.tensors[kind] = tangent_kernels(kind, y, tape, packed, trainable, population)
 
 
-def _refuse_rounding(signed: Signed, seen: HostCopy, found: ResultColumns) -> None:
+def _refuse_rounding(signed: Signed, seen: HostCopy, columns: ResultColumns) -> None:
     """Launches the comparison of faint responses, if there are some; its result is read later."""
     faint = seen.wait()
     if faint.any():
-        own, logits = found.tensors["input_gradients"], found.tensors["logits"]
+        own, logits = columns.tensors["input_gradients"], columns.tensors["logits"]
         rounding = faint_and_rounding(faint.to(own.device), own, logits, signed)
-        found.whys["input_gradients"] = partial(_unfelt, rounding)
+        columns.whys["input_gradients"] = partial(_unfelt, rounding)
 
 
 def _unfelt(rounding: Tensor, _: ResultColumns) -> dict[int, Exception]:
@@ -224,21 +224,21 @@ def _of_loss(
     logits: Tensor,
     y: Tensor,
     wanted: set[str],
-    found: ResultColumns,
+    columns: ResultColumns,
     watcher: WatcherOfMany,
     back: Callable[..., dict[str, Tensor]],
 ) -> dict[str, Tensor]:
     """Stores the losses and their gradients, and returns the gradients by name."""
-    found.tensors["loss"] = _losses(logits, y)
+    columns.tensors["loss"] = _losses(logits, y)
     if not wanted & LOSS_GRADIENTS:
         return {}
     by_name = back(partial(_joint_loss, population, y), names, watcher.arrived)
     gradients = _filled(by_name, packed, names)
     if "parameter_gradients" in wanted:
-        found.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
+        columns.rows["parameter_gradients", None] = population.rows(gradients, "trainable")
     if wanted & LAYER_LOSS_GRADIENTS:
-        found.rows["gradients", None] = population.rows(gradients, "layers")
-        found.whys |= dict.fromkeys(LAYER_LOSS_GRADIENTS, _dead)
+        columns.rows["gradients", None] = population.rows(gradients, "layers")
+        columns.whys |= dict.fromkeys(LAYER_LOSS_GRADIENTS, _dead)
     return gradients
 
 
@@ -247,9 +247,9 @@ def _joint_loss(population: Population, y: Tensor, joint: Tensor) -> Tensor:
     return _losses(population.by_network(joint), y).sum()
 
 
-def _dead(found: ResultColumns) -> dict[int, Exception]:
+def _dead(columns: ResultColumns) -> dict[int, Exception]:
     """Returns the networks whose layers get no gradient, with the reason."""
-    felt = found.of_layers(_absolute_sum, [(found, ("gradients", None))]) or ()
+    felt = columns.of_layers(_absolute_sum, [(columns, ("gradients", None))]) or ()
     return {p: DegenerateError(DEAD) for p, own in enumerate(felt) if not own.any()}
 
 

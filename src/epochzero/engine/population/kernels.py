@@ -32,8 +32,8 @@ def tangent_kernels(
     room = ROWS_BYTES if not joint.is_cuda else max(ROWS_BYTES, torch.cuda.mem_get_info(joint.device)[0] // 3)
     for block in _blocks(names, packed, count, room):
         jacobians = {name: packed[name].new_zeros(count, *packed[name].shape) for name in block}
-        for i, found in enumerate(_rows_back(tape, starts, block)):
-            foreach.copy_([jacobians[name][i] for name in found], list(found.values()))
+        for i, by_name in enumerate(_rows_back(tape, starts, block)):
+            foreach.copy_([jacobians[name][i] for name in by_name], list(by_name.values()))
         for name, jacobian in jacobians.items():
             networks = upload(np.array([network for network, _ in population.merged.packs[name]]), joint.device)
             own = jacobian.view(count, len(networks), -1).transpose(0, 1)  # [k, rows, numbers]

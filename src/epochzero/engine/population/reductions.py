@@ -68,8 +68,8 @@ def variances(x: Maps) -> Tensor:
     counts = (pixels - tile * torch.arange(moments.shape[1], device=moments.device)).clamp(max=tile).view(1, -1, 1)
     means, squares = moments.unbind(2)  # [M, tiles, C]
     away: Tensor = means - (means * counts).sum(1, keepdim=True) / pixels
-    found: Tensor = (squares + counts * away * away).sum(1) / (pixels - 1)
-    return found
+    variance: Tensor = (squares + counts * away * away).sum(1) / (pixels - 1)
+    return variance
 
 
 def _dense(x: Maps) -> Tensor:

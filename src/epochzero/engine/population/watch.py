@@ -35,7 +35,7 @@ class WatcherOfMany:
         self.seed = seed
         self.merged = merged
         self.size = networks
-        self.found: dict[Item, list[LayerValues]] = {item: [] for item in items}
+        self.values: dict[Item, list[LayerValues]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
         """functions that `vmap` does not support, with the shapes"""
@@ -162,7 +162,7 @@ class WatcherOfMany:
             and self._added(item, values, members, node, kind)
         ):
             return
-        self.found[item].append(LayerValues(values, members.networks, members.orders, members.slots))
+        self.values[item].append(LayerValues(values, members.networks, members.orders, members.slots))
 
     def _add_onto(
         self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
@@ -225,9 +225,9 @@ class WatcherOfMany:
         if key not in self.one_by_one:
             try:
                 with torch.no_grad():
-                    found = torch.func.vmap(function, in_dims=1)(*maps)
-                if isinstance(found, Tensor):
-                    return found
+                    batched = torch.func.vmap(function, in_dims=1)(*maps)
+                if isinstance(batched, Tensor):
+                    return batched
             except (RuntimeError, ValueError, TypeError, *REASONS) as error:
                 if out_of_memory(error):
                     raise
@@ -255,8 +255,8 @@ class WatcherOfMany:
     def pieces(self) -> dict[Item, list[LayerValues]]:
         for item, (total, there) in self._totals.items():
             networks = np.flatnonzero(there)
-            self.found[item].append(LayerValues(total, networks, np.zeros_like(networks), networks))
-        return self.found
+            self.values[item].append(LayerValues(total, networks, np.zeros_like(networks), networks))
+        return self.values
 
 
 def _tensor(maps: Tensor | ScatteredMaps) -> Tensor:
@@ -292,8 +292,8 @@ def _last_maps(plan: Plan, merged: Merged) -> dict[str, Members]:
         if members is not None and has_positions((1, *node.shape)):
             for network, order, slot in zip(*(column.tolist() for column in members[:3]), strict=True):
                 last[network] = max(last.get(network, (-1, 0, "")), (order, slot, node.name))
-    found: dict[str, list[tuple[int, int, int]]] = {}
+    last_of_node: dict[str, list[tuple[int, int, int]]] = {}
     for network, (order, slot, name) in last.items():
-        found.setdefault(name, []).append((network, order, slot))
-    columns = {name: np.array(rows, np.int64).T for name, rows in found.items()}
+        last_of_node.setdefault(name, []).append((network, order, slot))
+    columns = {name: np.array(rows, np.int64).T for name, rows in last_of_node.items()}
     return {name: Members(networks, orders, slots) for name, (networks, orders, slots) in columns.items()}

@@ -32,10 +32,10 @@ def gradients(
     if not of.requires_grad or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     with blaming("the backward pass"):
-        found = torch.autograd.grad(
+        by_leaf = torch.autograd.grad(
             of, leaves, create_graph=create_graph, retain_graph=retain_graph or create_graph, allow_unused=True
         )
-    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True)]
+    return [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(by_leaf, leaves, strict=True)]
 
 
 def product(first: Sequence[Tensor], leaves: Sequence[Tensor], along: Sequence[Tensor] | None = None) -> list[Tensor]:

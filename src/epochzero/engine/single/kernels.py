@@ -121,6 +121,6 @@ def _gradient(of: Tensor, block: list[ParameterSlice], along: Tensor | None = No
     leaves = [piece.leaf for piece in block]
     if not of.requires_grad:
         return _empty(1, block)[0].zero_()
-    found = torch.autograd.grad(of, leaves, along, retain_graph=True, allow_unused=True)
-    zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(found, leaves, strict=True))
+    gradients = torch.autograd.grad(of, leaves, along, retain_graph=True, allow_unused=True)
+    zeros = (torch.zeros_like(leaf) if g is None else g for g, leaf in zip(gradients, leaves, strict=True))
     return torch.cat([g.flatten()[piece.start : piece.stop] for g, piece in zip(zeros, block, strict=True)])

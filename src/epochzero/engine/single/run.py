@@ -165,11 +165,11 @@ def _run_forward(
         _check(logits, len(x))
         results: dict[str, Any] = {"logits": logits.detach()}
         if y is not None and wanted & NEED_LABELS:
-            found = or_why(lambda: _of_loss(_loss(logits, y), network, weights, wanted, watcher))
-            if isinstance(found, Exception):
-                found = dict.fromkeys(wanted & NEED_LABELS, found)
+            of_loss = or_why(lambda: _of_loss(_loss(logits, y), network, weights, wanted, watcher))
+            if isinstance(of_loss, Exception):
+                of_loss = dict.fromkeys(wanted & NEED_LABELS, of_loss)
                 wanted = wanted - NEED_LABELS
-            results |= found
+            results |= of_loss
     finally:
         watcher.release()
     watcher.between_blocks()
@@ -191,10 +191,10 @@ def _responses(logits: Tensor, x: Tensor) -> Tensor:
     def signed(signs: Tensor) -> Tensor:
         return gradients((logits * signs).sum(), [x], retain_graph=True)[0][None]
 
-    (found,) = gradients(logits.sum(), [x], retain_graph=True)
-    if are_rounding(found[None], x, logits.detach()[None], signed).item():
+    (responses,) = gradients(logits.sum(), [x], retain_graph=True)
+    if are_rounding(responses[None], x, logits.detach()[None], signed).item():
         raise DegenerateError(UNFELT)
-    return found
+    return responses
 
 
 def _read_apart(
@@ -204,14 +204,14 @@ def _read_apart(
     weights: dict[str, Tensor],
     x: Tensor,
     y: Tensor | None,
-    found: dict[str, Any],
+    results: dict[str, Any],
 ) -> Any:
     """Computes one read from the graphs of a few samples at a time; the graph of the batch is freed by now."""
     second = read == "hessian_gradients"
-    if second and isinstance(found["gradients"], Exception):
-        raise found["gradients"]
+    if second and isinstance(results["gradients"], Exception):
+        raise results["gradients"]
     if y is not None and read in NEED_LABELS:
-        check_labels(found["logits"].shape, y)
+        check_labels(results["logits"].shape, y)
     names = network.layer_weights if second else network.trainable
     own = {name: weights[name].detach().requires_grad_() for name in names}
     leaves = list(own.values())
@@ -225,8 +225,8 @@ def _read_apart(
 
     if second:
         assert y is not None
-        return product_apart(forward, x, y, found["gradients"], leaves)
-    return tangent_kernel_apart(rows_of(read, found["logits"], y), rows_of_sample, len(x), leaves)
+        return product_apart(forward, x, y, results["gradients"], leaves)
+    return tangent_kernel_apart(rows_of(read, results["logits"], y), rows_of_sample, len(x), leaves)
 
 
 def _of_loss(
@@ -244,9 +244,9 @@ def _of_loss(
     names = dict.fromkeys((*network.trainable, *network.layer_weights) if everything else network.layer_weights)
     between = bool(wanted & NEED_GRAPH - LOSS_GRADIENTS)
     of_names = [weights[name] for name in names]
-    found = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
+    by_leaf = gradients(loss, of_names, create_graph=twice and not between, retain_graph=between)
     watcher.release()
-    by_name = dict(zip(names, found, strict=True))
+    by_name = dict(zip(names, by_leaf, strict=True))
     if everything:
         results["parameter_gradients"] = [by_name[name].detach() for name in network.trainable]
     layers = [by_name[name] for name in network.layer_weights]

@@ -97,9 +97,9 @@ class Watcher:
             return
         try:
             with torch.no_grad(), blaming("the proxy"):
-                found = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
+                value = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
                 before = collected[place] if isinstance(function, Summed) else None
-                collected[place] = found if before is None else before if found is None else before + found
+                collected[place] = value if before is None else before if value is None else before + value
         except REASONS as reason:
             self.streams[item] = reason
 
@@ -160,5 +160,5 @@ def sent_back(signs: Tensor, after: Tensor, before: Tensor, retain_graph: bool) 
     if not (after.requires_grad and before.requires_grad):
         return torch.zeros_like(before)
     with blaming("the backward pass"):
-        found = torch.autograd.grad(after, before, signs, retain_graph=retain_graph, allow_unused=True)[0]
-    return torch.zeros_like(before) if found is None else found
+        gradient = torch.autograd.grad(after, before, signs, retain_graph=retain_graph, allow_unused=True)[0]
+    return torch.zeros_like(before) if gradient is None else gradient
