@@ -19,7 +19,7 @@ from epochzero.types import Shape
 
 
 def circle(shape: Shape, points: int, radius: float, seed: int, draw: int) -> Jet:
-    """Points spaced evenly on a circle, their velocities and accelerations, each [points, *shape]."""
+    """Returns points spaced evenly on a circle, their velocities and accelerations, each [points, *shape]."""
     n = math.prod(shape)
     spread = torch.randn(n, 2, generator=generator(seed, "circle", draw), dtype=torch.float64)
     across: Tensor = math.sqrt(n * radius) * torch.linalg.qr(spread).Q.mT  # [2, N] orthogonal rows

@@ -1,4 +1,4 @@
-"""Devices: whether one can be used, which one is the default, and what to write down about it."""
+"""Devices: checks, the default device, and the facts that are recorded with a measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epochzero.errors import UserError
 
 
 def usable(device: str) -> None:
-    """UserError for a device that this machine does not have."""
+    """Raises UserError for a device that this machine does not have."""
     try:
         torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
@@ -27,7 +27,7 @@ def default_device() -> str:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Facts about the machine and its software, recorded with a measurement."""
+    """Returns facts about the machine and its software, recorded with a measurement."""
     cuda = torch.device(device).type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if cuda else platform.processor() or platform.machine(),

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def one_by_one(name: str) -> Callable[..., list[Tensor]]:
-    """Returns the operation for lists; what is no list is the same for every tensor."""
+    """Returns the operation for lists; an argument that is not a list applies to every tensor."""
     operation = getattr(Tensor, name)
 
     def run(tensors: list[Tensor], *others: Any, **options: Any) -> list[Tensor]:

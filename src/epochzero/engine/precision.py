@@ -1,7 +1,7 @@
-"""The precision of products: single, unless TF32 was asked for.
+"""The precision of products: single, unless TF32 was requested.
 
-On a GPU torch lets cuDNN round the factors of convolutions to TF32, whose fractions have ten bits, unless it is told
-otherwise; and a script may have allowed as little, or less, for products of matrices.
+On a GPU torch by default lets cuDNN round the factors of convolutions to TF32, whose fractions have ten bits; and a
+script may have allowed that, or less precision, for products of matrices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _lock = Lock()
 
 
 class _State:
-    """Of this process."""
+    """The state of this process."""
 
     tf32 = False
     """true if TF32 was requested"""
@@ -27,7 +27,7 @@ class _State:
 
 
 class _Flags(NamedTuple):
-    """Torch's flags, of which it has two generations; those of the older cannot be read where they do not agree."""
+    """Torch's flags, which exist in two generations; the older ones cannot be read if they disagree."""
 
     named: tuple[str, ...]
     of_products: str | None

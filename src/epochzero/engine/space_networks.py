@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +14,7 @@ from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import PassFailedError, out_of_memory
-from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.modules.module_network import ModuleNetwork, seeded
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace
@@ -92,7 +88,7 @@ def built(space: ModuleSpace, arch: Any, batch: Batch, seed: int) -> nn.Module:
     fits = {"num_classes": batch.num_classes, "input_shape": batch.input_shape}
     takes = inspect.signature(space.build).parameters
     try:
-        with _seeded(generator(seed, "build", text).initial_seed()):
+        with seeded(generator(seed, "build", text).initial_seed()):
             module = space.build(arch, **{name: value for name, value in fits.items() if name in takes})
     except Exception as error:
         if isinstance(error, UserError) or out_of_memory(error):
@@ -143,18 +139,3 @@ class _BuiltSize:
             raise UserError(
                 f"The multiply-accumulates of {self._text!r} cannot be counted ({reason}): limit parameters instead."
             ) from reason
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seeds torch, numpy and Python, and restores their random states afterwards."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)

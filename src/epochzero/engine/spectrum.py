@@ -1,14 +1,15 @@
 r"""Eigenvalues of symmetric matrices; the two ends of the spectrum of positive semi-definite ones.
 
-On a GPU, libraries find the eigenvalues of thousands of matrices one matrix after the other once they are larger than
-32 x 32, and wait until they know that all are found. So up to 64 x 64 they come from kernels of our own
-(`triton_spectrum`), and the two ends of larger ones from squaring, which is quick there:
+On a GPU, libraries compute the eigenvalues of matrices larger than 32 x 32 one matrix after the other, and wait for the
+result. So matrices up to 64 x 64 use our own kernels (`triton_spectrum`), and the two ends of larger ones are computed
+by squaring, which is fast on a GPU:
 
     B^(2^k) / tr B^(2^k)  ->  the projection onto the largest eigenvalue of B,   lambda = tr(A B^(2^k)) / tr B^(2^k)
 
 with B = A for the largest, and B = 2 lambda_max I - A for the smallest. An eigenvalue mu of B next to the largest one
-still has the weight (mu / lambda)^(2^k): after 50 squarings that is nothing unless they agree to fifteen digits, and
-then it does no harm. Both ends are as exact as double precision makes those of A: up to about 1e-16 lambda_max.
+still has the weight (mu / lambda)^(2^k): after 50 squarings that is negligible unless they agree to fifteen digits,
+and then the result is the same. Both ends are as exact as double precision makes those of A: up to about 1e-16
+lambda_max.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ from epochzero.engine.gpu import arena
 
 SQUARINGS = 50
 AT_A_TIME = 3
-"""squarings until the trace is 1 again: the largest eigenvalue is at least 1/n then, and does not vanish in between"""
+"""squarings between normalisations of the trace to 1, so that the largest eigenvalue does not underflow"""
 SMALL = 32
 """up to this size, libraries batch eigenvalues on a GPU"""
 LARGE = 64
-"""up to this size, we do"""
+"""up to this size, our kernels do"""
 
 
 def eigenvalues(matrix: Tensor) -> Tensor:
-    """[..., N] of matrices [..., N, N], in ascending order."""
+    """Returns the eigenvalues [..., N] of matrices [..., N, N], in ascending order."""
     if _ours(matrix):
         return _ByKernels.apply(matrix, False)  # type: ignore[no-any-return,no-untyped-call]
     return torch.linalg.eigvalsh(matrix)  # type: ignore[no-any-return]
 
 
 def extreme_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest and the largest."""
+    """Returns the smallest and the largest eigenvalue."""
     if _ours(matrix):
         values = _ByKernels.apply(matrix, True)  # type: ignore[no-untyped-call]
     elif matrix.is_cuda and matrix.shape[-1] > SMALL:
@@ -52,7 +53,7 @@ def _ours(matrix: Tensor) -> bool:
 
 
 class _ByKernels(torch.autograd.Function):
-    """Many matrices at once, under `vmap` too."""
+    """Eigenvalues of many matrices at once, also under `vmap`."""
 
     @staticmethod
     def forward(matrix: Tensor, ends: bool) -> Tensor:
@@ -61,7 +62,7 @@ class _ByKernels(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Nothing is kept: no gradient goes through it."""
+        """Keeps nothing: it has no gradient."""
 
     @staticmethod
     def vmap(_: Any, in_dims: tuple[int, None], matrix: Tensor, ends: bool) -> tuple[Tensor, int]:
@@ -69,6 +70,7 @@ class _ByKernels(torch.autograd.Function):
 
 
 def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the smallest and the largest eigenvalue by repeated squaring."""
     size = _trace(matrix)  # lambda_max is between this / n and this
     scaled = torch.where(size > 0, matrix / torch.where(size > 0, size, 1), 0)
     high = _rayleigh(scaled, scaled)
@@ -78,7 +80,7 @@ def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rayleigh(matrix: Tensor, power: Tensor) -> Tensor:
-    """tr(A P) / tr(P) for a high power P of another matrix with the same eigenvectors."""
+    """Returns tr(A P) / tr(P) for a high power P of another matrix with the same eigenvectors."""
     for squaring in range(SQUARINGS):
         if squaring % AT_A_TIME == 0:
             size = _trace(power)

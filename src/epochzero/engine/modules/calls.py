@@ -1,4 +1,4 @@
-"""Every call of a torch function that a module makes: seen as layers, and turned as the pass wants.
+"""Every call of a torch function by a module: reported as layers, and adapted to the pass.
 
 A function mode sees functional networks like modular ones. In-place steps are run out of place, so that what was seen
 stays as it was; functions that hide layers are run in the open; batch norms act as the pass says.
@@ -45,7 +45,7 @@ HIDING = {
     "rnn_tanh": "an nn.RNN on packed sequences",
     "rnn_relu": "an nn.RNN on packed sequences",
 }
-"""functions that hide layers, and when they cannot be run in the open"""
+"""functions that hide layers, and when they cannot be rewritten"""
 
 KINDS: dict[str, str] = {
     **dict.fromkeys(["conv1d", "conv2d", "conv3d"], "conv"),
@@ -121,7 +121,7 @@ class Calls(TorchFunctionMode):
             with self:
                 return call()
         if self.uses is not None:
-            self._tell_uses(name, args, given)
+            self._report_uses(name, args, given)
         if func in (F.embedding, F.embedding_bag):
             args, given = _looked_up(func, args, given)
         if name == "batch_norm" and self.norm == "off":
@@ -138,7 +138,7 @@ class Calls(TorchFunctionMode):
         return output
 
     def _name(self, tensor: Tensor) -> str | None:
-        """The name of a weight, also where only a part of it is used."""
+        """Returns the name of a weight, also if only a part of it is used."""
         return self.names.get(id(tensor)) or self.names.get(id(tensor._base))
 
     def _parts(self, name: str, args: tuple[Any, ...], given: Mapping[str, Any]) -> Parts | None:
@@ -170,21 +170,21 @@ class Calls(TorchFunctionMode):
         shape = tuple(parts.weight.shape) if parts and weight else ()
         self.watch(Layer(kind, name, label, inputs, output, weight, shape))  # type: ignore[arg-type]
 
-    def _tell_uses(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+    def _report_uses(self, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> None:
         assert self.uses is not None
         if name in HIDING:
             self.uses(Use(name, None, "hidden"))
         elif (parts := self._parts(name, args, given)) is not None:
             self.uses(Use(name, self._name(parts.weight), parts.role))
-            self._tell_use(name, "bias", *parts.biases)
+            self._report_use(name, "bias", *parts.biases)
         elif name in NORMS:
             bound = inspect.signature(getattr(F, name)).bind(*args, **given).arguments
-            self._tell_use(name, "scale", bound.get("weight"))
-            self._tell_use(name, "bias", bound.get("bias"))
+            self._report_use(name, "scale", bound.get("weight"))
+            self._report_use(name, "bias", bound.get("bias"))
         elif name in EMBEDDINGS:
-            self._tell_use(name, "embedding", *_tensors(args, given))
+            self._report_use(name, "embedding", *_tensors(args, given))
 
-    def _tell_use(self, name: str, role: str, *tensors: Tensor | None) -> None:
+    def _report_use(self, name: str, role: str, *tensors: Tensor | None) -> None:
         assert self.uses is not None
         for tensor in tensors:
             if tensor is not None and (weight := self._name(tensor)) is not None:
@@ -192,7 +192,7 @@ class Calls(TorchFunctionMode):
 
 
 def _tensors(args: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Tensor, ...]:
-    """The tensors of a call in their order; a weight comes before a bias however they are given."""
+    """Returns the tensors of a call in order; a weight comes before a bias however they are given."""
     named = sorted(given.items(), key=lambda pair: (not pair[0].startswith("input"), pair[0] == "bias"))
     return tuple(value for value in (*args, *(value for _, value in named)) if isinstance(value, Tensor))
 
@@ -200,7 +200,7 @@ def _tensors(args: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Tensor, .
 def _out_of_place(
     func: Callable[..., Any], name: str, args: tuple[Any, ...], given: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]:
-    """An activation that would overwrite its input, as one that does not."""
+    """Replaces an activation that would overwrite its input by one that does not."""
     if name.endswith("_"):
         return getattr(F, name[:-1]), args, given, name[:-1]
     try:
@@ -237,7 +237,7 @@ ORDERED_OTHERWISE: dict[Callable[..., Any], Callable[..., Call]] = {
 def _looked_up(
     func: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of an embedding with ordinary gradients that does not shorten the rows of its own table."""
+    """Returns the arguments of an embedding with ordinary gradients that does not shorten the rows of its own table."""
     bound = inspect.signature(func).bind(*args, **given)
     bound.arguments["sparse"] = False
     if bound.arguments.get("max_norm") is not None:
@@ -246,7 +246,7 @@ def _looked_up(
 
 
 def _on_the_batch(args: tuple[Any, ...], given: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a batch norm that reads the batch's statistics and remembers nothing."""
+    """Returns the arguments of a batch norm that uses the batch's statistics and keeps no running ones."""
     bound = inspect.signature(F.batch_norm).bind(*args, **given)
     bound.arguments |= {"running_mean": None, "running_var": None, "training": True}
     return bound.args, dict(bound.kwargs)

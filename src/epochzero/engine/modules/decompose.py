@@ -1,6 +1,6 @@
-"""Functions that hide layers, run so that the layers are seen: attention with its projections, and recurrent networks.
+"""Functions that hide layers, rewritten with visible layers: attention with its projections, and recurrent networks.
 
-`F.multi_head_attention_forward` and torch's recurrent functions multiply by weights where no function mode looks.
+`F.multi_head_attention_forward` and torch's recurrent functions multiply by weights out of sight of function modes.
 Written with `F.linear`, each weight is that of a linear layer. Samples come first in every layer's output.
 """
 

@@ -32,7 +32,7 @@ from epochzero.types import Origin
 
 
 class ModuleNetwork:
-    """A user's module with the weights that it has."""
+    """A user's module with its own weights."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ModuleNetwork:
 
     @cached_property
     def flops(self) -> int:
-        """Multiply-accumulates, counted by torch on tensors without values."""
+        """Multiply-accumulates, counted by torch on meta tensors."""
         weights = {name: w.to("meta") for name, w in self._single.items()}
         counter = FlopCounterMode(display=False)
         with counter, torch.no_grad():
@@ -104,7 +104,7 @@ class ModuleNetwork:
 
     @property
     def _single(self) -> dict[str, Tensor]:
-        """In single precision; whole numbers, such as those of an index, stay what they are."""
+        """The weights in single precision; integers, such as indices, stay as they are."""
         return {name: w.float() if w.is_floating_point() else w for name, w in self.weights.items()}
 
     @cached_property
@@ -164,7 +164,7 @@ class ModuleNetwork:
         return pick(returned, self.output)
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
-        """By nested forward-mode derivatives of the curve x + t v + t^2/2 a at t = 0."""
+        """Returns the jet by nested forward-mode derivatives along the curve x + t v + t^2/2 a at t = 0."""
         value, velocity, acceleration = x
 
         def along(t: Tensor) -> Tensor:
@@ -186,10 +186,10 @@ class ModuleNetwork:
 
 
 def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
-    """Every place that holds a weight, once, with the weight's name; a shared weight has several places.
+    """Returns each attribute that holds a weight, with the weight's name; a shared weight has several attributes.
 
-    `functional_call` finds them itself, but it takes a part that has two names for two, and then leaves our tensors
-    in the user's module (torch 2.13).
+    `functional_call` finds them itself, but counts a part with two names as two parts, and then leaves our tensors in
+    the user's module (torch 2.13).
     """
     return {
         f"{prefix}.{leaf}" if prefix else leaf: names[id(tensor)]
@@ -215,22 +215,31 @@ def _computing(module: nn.Module) -> str:
 
 
 @contextmanager
-def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
-    """Sets the module to the mode of the pass and seeds randomness; restores everything afterwards."""
-    parts = list(module.modules())
-    before = [dict(vars(part)) for part in parts]
+def seeded(seed: int) -> Iterator[None]:
+    """Seeds torch, numpy and Python, and restores their random states afterwards."""
     python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)
         try:
-            for part in parts:
-                part.training = norm != "eval"
             yield
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+@contextmanager
+def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
+    """Sets the module to the mode of the pass and seeds randomness; restores everything afterwards."""
+    parts = list(module.modules())
+    before = [dict(vars(part)) for part in parts]
+    with seeded(seed):
+        try:
+            for part in parts:
+                part.training = norm != "eval"
+            yield
+        finally:
             for part, attributes in zip(parts, before, strict=True):
                 vars(part).clear()
                 vars(part).update(attributes)
@@ -241,20 +250,20 @@ def _hooked(module: nn.Module, watch: Watch | None, blocks: bool) -> Iterator[No
     """Reports identities, and blocks if asked, to `watch`; of several outputs, the first."""
     hooks: list[torch.utils.hooks.RemovableHandle] = []
 
-    def tell(part: nn.Module, kind: Any, name: str) -> None:
+    def report(part: nn.Module, kind: Any, name: str) -> None:
         def ran(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            told = output[0] if isinstance(output, tuple) and output else output
-            if isinstance(told, Tensor) and watch is not None:
-                watch(Layer(kind, kind, name, inputs, told))
+            first = output[0] if isinstance(output, tuple) and output else output
+            if isinstance(first, Tensor) and watch is not None:
+                watch(Layer(kind, kind, name, inputs, first))
 
         hooks.append(part.register_forward_hook(ran))
 
     try:
         for name, part in module.named_modules() if watch is not None else ():
             if isinstance(part, nn.Identity):
-                tell(part, "identity", name)
+                report(part, "identity", name)
             elif blocks and (name == "" or next(part.children(), None) is not None):
-                tell(part, "block", name)
+                report(part, "block", name)
         yield
     finally:
         for hook in hooks:

@@ -1,9 +1,9 @@
-"""Functions written in plain arithmetic, for derivatives that torch's own versions get wrong or do not have.
+"""Functions in plain arithmetic, for derivatives that torch's own versions get wrong or lack.
 
 Torch's norms keep the statistics fixed in a second forward-mode derivative, which is wrong (checked against finite
 differences, torch 2.13); some activations have no such derivative. Attention has no second derivative of any kind on
-the CPU, so it is always spelled out: what is computed should not depend on who asks. The first argument is given by
-its place, the others also by torch's names.
+the CPU, so it is always replaced: results should not depend on the caller. The first argument is positional, the
+others also have torch's names.
 """
 
 from __future__ import annotations

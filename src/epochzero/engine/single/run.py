@@ -74,11 +74,12 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         missing = PassFailedError(f"needs labels, and there are none in this data ({batch.about})")
         results |= dict.fromkeys(wanted & NEED_LABELS, missing)
         wanted = wanted - NEED_LABELS
+    handle = Handle(network, weights, x, y, seed, run.norm)
     if "network" in wanted:
-        results["network"] = Handle(network, weights, x, y, seed, run.norm)
+        results["network"] = handle
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
-        results |= _run_samples(run, network, weights, x, y, wanted, Watcher(streams, seed)) | streams
+        results |= _run_samples(handle, wanted, Watcher(streams, seed)) | streams
     if "input_gradients" in results:
         results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results
@@ -105,62 +106,39 @@ def _loss(logits: Tensor, y: Tensor) -> Tensor:
     return label_loss(logits, y, "mean")
 
 
-def _run_samples(
-    run: Pass,
-    network: Network,
-    weights: dict[str, Tensor],
-    x: Tensor,
-    y: Tensor | None,
-    wanted: set[str],
-    watcher: Watcher,
-) -> dict[str, Any]:
+def _run_samples(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, Any]:
     """Runs the batch; then, if no layer mixes samples, a few at a time for the reads that need much memory."""
     apart = wanted & PER_SAMPLE
-    if not apart or network.mixes_samples(run.norm):
-        return _run_whole(run, network, weights, x, y, wanted, watcher)
+    if not apart or handle.network.mixes_samples(handle.norm):
+        return _run_whole(handle, wanted, watcher)
     needed = {"logits", "gradients"} if "hessian_gradients" in apart else {"logits"}
-    results = _run_whole(run, network, weights, x, y, wanted - apart | needed, watcher)
+    results = _run_whole(handle, wanted - apart | needed, watcher)
     for read in apart:
-        results[read] = or_why(partial(_read_apart, read, run, network, weights, x, y, results))
+        results[read] = or_why(partial(_read_apart, read, handle, results))
     return results
 
 
-def _run_whole(
-    run: Pass,
-    network: Network,
-    weights: dict[str, Tensor],
-    x: Tensor,
-    y: Tensor | None,
-    wanted: set[str],
-    watcher: Watcher,
-) -> dict[str, Any]:
+def _run_whole(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, Any]:
     """Runs the whole batch; maps that its graph keeps are stored in a file if they are too large for memory."""
-    with spilling(network, weights.values(), x) as spill:
+    with spilling(handle.network, handle.weights.values(), handle.x) as spill:
         if spill is not None:
             watcher.remember = spill.remember
-        return _run_forward(run, network, weights, x, y, wanted, watcher)
+        return _run_forward(handle, wanted, watcher)
 
 
-def _run_forward(
-    run: Pass,
-    network: Network,
-    weights: dict[str, Tensor],
-    x: Tensor,
-    y: Tensor | None,
-    wanted: set[str],
-    watcher: Watcher,
-) -> dict[str, Any]:
+def _run_forward(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, Any]:
     """Runs the network forward, and computes each requested gradient once."""
+    network, weights, x, y, _, norm = handle
     graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     if wanted & (NEED_GRAPH - {"block_gradients"}):
         followed = (*network.trainable, *network.layer_weights) if everything else network.layer_weights
-        weights = weights | {name: weights[name].detach().requires_grad_() for name in followed}
+        weights = {**weights, **{name: weights[name].detach().requires_grad_() for name in followed}}
     if wanted & {"input_gradients", "block_gradients"}:
         x = x.detach().requires_grad_()
     try:
         with torch.set_grad_enabled(graph):
-            logits = network.forward(x, weights, run.norm, watcher if watcher.streams else None, watcher.blocks)
+            logits = network.forward(x, weights, norm, watcher if watcher.streams else None, watcher.blocks)
         watcher.ran()
         _check(logits, len(x))
         results: dict[str, Any] = {"logits": logits.detach()}
@@ -197,16 +175,9 @@ def _responses(logits: Tensor, x: Tensor) -> Tensor:
     return responses
 
 
-def _read_apart(
-    read: str,
-    run: Pass,
-    network: Network,
-    weights: dict[str, Tensor],
-    x: Tensor,
-    y: Tensor | None,
-    results: dict[str, Any],
-) -> Any:
+def _read_apart(read: str, handle: Handle, results: dict[str, Any]) -> Any:
     """Computes one read from the graphs of a few samples at a time; the graph of the batch is freed by now."""
+    network, weights, x, y, _, norm = handle
     second = read == "hessian_gradients"
     if second and isinstance(results["gradients"], Exception):
         raise results["gradients"]
@@ -218,7 +189,7 @@ def _read_apart(
 
     def forward(some: Tensor) -> Tensor:
         with torch.enable_grad():
-            return network.forward(some, {**weights, **own}, run.norm)
+            return network.forward(some, {**weights, **own}, norm)
 
     def rows_of_sample(i: int) -> Tensor:
         return rows_of(read, forward(x[i : i + 1]), None if y is None else y[i : i + 1])
