@@ -162,3 +162,20 @@ def test_the_example_of_a_small_darts_is_searched_by_hnas() -> None:
     found = epochzero("search", *given, "--winner-scores", "none", "--json").json
     assert found["evaluated"] == 1 and found["best"]["params"] < 30_000
     assert spaces["darts"].parse(found["best"]["arch"])
+
+
+def test_the_card_of_an_option_without_a_description(tmp_path: Path) -> None:
+    (tmp_path / "bare_option.py").write_text(
+        dedent(
+            '''
+            """Only a title."""
+            from epochzero.engine import Pass, need, proxy
+
+            @proxy(needs=[need(Pass(), "params")], higher_is_better=True)
+            def bare_option(trace, *, power=1.0):
+                return trace.params**power
+            '''
+        ).lstrip()
+    )
+    ran = epochzero("list", "proxies", "--plugin", tmp_path / "bare_option.py", "--card", "bare_option")
+    assert ran.code == 0 and "power = 1.0" in ran.out

@@ -21,6 +21,7 @@ from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 from epochzero.next_steps import Result
 from epochzero.objectives.objective import parse_objectives, single
+from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
@@ -72,6 +73,8 @@ def score(
     if isinstance(network, nn.Module):
         batch = _batch(data, y, batch_size)
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
+    if isinstance(network, Plan):
+        raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     of_space = spaces[space] if isinstance(space, str) else space

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from epochzero import data
-from epochzero.engine import Pass, PlanNetwork, Trace, need, passes, reads
+from epochzero.engine import Pass, PlanNetwork, Trace, need, passes, proxy, reads
 from epochzero.engine.passes import Item
 from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population
@@ -39,8 +39,25 @@ def test_a_stream_needs_a_function_and_other_reads_take_none() -> None:
         bare, mapped = partial(need, Pass(), name), partial(need, Pass(), **{name: torch.sum})
         right, wrong = (mapped, bare) if read.stream else (bare, mapped)
         assert right().reads.keys() == {name}
-        with pytest.raises(ValueError, match=r"see epochzero\.engine\.reads"):
+        with pytest.raises(
+            ValueError, match=f"'{name}' needs a function" if read.stream else f"'{name}' takes no function"
+        ):
             wrong()
+
+
+def test_a_name_that_there_is_not_comes_with_a_near_one() -> None:
+    with pytest.raises(ValueError, match=r"no read 'weigths'\. Did you mean 'weights'"):
+        need(Pass(), "weigths")
+    with pytest.raises(ValueError, match=r"inputs='nois'\. Did you mean 'noise'"):
+        need(Pass(inputs="nois"), "logits")  # type: ignore[arg-type]
+
+
+def test_a_setting_that_is_not_keyword_only() -> None:
+    with pytest.raises(ValueError, match="'power' of compute has to be keyword-only"):
+
+        @proxy(needs=[need(Pass(), "weights")], higher_is_better=True)
+        def compute(trace: Trace, power: float = 1.0) -> float:
+            return power
 
 
 @pytest.mark.parametrize("read", sorted(reads.NAMES - {"network"}))

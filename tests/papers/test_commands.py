@@ -124,10 +124,26 @@ def test_the_product_works_without_the_papers(fresh: Fresh) -> None:
         assert "epochzero-papers: install it with `pip install ./papers`" in " ".join(ran.err.split())
 
 
+def blocks_of_the_readme() -> list[str]:
+    readme = (Path(__file__).parents[2] / "papers" / "README.md").read_text(encoding="utf-8")
+    return [part.partition("```")[0] for part in readme.split("```python\n")[1:]]
+
+
+def test_an_experiment_of_ones_own_is_a_plug_in(fresh: Fresh, tmp_path: Path) -> None:
+    """The file that the README shows, anywhere; and its test."""
+    file = tmp_path / "sizes.py"
+    experiment, test = blocks_of_the_readme()
+    file.write_text(experiment, encoding="utf-8")
+    program = "from epochzero.cli import main\nmain()\n"
+    ran = fresh(program, "reproduce", "sizes", "--plugin", str(file), "--quick", "--json", "--data", "pink")
+    assert json.loads(ran.out)["rows"][0]["found"]["value"] > 0.5, ran.err
+    tested = fresh(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport sizes\ndel sizes\n{test}")
+    assert tested.code == 0, tested.err
+
+
 def test_an_experiment_is_one_file(fresh: Fresh, tmp_path: Path) -> None:
     """The file that the README shows, put into the folder of a paper."""
-    readme = (Path(__file__).parents[2] / "papers" / "README.md").read_text(encoding="utf-8")
-    (tmp_path / "sizes.py").write_text(readme.partition("```python\n")[2].partition("```")[0], encoding="utf-8")
+    (tmp_path / "sizes.py").write_text(blocks_of_the_readme()[0], encoding="utf-8")
     program = (
         "import epochzero_papers.ours\n"
         f"epochzero_papers.ours.__path__.append({str(tmp_path)!r})\n"

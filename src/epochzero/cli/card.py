@@ -132,7 +132,7 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
     column = max((len(name) for name, _ in pairs), default=0) + 2
     for name, said in pairs:
         wrapped = fill(said, _width() - column - 2, break_on_hyphens=False)
-        first, *rest = indent(wrapped, " " * (column + 2)).splitlines()
+        first, *rest = indent(wrapped, " " * (column + 2)).splitlines() or [""]
         out.print(Text.assemble(("  " + name.ljust(column), "dim"), first.strip()))
         for line in rest:
             out.print(Text(line))

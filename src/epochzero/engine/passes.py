@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
 from epochzero.engine.reads import NAMES, STREAMS, described
+from epochzero.registry import near_miss
 from epochzero.types import Shape
 
 if TYPE_CHECKING:
@@ -24,6 +25,15 @@ __doc__ = f"{__doc__}\n{described()}\n"
 Norm = Literal["train", "eval", "off"]
 """The mode of batch norms: the batch's statistics, the running ones, or no norm. Running statistics never change."""
 
+Feed = Literal["batch", "ones", "noise", "circle"]
+"""What goes in: a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random
+circle."""
+
+Signs = Literal["as_is", "absolute"]
+"""The weights as they are, or their absolute values."""
+
+Precision = Literal["float32", "float64"]
+
 Item = tuple[str, Callable[..., Any] | None]
 """A read, and for a stream the function that is mapped over it."""
 
@@ -32,8 +42,7 @@ Item = tuple[str, Callable[..., Any] | None]
 class Pass:
     """One run of the network: its inputs, weights, mode of batch norms and precision."""
 
-    inputs: Literal["batch", "ones", "noise", "circle"] = "batch"
-    """a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random circle"""
+    inputs: Feed = "batch"
     part: int = 0
     """the part of the data, by its number"""
     only: tuple[int, int] | None = None
@@ -48,9 +57,9 @@ class Pass:
     """the scale of the N(0, 1) noise that is added to the inputs"""
     init: str = ""
     """the scheme of new weights that replace the network's own"""
-    weights: Literal["as_is", "absolute"] = "as_is"
+    weights: Signs = "as_is"
     norm: Norm = "train"
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Precision = "float32"
 
     def samples(self, size: int) -> int:
         """Returns the number of samples that run, for a batch of this size; a point on a circle counts three times."""
@@ -136,15 +145,29 @@ class Need(NamedTuple):
     reads: Mapping[str, Callable[..., Any] | None]
 
 
+CHOICES = {"inputs": get_args(Feed), "weights": get_args(Signs), "norm": get_args(Norm), "dtype": get_args(Precision)}
+
+
 def need(run: Pass = Pass(), *reads: str, **streams: Callable[..., Any]) -> Need:
     """Returns a need: `need(Pass(), "weights", layers=gram)` reads the weights, and `gram(output)` of each layer.
 
     With `layers=Summed(gram)` it reads a list that holds only their sum.
     """
     wanted: dict[str, Callable[..., Any] | None] = {**dict.fromkeys(reads), **streams}
+    for field, choices in CHOICES.items():
+        if (value := getattr(run, field)) not in choices:
+            raise ValueError(
+                f"A pass cannot have {field}={value!r}.{near_miss(value, list(choices))} Known: {', '.join(choices)}."
+            )
     for name, function in wanted.items():
-        if name not in NAMES or (name in STREAMS) != (function is not None):
-            raise ValueError(f"'{name}' is no read, or streams and functions do not match; see epochzero.engine.reads")
+        if name not in NAMES:
+            raise ValueError(
+                f"There is no read '{name}'.{near_miss(name, sorted(NAMES))} epochzero.engine.reads lists all."
+            )
+        if name in STREAMS and function is None:
+            raise ValueError(f"'{name}' needs a function of each of its items: need(Pass(), {name}=function).")
+        if name not in STREAMS and function is not None:
+            raise ValueError(f"'{name}' takes no function: need(Pass(), \"{name}\").")
     return Need(run, wanted)
 
 

@@ -110,7 +110,12 @@ def proxy(
 
     def decorate(compute: Callable[..., Tensor | float]) -> Proxy:
         signature = inspect.signature(compute).parameters.values()
-        defaults = {p.name: p.default for p in signature if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        for p in signature:
+            if p.default is not p.empty and p.kind is not p.KEYWORD_ONLY:
+                raise ValueError(
+                    f"'{p.name}' of {compute.__name__} has to be keyword-only to be a setting: write *, before it."
+                )
+        defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
         made = Proxy(
             compute.__name__, compute, needs, higher_is_better, defaults, runs=runs, valid=valid, recipe=recipe
         )

@@ -176,7 +176,10 @@ def _shown(cell: object) -> str:
 def _read_cells(path: Path) -> Cells:
     ending = next((ending for ending in TABLES if path.name.lower().endswith(ending)), None)
     if ending is None:
-        raise DataError(f"{path} is not a readable table: its name must end in {', '.join((*TABLES, ENDING))}.")
+        raise DataError(
+            f"{path} is not a readable table: its name must end in {', '.join((*TABLES, ENDING))}. "
+            "`epochzero data import` turns other formats into .ezb."
+        )
     reader = _read_parquet if ending == ".parquet" else _read_csv
     if not path.is_file():
         raise DataError(f"There is no file {path}.")

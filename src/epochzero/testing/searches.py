@@ -25,6 +25,7 @@ def check_search(name: str, space_name: str = "nb201") -> None:
 def _history(name: str, space_name: str, seed: int) -> list[Any]:
     space = spaces[space_name]
     search = _made(name, space, seed)
+    assert hasattr(search, "batch"), f"{name} lacks the attribute `batch`: how many networks it asks for at a time"
     asked: list[Any] = []
     while len(asked) < ASKED:
         archs = search.ask(min(search.batch, ASKED - len(asked)))

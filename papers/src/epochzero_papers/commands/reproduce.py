@@ -11,7 +11,8 @@ from rich.table import Table
 
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.experiments import DATA_FOLDER, show_experiments
-from epochzero.cli.options import AsJson, DataFolder, Device, Seed, StorePath, panel, spread
+from epochzero.cli.options import AsJson, DataFolder, Device, Plugins, Seed, StorePath, panel, spread
+from epochzero.cli.plugin import load_plugins
 from epochzero.errors import MachineError, UserError
 from epochzero.files import made_folder
 from epochzero.registry import experiments
@@ -57,6 +58,7 @@ class RunningOptions:
 
     device: Device = "cpu"
     store: StorePath = None
+    plugin: Plugins = None
 
 
 @panel("Output")
@@ -94,6 +96,7 @@ def reproduce(
 
     Stopped at any moment, the same command with the same store resumes.
     """
+    load_plugins(running.plugin)
     if output.list_all:
         show_experiments(given.folder, output.json)
         return

@@ -140,7 +140,7 @@ class Op:
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         """Returns the output for the inputs `x` and the parameters `w`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"op {type(self).__name__} does not define `run`")
 
     def layer_weights(self, params: Sequence[str]) -> Sequence[str]:
         """Of its parameters' names, in the op's order, the weights of the convolutions and linear layers that it runs.
