@@ -171,7 +171,7 @@ class PlanNetwork:
         watch: Watch | None = None,
         blocks: bool = False,
     ) -> Tensor:
-        plan = self._variant(norm)
+        plan = plan_for(self.plan, norm)
         ends = _block_ends(plan) if blocks else {}
 
         def see(node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -193,15 +193,17 @@ class PlanNetwork:
             raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
-        return jet_of(self._variant(norm), weights, x)
+        return jet_of(plan_for(self.plan, norm), weights, x)
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
         return draw(self.plan.weights, origin, self.device)
 
-    def _variant(self, norm: Norm) -> Plan:
-        if norm == "off":
-            return self.plan.without_norms
-        return self.plan.with_statistics("batch" if norm == "train" else "running")
+
+def plan_for(plan: Plan, norm: Norm) -> Plan:
+    """Returns the plan with its batch norms in this mode."""
+    if norm == "off":
+        return plan.without_norms
+    return plan.with_statistics("batch" if norm == "train" else "running")
 
 
 def jet_of(plan: Plan, weights: Mapping[str, Tensor], x: Jet) -> Jet:

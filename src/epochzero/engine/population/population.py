@@ -17,7 +17,7 @@ from epochzero.engine.gpu.arena import runs_here
 from epochzero.engine.gpu.block_run import BlockRun, Recorded, can_run_blocks
 from epochzero.engine.gpu.replay import Replay
 from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
-from epochzero.engine.network import PlanNetwork, runs_faster_channels_last
+from epochzero.engine.network import PlanNetwork, plan_for, runs_faster_channels_last
 from epochzero.engine.passes import Item, Pass
 from epochzero.engine.population.columns import LayerValues, Numbers, Rows
 from epochzero.engine.population.merge import merge, mergeable
@@ -75,10 +75,7 @@ class Population:
         return self.merged.blocks is not None and known
 
     def variant(self, run: Pass) -> Plan:
-        plan = self.merged.plan
-        if run.norm == "off":
-            return plan.without_norms
-        return plan.with_statistics("batch" if run.norm == "train" else "running")
+        return plan_for(self.merged.plan, run.norm)
 
     def packed(self, run: Pass, seed: int, plan: Plan) -> dict[str, Tensor]:
         """Returns the networks' weights for a pass, packed as the merged plan needs them."""
