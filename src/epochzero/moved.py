@@ -31,12 +31,33 @@ NEW_NAMES = {
     "epochzero.experiments": "epochzero_papers",
     "epochzero.experiments.base": "epochzero_papers.harness.base",
     "epochzero.run": "epochzero.bare",
+    "epochzero.run.bench": "epochzero.evaluate.bench",
+    "epochzero.run.bench_figures": "epochzero.evaluate.figures",
+    "epochzero.run.bench_sample": "epochzero.evaluate.sample",
+    "epochzero.run.bench_scores": "epochzero.evaluate.scores",
+    "epochzero.run.bundles": "epochzero.objectives.bundles",
+    "epochzero.run.clock": "epochzero.study.clock",
+    "epochzero.run.compile_ahead": "epochzero.executors.compile_ahead",
     "epochzero.run.executors": "epochzero.executors",
+    "epochzero.run.front": "epochzero.study.front",
+    "epochzero.run.front_plot": "epochzero.evaluate.front_plot",
     "epochzero.run.hunt": "epochzero.bare.search",
     "epochzero.run.inside": "epochzero.bare.search",
+    "epochzero.run.latency": "epochzero.hardware.latency",
+    "epochzero.run.meters": "epochzero.hardware.meters",
+    "epochzero.run.outcome": "epochzero.study.result",
+    "epochzero.run.plots": "epochzero.evaluate.plots",
+    "epochzero.run.pool": "epochzero.study.pool",
+    "epochzero.run.roofline": "epochzero.evaluate.speed.roofline",
+    "epochzero.run.sources": "epochzero.study.sources",
+    "epochzero.run.speed_report": "epochzero.evaluate.speed.report",
+    "epochzero.run.task": "epochzero.study.task",
+    "epochzero.run.timing": "epochzero.evaluate.speed.timing",
     "epochzero.searches": "epochzero.study.methods",
 }
 """old name to new name; what lies below an old name is found below the new one"""
+PAPERS = ("dextr", "nasi", "sigeo", "thesis")
+"""`experiments.dextr_table1` is now `epochzero_papers.dextr.table1`"""
 COMMANDS = {
     "epochzero.run.hunt": ["search"],
     "epochzero.run.inside": ["search", "--method", "nasi", "--data-seed", "0"],
@@ -57,6 +78,10 @@ command(lambda: main({given} + sys.argv[1:]))
 def new_name(old: str) -> str | None:
     """Returns the present name of a module that moved, None for any other."""
     parts = old.split(".")
+    if parts[:2] == ["epochzero", "experiments"] and len(parts) == 3:
+        paper, _, rest = parts[2].partition("_")
+        if rest and paper in PAPERS:
+            return f"epochzero_papers.{paper}.{rest}"
     for end in range(len(parts), 1, -1):
         if (new := NEW_NAMES.get(".".join(parts[:end]))) is not None:
             return ".".join([new, *parts[end:]])
@@ -84,12 +109,20 @@ class Moved(Loader):
         try:
             moved = import_module(new)
         except ModuleNotFoundError as error:
-            hint = "; it comes with epochzero-papers: pip install ./papers" if "_papers" in new else ""
-            raise ModuleNotFoundError(f"{old} is now {new}, which is not installed{hint}.", name=old) from error
+            raise ModuleNotFoundError(_why_missing(old, new), name=old) from error
         warnings.warn(
             f"{old} is now {new}: import that; the old name goes with the next release.", DeprecationWarning, 2
         )
         sys.modules[old] = moved
+
+
+def _why_missing(old: str, new: str) -> str:
+    package = new.split(".")[0]
+    try:
+        import_module(package)
+    except ModuleNotFoundError:
+        return f"{old} is now {new}, which is not installed; it comes with epochzero-papers: pip install ./papers."
+    return f"{old} was removed, and {new} does not exist: docs/design.md shows the present tree."
 
 
 if Moved not in sys.meta_path:

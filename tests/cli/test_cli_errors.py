@@ -69,8 +69,8 @@ def test_options_that_cannot_be_read(arguments: tuple[object, ...], says: str) -
     [
         ("", "No proxy is named"),
         (" , ", "No proxy is named"),
-        ("zico(", "'zico(' is no proxy"),
-        ("zico)", "'zico)' is no proxy"),
+        ("zico(", "'zico(' is not a proxy"),
+        ("zico)", "'zico)' is not a proxy"),
         ("zico(batches=x)", "zico takes int for 'batches' (default 2), not 'x'"),
         ("zico(batches=1)", "needs at least 2, not 1"),
         ("zico(batches=99999999999)", "zico takes at most 1,000,000 for 'batches'"),
@@ -78,8 +78,8 @@ def test_options_that_cannot_be_read(arguments: tuple[object, ...], says: str) -
         ("dextr(variant=papr)", "variant=paper or variant=reference"),
         ("curvature(points=0)", "at least one point"),
         ("curvature(q=nan)", "positive radius"),
-        ("[/red]", "'[/red]' is no proxy"),
-        ("naswot\nsnip", "is no proxy"),
+        ("[/red]", "'[/red]' is not a proxy"),
+        ("naswot\nsnip", "is not a proxy"),
     ],
 )
 def test_a_malformed_proxy(proxy: str, says: str) -> None:
@@ -114,7 +114,7 @@ def test_an_architecture_or_a_module_and_not_both() -> None:
         (("--max-flops", "nan"), "--max-flops takes a number such as"),
         (("--max-params", "73k"), "No nb201 network has at most 73,000 parameters: the smallest has 73,306."),
         (("--max-flops", "1M"), "at most 1,000,000 multiply-accumulates: the smallest has 7,783,040."),
-        (("--proxy", "params,flops"), "'params,flops' is no proxy"),
+        (("--proxy", "params,flops"), "'params,flops' is not a proxy"),
         (("--option", "population"), "--option takes key=value, not 'population'"),
         (("--option", "=5"), "--option takes key=value, not '=5'"),
         (("--option", "population=many"), "takes int for 'population' (default 50), not 'many'"),

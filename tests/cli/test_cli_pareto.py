@@ -271,7 +271,7 @@ def test_an_exporter_that_fails_keeps_standard_output_clean(
             ["--max-latency-ms", "0.5", "--latency", "table:TABLE:phone"],
             "No nb201 network takes at most 0.5 ms: the fastest",
         ),
-        (["--max-latency-ms", "5", "--latency", "tensorrt"], "Latency cannot be told by 'tensorrt'"),
+        (["--max-latency-ms", "5", "--latency", "tensorrt"], "There is no latency source 'tensorrt'"),
         (["--max-latency-ms", "1e-6", "--batch-size", "1"], "The smallest nb201 network takes"),
         (["--method", "nasi", "--max-params", "1M"], "nasi searches inside one network, so --max-params means nothing"),
         (["--method", "nasi", "--budget", "0"], "at least 1 "),

@@ -42,7 +42,7 @@ def test_a_sign_or_what_the_proxy_declares(text: str, written: str, higher: list
         ("", "at least two different objectives"),
         ("flops,-flops", "at least two different objectives"),
         ("dextr,flps", "No proxy is called 'flps'. Did you mean 'flops'?"),
-        ("dextr,-", "'' is no proxy"),
+        ("dextr,-", "'' is not a proxy"),
         ("latency,rank(dextr,zico)", "rank(dextr,zico) weighs its proxies against each other: name them as objectives"),
         ("dextr,-table:", "names no column"),
     ],

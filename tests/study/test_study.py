@@ -122,5 +122,9 @@ def test_a_public_name_is_in_dir() -> None:
     }
 
 
+def test_no_helper_of_the_package_is_in_dir() -> None:
+    assert not {"Any", "annotations", "import_module", "moved", "version"} & {*dir(ez)}
+
+
 def test_a_task_keeps_its_executor_out_of_its_name() -> None:
     assert "executor" not in repr(Task(SPACE, [], IMAGES))

@@ -275,7 +275,7 @@ def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -
     if text not in RUNTIMES:
         known = [*RUNTIMES, "table:FILE:COLUMN"]
         raise UserError(
-            f"Latency cannot be told by '{text}'.{near_miss(text, list(RUNTIMES))} Known: {', '.join(known)}."
+            f"There is no latency source '{text}'.{near_miss(text, list(RUNTIMES))} Known: {', '.join(known)}."
         )
     from epochzero.hardware.meters import OnnxMeter, TorchMeter
 

@@ -102,6 +102,8 @@ class Study:
 
     def tell(self, archs: Sequence[Any], scores: Sequence[float | Score | None]) -> None:
         """Stores the scores of architectures that were asked for; the search learns from whole batches."""
+        if len(archs) != len(scores):
+            raise UserError(f"{len(archs)} architectures cannot have {len(scores)} scores: give one for each.")
         for arch in archs:
             if arch not in self._steps or arch in self._told:
                 raise UserError(f"{self.space.text(arch)} was not asked for, or its score is known already.")
