@@ -74,7 +74,7 @@ def test_options_that_cannot_be_read(arguments: tuple[object, ...], says: str) -
         ("zico(batches=x)", "zico takes int for 'batches' (default 2), not 'x'"),
         ("zico(batches=1)", "needs at least 2, not 1"),
         ("zico(batches=99999999999)", "zico takes at most 1,000,000 for 'batches'"),
-        ("zico(batches)", "'batches' in 'zico(batches)' is no setting: write key=value"),
+        ("zico(batches)", "'batches' in 'zico(batches)' is not a setting: write key=value"),
         ("dextr(variant=papr)", "variant=paper or variant=reference"),
         ("curvature(points=0)", "at least one point"),
         ("curvature(q=nan)", "positive radius"),
