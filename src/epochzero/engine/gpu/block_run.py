@@ -26,7 +26,7 @@ from epochzero.plan.execute import execute
 from epochzero.plan.plan import Inlined, Node
 
 Norm = Literal["train", "eval", "off"]
-"""as in `epochzero.engine.passes`; routines run the first and the last"""
+"""as in `epochzero.engine.reads`; routines run the first and the last"""
 WATCHED = frozenset({"relus", "norms", "features", "blocks", "layer_gradients", "block_gradients"})
 """streams that can be collected"""
 
