@@ -117,7 +117,7 @@ class Moved(Loader):
 
 
 def _why_missing(old: str, new: str) -> str:
-    package = new.split(".")[0]
+    package = new.split(".", maxsplit=1)[0]
     try:
         import_module(package)
     except ModuleNotFoundError:
