@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from epochzero.ensemble.posterior import best_response, fit_posterior
+from epochzero.ensemble.posterior import fit_posterior
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights, shared
 from epochzero.train.image_data import Images
@@ -71,13 +71,20 @@ class TestRecordedSteps(unittest.TestCase):
         self.assertTrue(all(record["loss"] < 10 for record in history))
 
     def test_posteriors(self) -> None:
-        """Logits of recorded steps are those of plain ones; in the best response, weights change between the steps."""
+        """Logits of recorded steps are those of plain ones."""
         for name, size in (("nb201", (8, 1, 1)), ("darts", (8, 3, 2))):
             network = shared(spaces[name], 4, (3, 16, 16), *size)
             weights = SharedWeights(network, network.draw(0, "cuda"))
             first, second = (fit_posterior(weights, noise(), epochs=2, batch_size=16, record=r) for r in (True, False))
             for ours, theirs in zip(first.logits, second.logits, strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.01)
+
+    def test_best_responses(self) -> None:
+        """Weights change between the recorded steps. Needs `papers/src` in PYTHONPATH."""
+        from epochzero_papers.thesis.best_response import best_response
+
+        for name, size in (("nb201", (8, 1, 1)), ("darts", (8, 3, 2))):
+            network = shared(spaces[name], 4, (3, 16, 16), *size)
             recipe = replace(SUPERNET, epochs=1, batch_size=32)
             shared_weights, learnt = best_response(network, noise(), recipe, device="cuda")
             self.assertEqual(len(shared_weights.history), 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from random import Random
 
 import pytest
 import torch
@@ -13,15 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from epochzero.analysis.gradient_variance import gradient_variance, variance_at
 from epochzero.analysis.landscape import Plane, axis_of, directions, filter_normalised, landscape, summary
-from epochzero.analysis.subjects import JoinedSubject, SingleSubject
-from epochzero.analysis.topology import KNOWN, random_connections
+from epochzero.analysis.subjects import SingleSubject
 from epochzero.data import from_tensors
-from epochzero.engine import PlanNetwork
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan import generator
-from epochzero.spaces.darts import Darts
-from epochzero.types import Origin
 
 
 @pytest.fixture
@@ -33,12 +28,6 @@ def module() -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).eval()
-
-
-def plans(count: int = 3) -> list[PlanNetwork]:
-    space, rng = Darts("small", 2, 2), Random(0)
-    archs = [KNOWN["DARTS"], *(random_connections(KNOWN["DARTS"], rng) for _ in range(count - 1))]
-    return [PlanNetwork(space.plan(arch, 3, (3, 8, 8)), Origin(seed=i)) for i, arch in enumerate(archs)]
 
 
 def test_a_module_is_moved_as_by_hand(data: tuple[Tensor, Tensor]) -> None:
@@ -68,21 +57,6 @@ def test_directions_are_as_long_as_the_filters_and_leave_biases_alone() -> None:
         assert not any(direction[name].any() for name in ("0.bias", "1.weight", "1.bias", "4.bias"))
     assert not torch.equal(one["0.weight"], two["0.weight"])
     assert not filter_normalised(torch.zeros(2, 2), torch.ones(2, 2)).isnan().any()
-
-
-@pytest.mark.parametrize("norm", ["eval", "train"])
-def test_side_by_side_is_as_alone(norm: str, data: tuple[Tensor, Tensor]) -> None:
-    x, y = data
-    networks = plans()
-    together = JoinedSubject(networks, norm)  # type: ignore[arg-type]
-    seen = landscape(together, x, y, across=3)
-    noise = gradient_variance(together, x, y, parts=3, across=3)
-    for place, network in enumerate(networks):
-        alone = SingleSubject(network, norm)  # type: ignore[arg-type]
-        expected = landscape(alone, x, y, across=3).values[0]
-        torch.testing.assert_close(torch.tensor(seen.values[place]), torch.tensor(expected), rtol=1e-4, atol=1e-5)
-        expected = gradient_variance(alone, x, y, parts=3, across=3).values[0]
-        torch.testing.assert_close(torch.tensor(noise.values[place]), torch.tensor(expected), rtol=2e-3, atol=1e-5)
 
 
 def test_variance_of_single_samples_is_the_textbook_one(data: tuple[Tensor, Tensor]) -> None:

@@ -13,7 +13,6 @@ from epochzero.analysis.topology import (
     CELLS,
     KNOWN,
     Topology,
-    ladder,
     of_cell,
     of_nb101,
     of_nb201,
@@ -129,8 +128,6 @@ def test_cells_of_the_benchmarks_by_hand() -> None:
     nb101, nb201 = spaces["nb101"], spaces["nb201"]
     inception = nb101.parse("conv1x1:0/conv3x3:0/conv3x3:2/output:013")
     assert shape(of_nb101(inception)) == (2, 3)
-    channels = nb101_cell.widths(inception.sources, 128)
-    assert of_nb101(inception).channels(channels) == channels[1] + channels[2]
     assert shape(of_nb101(nb101.parse("output:0"))) == (0, 1)
     dense = nb201.parse("|nor_conv_3x3~0|+|nor_conv_3x3~0|skip_connect~1|+|none~0|nor_conv_1x1~1|avg_pool_3x3~2|")
     assert shape(of_nb201(dense)) == (1.5, 4)
@@ -164,14 +161,6 @@ def test_variants_of_nb201(seed: int) -> None:
     assert sorted(other) == sorted(arch)
     assert [len(s) for s in of_nb201(other).sources] == [len(s) for s in of_nb201(arch).sources]
     assert of_nb201(random_operations(arch, Random(seed))) == of_nb201(arch)
-
-
-def test_a_ladder_of_falling_width_is_no_shallower_from_rung_to_rung() -> None:
-    rungs = [topologies(arch)["normal"] for arch in ladder(KNOWN["DARTS"], (3, 2.5, 2, 1.5), Random(0))]
-    assert [rung.width for rung in rungs] == [3, 2.5, 2, 1.5]
-    assert sorted(rung.depth for rung in rungs) == [rung.depth for rung in rungs]
-    with pytest.raises(UserError, match="None of 10 random variants of this cell is 9c wide"):
-        list(ladder(KNOWN["DARTS"], (9,), Random(0), draws=10))
 
 
 def test_cut_edges_do_not_count() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from epochzero.ensemble.members import measured, train_members
 from epochzero.ensemble.metrics import measure
-from epochzero.ensemble.model import MANIFEST, Ensemble, Pixels, drop_path_probabilities
+from epochzero.ensemble.model import MANIFEST, Ensemble, Pixels
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.train.image_data import load_images
@@ -140,20 +140,6 @@ def test_what_is_no_ensemble(saved: Path, tmp_path: Path) -> None:
         Ensemble.load(saved, SPACE)
     with pytest.raises(UserError, match="one network for each architecture"):
         Ensemble(NB201, [], [], PIXELS)
-
-
-def test_drop_path_drops_at_random_and_leaves_the_network_alone() -> None:
-    arch = NB201.parse(
-        "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|skip_connect~0|nor_conv_3x3~1|nor_conv_3x3~2|"
-    )
-    module = NB201.plan(arch, 4, SHAPE).module()
-    plan, x = module.plan, inputs()
-    often = drop_path_probabilities(module, x, often=0.5, passes=4, seed=3)
-    assert often.shape == (4, 5, 4) and not torch.equal(often[0], often[1])
-    assert torch.equal(often, drop_path_probabilities(module, x, often=0.5, passes=4, seed=3))
-    assert module.plan is plan and module.training
-    never = drop_path_probabilities(module, x, often=0.0, passes=2)
-    torch.testing.assert_close(never[0], module.eval()(x).softmax(1).detach())
 
 
 def test_a_deep_ensemble_is_trained_from_several_seeds_and_goes_on(tmp_path: Path) -> None:

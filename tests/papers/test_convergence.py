@@ -6,13 +6,14 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from epochzero.analysis.topology import topologies
+from epochzero.analysis.topology import KNOWN, topologies
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.train.augment import crop, flip
@@ -20,7 +21,7 @@ from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin
 from epochzero_papers.__main__ import main
 from epochzero_papers.thesis import convergence
-from epochzero_papers.thesis.convergence import PAD, Study, Trainer, lineup, study_convergence
+from epochzero_papers.thesis.convergence import PAD, Study, Trainer, ladder, lineup, study_convergence
 from tests.fresh import Fresh
 
 SMALL = Study(
@@ -208,3 +209,11 @@ def test_the_command(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert isinstance(calls[0][0], Study) and (calls[0][0].cells, calls[0][0].across) == (3, 3)
     with pytest.raises(UserError, match=r"ends with \.json"):
         main(f"convergence --data {file} --out a.txt".split())
+
+
+def test_a_ladder_of_falling_width_is_no_shallower_from_rung_to_rung() -> None:
+    rungs = [topologies(arch)["normal"] for arch in ladder(KNOWN["DARTS"], (3, 2.5, 2, 1.5), Random(0))]
+    assert [rung.width for rung in rungs] == [3, 2.5, 2, 1.5]
+    assert sorted(rung.depth for rung in rungs) == [rung.depth for rung in rungs]
+    with pytest.raises(UserError, match="None of 10 random variants of this cell is 9c wide"):
+        list(ladder(KNOWN["DARTS"], (9,), Random(0), draws=10))

@@ -21,9 +21,9 @@ from epochzero.engine import PlanNetwork
 from epochzero.errors import DataError, MachineError
 from epochzero.registry import spaces
 from epochzero.store import Store
-from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin
 from epochzero_papers.__main__ import main
+from epochzero_papers.harness.population import SGD, train_network, train_population
 from epochzero_papers.sigeo import warm_up
 from epochzero_papers.sigeo.table3 import SigeoTable3, Warmth
 from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from epochzero.analysis.landscape import Plane, axis_of, on_plane
-from epochzero.analysis.subjects import Subject
+from epochzero.analysis.subjects import Subject, Weights
 from epochzero.errors import UserError
 from epochzero.progress import Progress, silent
-from epochzero.train.population import Weights
 
 
 def gradient_variance(

@@ -20,10 +20,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from epochzero.analysis.subjects import Subject
+from epochzero.analysis.subjects import Subject, Weights
 from epochzero.errors import UserError
 from epochzero.progress import Progress, silent
-from epochzero.train.population import Weights
 
 RISE = 1.0
 """largest rise of the loss in the region near the weights"""

@@ -1,23 +1,20 @@
-"""Networks whose loss is evaluated around given weights: one network, or a population.
-
-`SingleSubject` is any network of the engine, including a user's module. `JoinedSubject` is a population of P plans that
-runs as one plan. Both give losses [P] and gradients at given weights.
-"""
+"""Networks whose loss is evaluated around given weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from epochzero.engine import Network, Pass, PlanNetwork
+from epochzero.engine import Network
 from epochzero.engine.loss import check_labels, label_loss
 from epochzero.engine.passes import Norm
 from epochzero.errors import UserError
 from epochzero.plan import generator
-from epochzero.train.population import JoinedNetworks, Weights
+
+Weights = Mapping[str, Tensor]
 
 
 class Subject(Protocol):
@@ -41,7 +38,7 @@ class Subject(Protocol):
 
 
 class SingleSubject:
-    """One network."""
+    """One network of the engine, perhaps a user's module."""
 
     count = 1
 
@@ -72,38 +69,10 @@ class SingleSubject:
         return torch.stack([tensor.double().square().sum() for tensor in tensors.values()]).sum().unsqueeze(0)
 
     def drawn(self, seed: int, which: int) -> dict[str, Tensor]:
-        return {name: _normal(seed, which, name, self.weights[name]) for name in self.trainable}
+        return {name: normal(seed, which, name, self.weights[name]) for name in self.trainable}
 
 
-class JoinedSubject(JoinedNetworks):
-    """Networks of one input and output shape, run as one plan."""
-
-    def __init__(self, networks: Sequence[PlanNetwork], norm: Norm = "eval") -> None:
-        super().__init__(networks)
-        self.plan = self.population.variant(Pass(norm=norm))
-
-    def losses(self, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
-        return self.each_loss(self.logits(weights, x), y)
-
-    def gradients(self, weights: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        return self.losses_and_gradients(weights, x, y)[1]
-
-    def squared_norms(self, tensors: Weights) -> Tensor:
-        norms = torch.zeros(self.count, dtype=torch.float64, device=self.population.device)
-        for name, tensor in tensors.items():
-            owners = self.owners[name]
-            norms.index_add_(0, owners, tensor.view(len(owners), -1).double().square().sum(1))
-        return norms
-
-    def drawn(self, seed: int, which: int) -> dict[str, Tensor]:
-        return {
-            name: torch.cat(
-                [_normal(seed, which, own, part) for (_, own), part in self.parts(self.weights[name], name)]
-            )
-            for name in self.trainable
-        }
-
-
-def _normal(seed: int, which: int, name: str, like: Tensor) -> Tensor:
+def normal(seed: int, which: int, name: str, like: Tensor) -> Tensor:
+    """Standard normal numbers in the shape of a tensor, which depend on its name."""
     drawn = torch.randn(like.shape, generator=generator(seed, "direction", which, name))
     return drawn.to(like)

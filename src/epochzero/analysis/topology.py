@@ -20,7 +20,7 @@ arXiv:1909.09569; and chapter 4 of Shu's thesis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -68,11 +68,12 @@ class Topology:
     @property
     def width(self) -> float:
         """In units of c."""
-        return float(self._width(dict.fromkeys(self.alive, 1)))
-
-    def channels(self, widths: Mapping[int, int]) -> float:
-        """The width for these numbers of channels of the inner nodes."""
-        return float(self._width(widths))
+        total = Fraction(0)
+        for node, sources in self._nodes:
+            if node in self.alive:
+                living = self._living(sources)
+                total += Fraction(sum(source < self.inputs for source in living), len(living))
+        return float(total)
 
     @property
     def depth(self) -> int:
@@ -89,14 +90,6 @@ class Topology:
 
     def _living(self, sources: tuple[int, ...]) -> list[int]:
         return [source for source in sources if source < self.inputs or source in self.alive]
-
-    def _width(self, widths: Mapping[int, int]) -> Fraction:
-        total = Fraction(0)
-        for node, sources in self._nodes:
-            if node in self.alive:
-                living = self._living(sources)
-                total += widths[node] * Fraction(sum(source < self.inputs for source in living), len(living))
-        return total
 
 
 def of_cell(cell: Cell, concat: tuple[int, ...]) -> Topology:
@@ -195,29 +188,3 @@ def deepest(arch: Genotype) -> Genotype:
 
 CELLS = KNOWN | {"WIDE": widest(KNOWN["DARTS"]), "DEEP": deepest(KNOWN["DARTS"])}
 """with the widest and the deepest cell of the thesis' Table 7.2, here with the operations of DARTS"""
-
-
-def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 100_000) -> Iterator[Genotype]:
-    """For each width a random variant of the connections that has it: the first that is no shallower than the last."""
-    deep = 0
-    for width in widths:
-        for _ in range(draws):
-            variant: Genotype = random_connections(arch, rng)
-            topology = topologies(variant)["normal"]
-            if topology.width == width and topology.depth >= deep:
-                break
-        else:
-            raise UserError(f"None of {draws:,} random variants of this cell is {width:g}c wide: choose other widths.")
-        deep = topology.depth
-        yield variant
-
-
-def narrowing(arch: Any, count: int, rng: Random, draws: int = 1_000) -> list[Any]:
-    """Up to `count` random variants of the connections of different widths, the widest first."""
-    by_width: dict[float, Any] = {}
-    for _ in range(draws):
-        variant = random_connections(arch, rng)
-        width = next(iter(topologies(variant).values())).width
-        if variant != arch:
-            by_width.setdefault(width, variant)
-    return [by_width[width] for width in sorted(by_width, reverse=True)][-count:]

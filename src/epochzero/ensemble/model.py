@@ -11,9 +11,8 @@ A saved ensemble is a folder: a safetensors file of weights for each member, and
 classes, normalisation and a SHA-256 of each file. The list is written last and atomically, and files carry their hash
 in their name: saving over another ensemble leaves either the old one or the new one.
 
-Baselines: a deep ensemble is the same architecture trained from several seeds (Lakshminarayanan, Pritzel, Blundell.
-NeurIPS 2017. arXiv:1612.01474); MC DropPath predicts several times with one network whose paths are dropped at random
-(after Gal, Ghahramani. ICML 2016. arXiv:1506.02142), here by `drop_path_probabilities`.
+A deep ensemble is the same architecture trained from several seeds: Lakshminarayanan, Pritzel, Blundell. NeurIPS 2017.
+arXiv:1612.01474
 """
 
 from __future__ import annotations
@@ -29,19 +28,15 @@ from torch import Tensor, nn
 
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.files import write
-from epochzero.plan.init import generator
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import Space
-from epochzero.train.drop_path import with_drop_path
 from epochzero.train.image_data import Images
 from epochzero.train.tensor_file import as_bytes, read_tensors
 from epochzero.types import Shape
 
 FORMAT = 1
 MANIFEST = "ensemble.json"
-DROPPED = 0.01
-"""share of paths that MC DropPath drops, as in the thesis"""
 
 
 class Pixels(NamedTuple):
@@ -179,25 +174,6 @@ def probabilities_of(outputs: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     """Probabilities [B, classes] of logits, or of the first of logits and auxiliary logits."""
     logits = outputs[0] if isinstance(outputs, tuple) else outputs  # [B, classes]
     return logits.float().softmax(1)
-
-
-@torch.inference_mode()
-def drop_path_probabilities(
-    module: PlanModule, x: Tensor, *, often: float = DROPPED, passes: int = 3, seed: int = 0, size: int = 256
-) -> Tensor:
-    """MC DropPath: probabilities [passes, N, classes] of one network, with different paths dropped in each pass."""
-    plan, training = module.plan, module.training
-    rng = generator(seed, "drop path")
-    module.eval()
-    try:
-        module.plan = with_drop_path(plan.trunk, often, rng)
-        several = [
-            torch.cat([probabilities_of(module(some)).cpu() for some in torch.split(x, size)]) for _ in range(passes)
-        ]
-    finally:
-        module.plan = plan
-        module.train(training)
-    return torch.stack(several)
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

@@ -6,10 +6,8 @@ r"""Trains the weights that the networks of a space share: each step on one path
 
 Stochastic gradient descent as in NESBS: 50 epochs, rate .1 falling to 0 as a cosine, momentum .9, weight decay 3e-4,
 batches of 128; weights that a path does not use stay as they are, without decay or momentum. Everything random in an
-epoch comes from the seed and the epoch's number. Weights, momentum and the path sampler's state are therefore enough to
-resume: on a CPU, a training that was killed and resumed ends with the same bits.
-
-A path sampler may replace the uniform draw, and learn after each step.
+epoch comes from the seed and the epoch's number. Weights and momentum are therefore enough to resume: on a CPU, a
+training that was killed and resumed ends with the same bits.
 
 Shu, Chen, Dai, Low. Neural ensemble search via Bayesian sampling. UAI 2022. arXiv:2109.02533
 """
@@ -20,7 +18,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -53,38 +51,6 @@ def held_out(images: Images, share: float = 0.7, seed: int = 0) -> Images:
     return images.split(first, rest, facts)
 
 
-class PathSampler(Protocol):
-    """Draws the paths of a training, and may learn from it."""
-
-    def path(self, rng: Generator) -> Picks:
-        """The path of the next step."""
-
-    def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
-        """Called with the weights after each step."""
-
-    def state(self) -> dict[str, Any]:
-        """The state to resume from."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Resumes from a state."""
-
-
-class Uniform:
-    """Draws every path with the same probability."""
-
-    def __init__(self, network: SinglePath) -> None:
-        self.path = network.uniform
-
-    def learn(self, weights: Mapping[str, Tensor], step: int, rng: Generator) -> None:
-        """Does nothing."""
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Does nothing: there is no state."""
-
-
 def train_supernet(
     network: SinglePath,
     images: Images,
@@ -93,44 +59,23 @@ def train_supernet(
     seed: int = 0,
     device: str = "cpu",
     folder: Path | None = None,
-    keep_every: int = 1,
-    sampler: PathSampler | None = None,
     progress: Progress = silent,
 ) -> SharedWeights:
-    """Trains shared weights on `images.x`. With a folder, an interrupted training resumes.
+    """Trains shared weights on `images.x`. With a folder, every epoch is kept there, and a stopped training resumes.
 
-    A checkpoint is written after every `keep_every` epochs and after the last. Only the recipe's rates, clipping,
-    smoothing, crops and flips are used.
+    Only the recipe's rates, clipping, smoothing, crops and flips are used.
     """
-    run = _Training(network, images.to(device), recipe, seed, sampler or Uniform(network))
-    identity = {
-        "network": dict(network.facts),
-        "recipe": recipe.as_json(),
-        "seed": seed,
-        "data": images.facts,
-        "paths": type(run.sampler).__name__,
-    }
-    kept = None if folder is None else Checkpoints(folder)
-    done = 0
-    if kept is not None:
-        kept.folder.mkdir(parents=True, exist_ok=True)
-        if (state := kept.last()) is not None:
-            if state.get("format") != FORMAT or state.get("identity") != identity:
-                raise UserError(f"The folder '{folder}' holds another training: choose another folder.")
-            run.restore(state)
-            done = state["epoch"]
-    for epoch in range(done, recipe.epochs):
-        run.epoch(epoch, progress)
-        if kept is not None and ((epoch + 1) % keep_every == 0 or epoch + 1 == recipe.epochs):
-            kept.write(epoch + 1, {"format": FORMAT, "identity": identity, "epoch": epoch + 1} | run.state())
-    return run.shared
+    return SupernetTraining(network, images.to(device), recipe, seed).trained(folder, progress=progress)
 
 
-class _Training:
+class SupernetTraining:
     """Shared weights, their optimiser and the data, on one device."""
 
-    def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int, sampler: PathSampler) -> None:
-        self.network, self.images, self.recipe, self.seed, self.sampler = network, images, recipe, seed, sampler
+    paths = "Uniform"
+    """how paths are drawn: part of a checkpoint's identity"""
+
+    def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int) -> None:
+        self.network, self.images, self.recipe, self.seed = network, images, recipe, seed
         self.device = images.x.device
         self.shared = SharedWeights(network, network.draw(seed, self.device))
         self.trainable = {name: w for name, w in self.shared.weights.items() if w.requires_grad}
@@ -138,14 +83,33 @@ class _Training:
         self.steps = len(images.y) // self.size
         self.momentum = {name: torch.zeros_like(weight) for name, weight in self.trainable.items()}
 
+    def trained(self, folder: Path | None, keep_every: int = 1, progress: Progress = silent) -> SharedWeights:
+        """The weights after all epochs; a checkpoint is written after every `keep_every` and after the last."""
+        identity = {
+            "network": dict(self.network.facts),
+            "recipe": self.recipe.as_json(),
+            "seed": self.seed,
+            "data": self.images.facts,
+            "paths": self.paths,
+        }
+        kept = None if folder is None else Checkpoints(folder)
+        done = 0
+        if kept is not None:
+            kept.folder.mkdir(parents=True, exist_ok=True)
+            if (state := kept.last()) is not None:
+                if state.get("format") != FORMAT or state.get("identity") != identity:
+                    raise UserError(f"The folder '{folder}' holds another training: choose another folder.")
+                self.restore(state)
+                done = state["epoch"]
+        for epoch in range(done, self.recipe.epochs):
+            self.epoch(epoch, progress)
+            if kept is not None and ((epoch + 1) % keep_every == 0 or epoch + 1 == self.recipe.epochs):
+                kept.write(epoch + 1, {"format": FORMAT, "identity": identity, "epoch": epoch + 1} | self.state())
+        return self.shared
+
     def state(self) -> dict[str, Any]:
         weights = {name: weight.detach() for name, weight in self.shared.weights.items()}
-        return {
-            "weights": weights,
-            "momentum": self.momentum,
-            "companion": self.sampler.state(),
-            "history": self.shared.history,
-        }
+        return {"weights": weights, "momentum": self.momentum, "companion": {}, "history": self.shared.history}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         with torch.no_grad():
@@ -153,7 +117,6 @@ class _Training:
                 weight.copy_(state["weights"][name])
         for name, momentum in self.momentum.items():
             momentum.copy_(state["momentum"][name])
-        self.sampler.restore(state["companion"])
         self.shared.history = list(state["history"])
 
     def epoch(self, number: int, progress: Progress) -> None:
@@ -165,10 +128,9 @@ class _Training:
             at = number * self.steps + step
             progress(at, total, f"epoch {number + 1}")
             chosen, rate = order[step * self.size : (step + 1) * self.size], self.recipe.rate(at, self.steps)
-            step_loss, step_correct = self._step(self.sampler.path(rng), chosen, rate, rng)
+            step_loss, step_correct = self.step(at, chosen, rate, rng)
             loss += step_loss
             correct += step_correct
-            self.sampler.learn(self.shared.weights, at, rng)
         if not math.isfinite(float(loss)):
             raise UserError(f"The loss became NaN or infinite in epoch {number + 1}: lower the learning_rate.")
         self.shared.history.append(
@@ -182,8 +144,13 @@ class _Training:
         )
         progress((number + 1) * self.steps, total, f"epoch {number + 1}  loss {float(loss) / self.steps:.3f}")
 
-    def _step(self, picks: Picks, chosen: Tensor, rate: float, rng: Generator) -> tuple[Tensor, Tensor]:
+    def path(self, rng: Generator) -> Picks:
+        """The path of the next step."""
+        return self.network.uniform(rng)
+
+    def step(self, number: int, chosen: Tensor, rate: float, rng: Generator) -> tuple[Tensor, Tensor]:
         """One step on the weights of one path; all other weights stay untouched."""
+        picks = self.path(rng)
         x, y = self.images.x[chosen], self.images.y[chosen]
         x = crop(x, self.recipe.pad, rng) if self.recipe.pad else x
         x = self.images.standardised(flip(x, rng) if self.recipe.flip else x)  # [B, C, H, W]

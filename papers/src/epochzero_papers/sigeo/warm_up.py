@@ -11,8 +11,8 @@ On a machine with torch and numpy alone,
         --store warm.db --device cuda
 
 trains and scores into a store, which `epochzero reproduce sigeo-table3 --store warm.db` then finds the scores in. On a
-GPU as many networks as memory allows are trained in one population (`epochzero.train.population`). The same command
-resumes. Several may run at the same time, each with its share: `--share 1/4` to `--share 4/4`.
+GPU as many networks as memory allows are trained in one population (`epochzero_papers.harness.population`). The same
+command resumes. Several may run at the same time, each with its share: `--share 1/4` to `--share 4/4`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.store import JSON, Evaluated, Run, Store, manifest
 from epochzero.tables import AccuracyTable
-from epochzero.train.population import SGD, train_network, train_population
 from epochzero.types import Origin, Score, Setting
 from epochzero_papers.harness.options import device_option, option
+from epochzero_papers.harness.population import SGD, train_network, train_population
 
 SCORED_ON = 4
 """batches"""

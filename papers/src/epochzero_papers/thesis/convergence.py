@@ -31,8 +31,7 @@ from torch import Tensor
 
 from epochzero.analysis.gradient_variance import check_parts, gradient_variance
 from epochzero.analysis.landscape import Plane, axis_of, landscape
-from epochzero.analysis.subjects import JoinedSubject
-from epochzero.analysis.topology import KNOWN, ladder, narrowing, random_operations, topologies
+from epochzero.analysis.topology import KNOWN, random_connections, random_operations, topologies
 from epochzero.engine import PlanNetwork
 from epochzero.engine.device import machine, usable
 from epochzero.engine.gpu.graph import capture
@@ -42,13 +41,13 @@ from epochzero.files import finite, write
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.spaces.darts import Darts
-from epochzero.spaces.genotypes import parse
+from epochzero.spaces.genotypes import Genotype, parse
 from epochzero.train.augment import crop, flip
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images, load_images
-from epochzero.train.population import SGD, PopulationSGD
 from epochzero.types import Origin
 from epochzero_papers.harness.options import device_option, option
+from epochzero_papers.harness.population import SGD, JoinedSubject, PopulationSGD
 from epochzero_papers.thesis.recorded import Recorded
 
 PAD = 4
@@ -128,6 +127,32 @@ def lineup(study: Study) -> dict[str, Any]:
     cells = {study.arch if known else "cell": arch}
     cells |= {f"C{i}": variant for i, variant in enumerate(connections, start=1)}
     return cells | {f"O{i}": random_operations(arch, rng) for i in range(1, study.operations + 1)}
+
+
+def ladder(arch: Genotype, widths: tuple[float, ...], rng: Random, draws: int = 100_000) -> Iterator[Genotype]:
+    """For each width a random variant of the connections that has it: the first that is no shallower than the last."""
+    deep = 0
+    for width in widths:
+        for _ in range(draws):
+            variant: Genotype = random_connections(arch, rng)
+            topology = topologies(variant)["normal"]
+            if topology.width == width and topology.depth >= deep:
+                break
+        else:
+            raise UserError(f"None of {draws:,} random variants of this cell is {width:g}c wide: choose other widths.")
+        deep = topology.depth
+        yield variant
+
+
+def narrowing(arch: Any, count: int, rng: Random, draws: int = 1_000) -> list[Any]:
+    """Up to `count` random variants of the connections of different widths, the widest first."""
+    by_width: dict[float, Any] = {}
+    for _ in range(draws):
+        variant = random_connections(arch, rng)
+        width = next(iter(topologies(variant).values())).width
+        if variant != arch:
+            by_width.setdefault(width, variant)
+    return [by_width[width] for width in sorted(by_width, reverse=True)][-count:]
 
 
 class Team:

@@ -39,16 +39,15 @@ import torch
 from epochzero.api import score
 from epochzero.ensemble.choosing import distances_at_start, forward_greedy, training_free
 from epochzero.ensemble.metrics import measure
-from epochzero.ensemble.model import drop_path_probabilities
 from epochzero.ensemble.nesbs import GRID, Selected, search
-from epochzero.ensemble.posterior import Posterior, best_response, fit_posterior
+from epochzero.ensemble.posterior import Posterior, fit_posterior
 from epochzero.errors import UserError
 from epochzero.plan import generator
 from epochzero.registry import spaces
 from epochzero.supernet import SharedWeights
 from epochzero.supernet.single_path import Picks
 from epochzero.train.recipes import Recipe
-from epochzero.train.supernet import SUPERNET, held_out, train_supernet
+from epochzero.train.supernet import SUPERNET, SupernetTraining, held_out
 from epochzero.types import Origin
 from epochzero_papers.harness.member_training import (
     Member,
@@ -59,6 +58,8 @@ from epochzero_papers.harness.member_training import (
     stopping,
 )
 from epochzero_papers.harness.options import option
+from epochzero_papers.thesis.best_response import as_json, best_response, from_json, most_probable
+from epochzero_papers.thesis.mc_drop_path import drop_path_probabilities
 from epochzero_papers.thesis.nesbs_curves import (
     TEMPERATURES,
     Inherited,
@@ -199,17 +200,8 @@ class Chain:
     @cached_property
     def after(self) -> Inherited:
         """The weights trained on uniform paths."""
-        shared = train_supernet(
-            self.network,
-            self.halves,
-            self.recipe,
-            seed=self.seed,
-            device=self.given.device,
-            folder=self.folder / "supernet",
-            keep_every=self.given.keep_every,
-            progress=self.progress,
-        )
-        return self._inherited(shared)
+        run = SupernetTraining(self.network, self.halves, self.recipe, self.seed)
+        return self._inherited(run.trained(self.folder / "supernet", self.given.keep_every, self.progress))
 
     @cached_property
     def response(self) -> tuple[SharedWeights, Posterior]:
@@ -235,24 +227,26 @@ class Chain:
         self._stage("supernet", lambda: self.after.shared.history)
         fitted = self._stage(
             "posterior",
-            lambda: fit_posterior(
-                self.after.shared,
-                self.halves,
-                epochs=self.given.posterior_epochs,
-                batch_size=self.given.posterior_batch,
-                likelihood=self.given.likelihood,
-                seed=self.seed,
-                record=not self.given.step_by_step,
-                progress=self.progress,
-            ).as_json(),
+            lambda: as_json(
+                fit_posterior(
+                    self.after.shared,
+                    self.halves,
+                    epochs=self.given.posterior_epochs,
+                    batch_size=self.given.posterior_batch,
+                    likelihood=self.given.likelihood,
+                    seed=self.seed,
+                    record=not self.given.step_by_step,
+                    progress=self.progress,
+                )
+            ),
         )
-        return Posterior.from_json(fitted)
+        return from_json(fitted)
 
     def _best_response(self) -> Posterior:
         kept = self._stage(
-            "best-response", lambda: {"history": self.response[0].history, "posterior": self.response[1].as_json()}
+            "best-response", lambda: {"history": self.response[0].history, "posterior": as_json(self.response[1])}
         )
-        return Posterior.from_json(kept["posterior"])
+        return from_json(kept["posterior"])
 
     def _inherited(self, shared: SharedWeights) -> Inherited:
         most = self.given.curve_images
@@ -298,7 +292,7 @@ class Chain:
         def find() -> Any:
             inherited, rng = self.after, generator(self.seed, "single best")
             drawn = [posterior.sample(rng) for _ in range(self.given.pool)]
-            best = min([posterior.most_probable, *drawn, *known], key=lambda picks: inherited.loss((picks,)))
+            best = min([most_probable(posterior), *drawn, *known], key=lambda picks: inherited.loss((picks,)))
             return {"picks": best, "loss": inherited.loss((best,)), "test_error": inherited.test_error((best,))}
 
         return tuple(self._stage("single best", find)["picks"])

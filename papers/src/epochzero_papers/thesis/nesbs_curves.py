@@ -16,7 +16,7 @@ Shu. Understanding and improving neural architecture search (thesis, chapter 5).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -32,6 +32,7 @@ from epochzero.ensemble.posterior import Posterior
 from epochzero.plan import generator
 from epochzero.supernet import SharedWeights
 from epochzero.supernet.single_path import Picks
+from epochzero_papers.thesis.best_response import most_probable
 
 TEMPERATURES = (0.1, 1.0, 10.0)
 SIZES = (3, 5, 7)
@@ -86,7 +87,7 @@ def curves(
     errors: dict[str, Any] = {}
     for way, size, tau in cases:
         rngs = [generator(seed, "curves", way, size, tau, trial) for trial in range(trials)]
-        own, at = posterior.at(tau), delta[tau]
+        own, at = replace(posterior, temperature=tau), delta[tau]
         errors[f"{way}, n = {size}, tau = {tau:g}"] = [curve(inherited, way, own, size, at, budget, g) for g in rngs]
     return errors
 
@@ -121,7 +122,7 @@ def deltas(inherited: Inherited, posterior: Posterior, trials: int, seed: int) -
     for tau in TEMPERATURES:
         at = [delta for delta in GRID for _ in range(trials)]
         rng = generator(seed, "deltas", tau)
-        ensembles = svgd_ensembles(posterior.at(tau), COMPARED, at, rng, steps=inherited.steps)
+        ensembles = svgd_ensembles(replace(posterior, temperature=tau), COMPARED, at, rng, steps=inherited.steps)
         losses = np.array([inherited.loss(members) for members in ensembles]).reshape(len(GRID), trials)
         errors = np.array([inherited.test_error(members) for members in ensembles]).reshape(len(GRID), trials)
         found[f"{tau:g}"] = {
@@ -138,7 +139,7 @@ def discrepancy(inherited: Inherited, posterior: Posterior, looked_at: int, seed
     Half of these are drawn uniformly, half from the posterior.
     """
     network, rng = inherited.shared.network, generator(seed, "discrepancy")
-    probable = posterior.most_probable
+    probable = most_probable(posterior)
     drawn = [network.uniform(rng) for _ in range(looked_at)] + [posterior.sample(rng) for _ in range(looked_at)]
     errors = [inherited.test_error((picks,)) for picks in [probable, *drawn]]
     return {

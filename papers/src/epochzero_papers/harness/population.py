@@ -18,7 +18,7 @@ networks, such a weight has the gradient zero, and its decay has to be zero too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,15 +26,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from epochzero.analysis.subjects import Weights, normal
 from epochzero.data.batch import Part
 from epochzero.engine import Pass, PlanNetwork, foreach
+from epochzero.engine.passes import Norm
 from epochzero.engine.population.population import Population
 from epochzero.engine.population.tape import Tape
 from epochzero.plan import Plan, execute
 from epochzero.plan.module import PlanModule
 from epochzero.plan.ops.wiring import Zero
-
-Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,33 @@ class JoinedNetworks:
 
     def _tiled(self, x: Tensor) -> Tensor:
         return x.repeat(1, self.count, *(1 for _ in x.shape[2:]))  # [B, P*C, ...]
+
+
+class JoinedSubject(JoinedNetworks):
+    """Joined networks whose loss is evaluated around given weights (`epochzero.analysis.subjects.Subject`)."""
+
+    def __init__(self, networks: Sequence[PlanNetwork], norm: Norm = "eval") -> None:
+        super().__init__(networks)
+        self.plan = self.population.variant(Pass(norm=norm))
+
+    def losses(self, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+        return self.each_loss(self.logits(weights, x), y)
+
+    def gradients(self, weights: Weights, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        return self.losses_and_gradients(weights, x, y)[1]
+
+    def squared_norms(self, tensors: Weights) -> Tensor:
+        norms = torch.zeros(self.count, dtype=torch.float64, device=self.population.device)
+        for name, tensor in tensors.items():
+            owners = self.owners[name]
+            norms.index_add_(0, owners, tensor.view(len(owners), -1).double().square().sum(1))
+        return norms
+
+    def drawn(self, seed: int, which: int) -> dict[str, Tensor]:
+        return {
+            name: torch.cat([normal(seed, which, own, part) for (_, own), part in self.parts(self.weights[name], name)])
+            for name in self.trainable
+        }
 
 
 class PopulationSGD:

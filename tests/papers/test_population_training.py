@@ -8,10 +8,23 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from epochzero.analysis.gradient_variance import gradient_variance
+from epochzero.analysis.landscape import landscape
+from epochzero.analysis.subjects import SingleSubject
+from epochzero.analysis.topology import KNOWN, random_connections
 from epochzero.engine import PlanNetwork
+from epochzero.plan import generator
 from epochzero.registry import spaces
-from epochzero.train.population import SGD, JoinedNetworks, PopulationSGD, train_network, train_population
+from epochzero.spaces.darts import Darts
 from epochzero.types import Origin
+from epochzero_papers.harness.population import (
+    SGD,
+    JoinedNetworks,
+    JoinedSubject,
+    PopulationSGD,
+    train_network,
+    train_population,
+)
 
 SHAPE, CLASSES = (3, 8, 8), 4
 
@@ -63,3 +76,20 @@ def test_each_network_has_its_own_learning_rate_and_a_share_scales_it() -> None:
 def test_the_optimiser_names_its_settings() -> None:
     assert str(SGD()) == "sgd(rate=0.025,momentum=0.9,decay=0.0005,nesterov)"
     assert str(SGD(nesterov=False)) == "sgd(rate=0.025,momentum=0.9,decay=0.0005)"
+
+
+@pytest.mark.parametrize("norm", ["eval", "train"])
+def test_side_by_side_is_as_alone(norm: str) -> None:
+    space, rng = Darts("small", 2, 2), Random(0)
+    archs = [KNOWN["DARTS"], *(random_connections(KNOWN["DARTS"], rng) for _ in range(2))]
+    several = [PlanNetwork(space.plan(arch, 3, SHAPE), Origin(seed=i)) for i, arch in enumerate(archs)]
+    x, y = torch.randn(6, *SHAPE, generator=generator(0, "x")), torch.arange(6) % 3
+    together = JoinedSubject(several, norm)  # type: ignore[arg-type]
+    seen = landscape(together, x, y, across=3)
+    noise = gradient_variance(together, x, y, parts=3, across=3)
+    for place, network in enumerate(several):
+        alone = SingleSubject(network, norm)  # type: ignore[arg-type]
+        expected = landscape(alone, x, y, across=3).values[0]
+        torch.testing.assert_close(torch.tensor(seen.values[place]), torch.tensor(expected), rtol=1e-4, atol=1e-5)
+        expected = gradient_variance(alone, x, y, parts=3, across=3).values[0]
+        torch.testing.assert_close(torch.tensor(noise.values[place]), torch.tensor(expected), rtol=2e-3, atol=1e-5)
