@@ -26,7 +26,7 @@ def test_every_read_is_an_attribute_of_a_trace_and_in_the_help() -> None:
 
 
 def test_derived_sets() -> None:
-    assert {"layers", "blocks", "relus", "norms", "features"} == reads.FORWARD_STREAMS
+    assert {"layers", "responses", "blocks", "relus", "norms", "features"} == reads.FORWARD_STREAMS
     assert {"gradients", "parameter_gradients", "hessian_gradients", "layer_gradients"} == reads.LOSS_GRADIENTS
     assert {"kernel_loss", "kernel_label", "kernel_sum", "kernel_outputs", "hessian_gradients"} == reads.PER_SAMPLE
     assert {"weights", "parameters", "labels", "network", "velocity", "acceleration"} | reads.FACTS == (

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.data import Batch
-from epochzero.engine import Need, PlanNetwork, Proxy, parse, score_network
+from epochzero.engine import Need, Network, PlanNetwork, Proxy, parse, score_network
 from epochzero.plan import Builder, Plan
-from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.activation import Activation, ReLU
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
@@ -184,12 +184,12 @@ CONNECTED: list[Callable[[], PlanNetwork]] = [conv_net, dead_path_net, shared_ne
 # ---- scores
 
 
-def score(network: PlanNetwork, proxy: str | Proxy, batch: Batch, seed: int = 0) -> Score:
+def score(network: Network, proxy: str | Proxy, batch: Batch, seed: int = 0) -> Score:
     asked = parse(proxy) if isinstance(proxy, str) else proxy
     return score_network(network, [asked], batch, seed).scores[asked.text]
 
 
-def value(network: PlanNetwork, proxy: str | Proxy, batch: Batch, seed: int = 0) -> float:
+def value(network: Network, proxy: str | Proxy, batch: Batch, seed: int = 0) -> float:
     found = score(network, proxy, batch, seed)
     assert found.status == "ok", found.why
     return found.value
@@ -327,8 +327,8 @@ def _layer(op: Op, shape: Shape, norm: str) -> nn.Module:
             part.train(norm == "train")
         case BatchNorm() | Identity():
             part = nn.Identity()
-        case ReLU():
-            part = nn.ReLU()
+        case Activation():
+            part = getattr(nn, type(op).__name__)()
         case AvgPool():
             part = nn.AvgPool2d(op.kernel, op.stride, op.padding, count_include_pad=False)
         case GlobalAvgPool():

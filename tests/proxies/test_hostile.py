@@ -42,7 +42,7 @@ ALL = (
     | FROM_THE_WEIGHTS
     | {
         *("az_expressivity", "az_progressivity", "curvature", "flops", "linear_regions", "params"),
-        *("swap(samples=8)", "swap_reg(samples=8)", "zen"),
+        *("near(samples=8)", "swap(samples=8)", "swap_reg(samples=8)", "zen"),
     }
 )
 FOR_BLOCKS_IN_A_ROW = {"az_trainability"}

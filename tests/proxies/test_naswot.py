@@ -8,10 +8,14 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from epochzero.api import as_network
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork
+from epochzero.plan.ops.activation import GELU, Activation, Hardswish, ReLU, ReLU6, SiLU, Tanh
 from epochzero.plan.ops.linear import Linear
 from tests.proxies.nets import (
     CONNECTED,
@@ -28,6 +32,7 @@ from tests.proxies.nets import (
     value,
 )
 
+RECTIFIERS = nn.ReLU | nn.ReLU6 | nn.GELU | nn.SiLU | nn.Hardswish
 CORNER = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 ONES = [[1.0, 1.0, 1.0]]
 
@@ -55,7 +60,7 @@ def agreements(network: PlanNetwork, batch: Batch) -> list[list[int]]:
     B = batch.size
     kernel = [[0] * B for _ in range(B)]
     for layer, given, _ in twin.outputs:
-        if isinstance(layer, nn.ReLU):
+        if isinstance(layer, RECTIFIERS):
             codes = [[entry > 0 for entry in sample.flatten().tolist()] for sample in given]
             for i in range(B):
                 for j in range(B):
@@ -90,6 +95,39 @@ def test_is_the_count_of_agreeing_relus(make: Callable[[], PlanNetwork]) -> None
     assert value(network, precisely("naswot"), batch) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("also", [ReLU6(), GELU(), SiLU(), Hardswish(), ReLU()])
+def test_every_rectifier_counts(also: Activation) -> None:
+    """Also beside ReLUs, and where there are none; a tanh does not."""
+    mixed = chain((6,), Linear(7), ReLU(), Linear(6), also, Linear(5), Tanh(), Linear(3))
+    alone = chain((6,), Linear(9), also, Linear(3))
+    for network in (drawn(mixed), drawn(alone)):
+        batch = random_batch((6,), size=5)
+        expected = math.log(determinant(agreements(network, batch)))
+        assert value(network, precisely("naswot"), batch) == pytest.approx(expected, rel=1e-9)
+        module = as_network(network.plan.module(), batch)
+        assert score(module, "linear_regions", batch).ok
+
+
+def test_functions_of_modules_count() -> None:
+    """Leaky ReLU, ELU and mish, called as functions, have the pattern of a ReLU at their place."""
+
+    class Net(nn.Module):
+        def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+            super().__init__()
+            self.function = function
+            self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.last(self.function(self.first(x)))
+            return y
+
+    batch, values = random_batch((6,), size=5), set()
+    for function in (F.relu, F.leaky_relu, F.elu, F.mish, F.relu6, torch.selu):
+        torch.manual_seed(0)
+        values.add(value(as_network(Net(function), batch), "naswot", batch))
+    assert len(values) == 1
+
+
 def test_two_inputs_that_share_a_code_are_named() -> None:
     found = score(linear_net(CORNER, ONES, relu=True), "naswot", on_corners("100", "010", "011", "010"))
     assert found.status == "degenerate"
@@ -117,6 +155,6 @@ def test_many_dependent_codes() -> None:
 
 
 def test_a_network_without_relus() -> None:
-    found = score(drawn(chain((4,), Linear(3))), "naswot", random_batch((4,)))
+    found = score(drawn(chain((4,), Linear(3), Tanh(), Linear(3))), "naswot", random_batch((4,)))
     assert found.status == "degenerate"
     assert "no ReLU" in found.why

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
+from epochzero.api import as_network
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, parse
 from epochzero.errors import UserError
-from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.activation import GELU, Activation, Hardswish, ReLU, ReLU6, SiLU
+from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Identity
@@ -41,7 +43,7 @@ def counted(network: PlanNetwork, batch: Batch, samples: int, seed: int = 0, whi
         twin(batch.part(0)[0][:samples].double())
     found = set()
     for part, given, _ in twin.outputs:
-        if isinstance(part, nn.ReLU) and given.dim() == 4:
+        if isinstance(part, nn.ReLU | nn.ReLU6 | nn.GELU | nn.SiLU | nn.Hardswish) and given.dim() == 4:
             for unit in (given > 0).flatten(1).unbind(1):
                 found.add(tuple(unit.tolist()))
     return len(found)
@@ -94,6 +96,20 @@ def test_as_published() -> None:
     """32 draws and 16 samples."""
     network, batch = conv_net(), random_batch(size=16)
     assert value(network, "swap", batch) == value(network, "swap(repeats=32,samples=16)", batch)
+
+
+@pytest.mark.parametrize("also", [ReLU6(), GELU(), SiLU(), Hardswish()])
+def test_other_rectifiers_show_patterns(also: Activation) -> None:
+    """Beside a ReLU, and on tokens."""
+    batch = random_batch((2, 4, 4), size=5)
+    network = drawn(chain((2, 4, 4), Conv(3, 1), ReLU(), Conv(2, 3), also, GlobalAvgPool(), Linear(3)))
+    assert value(network, precisely("swap(samples=5,repeats=1)"), batch) == counted(network, batch, 5)
+    tokens = random_batch((4, 3), size=5)
+    module = nn.Sequential(nn.Linear(3, 6), getattr(nn, type(also).__name__)(), nn.Flatten(), nn.Linear(24, 3))
+    network = as_network(module, tokens)
+    before = nn.functional.linear(tokens.part(0)[0], *list(network.redrawn(Origin("normal", 0)).values())[:2])
+    expected = len({tuple(unit.tolist()) for unit in (before > 0).flatten(1).unbind(1)})
+    assert value(network, "swap(samples=5,repeats=1)", tokens) == expected
 
 
 @pytest.mark.parametrize("proxy", ["swap", "swap_reg"])

@@ -8,6 +8,22 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+RECTIFIERS = (
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "prelu",
+    "rrelu",
+    "elu",
+    "selu",
+    "celu",
+    "gelu",
+    "silu",
+    "mish",
+    "hardswish",
+)
+"""activations that pass positive inputs nearly unchanged and bend or remove negative ones"""
+
 Stage = Literal["fact", "weights", "inputs", "forward", "backward", "curve"]
 """the last stage of the run: facts need none, `curve` is a forward run with derivatives along a circle"""
 
@@ -25,6 +41,8 @@ class Read(NamedTuple):
     """true if a function maps each layer or block to something small"""
     input_of: tuple[str, ...] = ()
     """the ops whose inputs the stream gives"""
+    output_of: tuple[str, ...] = ()
+    """the kinds of layers whose outputs the stream gives"""
     backward: str | None = None
     """backward passes after that of the loss: one (""), one for each sample (B), logit (BK) or pair of blocks (L)"""
     per_sample: bool = False
@@ -33,8 +51,19 @@ class Read(NamedTuple):
 
 TABLE = {
     "layers": Read("the output of each layer, in the order of the run", "forward", stream=True),
+    "responses": Read(
+        "the output of each conv, linear, norm and activation layer",
+        "forward",
+        stream=True,
+        output_of=("conv", "linear", "norm", "activation"),
+    ),
     "blocks": Read("the output of each top-level block of the network", "forward", stream=True),
-    "relus": Read("the input of each ReLU", "forward", stream=True, input_of=("relu",)),
+    "relus": Read(
+        "the input of each ReLU and other rectifier: ReLU6, leaky ReLU, ELU, GELU, SiLU, hard swish and their like",
+        "forward",
+        stream=True,
+        input_of=RECTIFIERS,
+    ),
     "norms": Read("the input of each batch norm", "forward", stream=True, input_of=("batchnorm", "batch_norm")),
     "features": Read("the last output of a layer that has channels and positions", "forward", stream=True),
     "layer_gradients": Read(

@@ -43,6 +43,7 @@ class Trace:
     seed: int
     flops: int
     layers: list[Any]
+    responses: list[Any]
     blocks: list[Any]
     relus: list[Any]
     norms: list[Any]

@@ -6,7 +6,7 @@ TE-NAS counts them for crops of 3x3 in a network of one channel, where patterns 
 `te_rank(ntk_cond(of=sum),linear_regions)`.
 
 Beware: on a whole network the samples of a batch nearly always differ, so that most networks get the size of the batch
-and tie. It needs ReLUs.
+and tie. It needs ReLUs, or activations like them: for GELU and other smooth ones it counts sign patterns.
 
 Chen, Gong, Wang. Neural architecture search on ImageNet in four GPU hours. ICLR 2021. arXiv:2102.11535
 """
@@ -19,7 +19,8 @@ from epochzero.engine import Pass, Trace, need, proxy
 from epochzero.proxies.naswot import agreed, agreement
 
 
-@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True)
+# recipe 2: rectifiers other than ReLU count too
+@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True, recipe=2)
 def linear_regions(trace: Trace) -> Tensor:
     agree = agreed(trace)  # [B, B]
     same = agree == agree.diagonal()[:, None]  # a sample agrees with itself on every ReLU

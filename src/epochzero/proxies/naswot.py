@@ -6,9 +6,11 @@ pass through the same linear map.
     K_ij  = A - hamming(c_i, c_j)  =  c_i . c_j + (1 - c_i) . (1 - c_j)
     score = log |det K|
 
-Beware: it needs ReLUs; a network of GELU or SiLU has no score. It grows with the number of ReLUs and of samples, so
-compare networks on the same batch only. If two inputs share a code, as in small networks or for repeated samples, there
-is no score. Weak on NAS-Bench-101 (.31, SiGeo's Table 2).
+ReLU6, leaky ReLU, GELU, SiLU, hard swish and their like count as ReLUs: on where their input is positive.
+
+Beware: it needs such activations; a network of tanh or sigmoid has no score. It grows with the number of ReLUs and of
+samples, so compare networks on the same batch only. If two inputs share a code, as in small networks or for repeated
+samples, there is no score. Weak on NAS-Bench-101 (.31, SiGeo's Table 2).
 
 Mellor, Turner, Storkey, Crowley. Neural architecture search without training. ICML 2021. arXiv:2006.04647
 """
@@ -39,7 +41,7 @@ def agreed(trace: Trace) -> Tensor:
     """Returns the same over all ReLUs."""
     kernel = of_network(torch.clone, trace, "relus")  # [B, B]
     if kernel is None:
-        raise DegenerateError("the network has no ReLU")
+        raise DegenerateError("the network has no ReLU, nor GELU, SiLU or the like")
     check_samples(len(kernel))
     return kernel  # type: ignore[no-any-return]
 
@@ -49,7 +51,8 @@ def log_determinant(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.linalg.slogdet(kernel).logabsdet, *extreme_eigenvalues(kernel)
 
 
-@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True)
+# recipe 2: rectifiers other than ReLU count too
+@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True, recipe=2)
 def naswot(trace: Trace) -> Tensor:
     kernel = agreed(trace)
     score, low, high = of_network(log_determinant, trace, "relus")

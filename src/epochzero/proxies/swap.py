@@ -1,6 +1,6 @@
 r"""SWAP: the number of different on-off patterns of the network's neurons over the samples.
 
-    A in {0,1}^(neurons x B)      one row for each ReLU output of a feature map: 1 for samples that switch it on
+    A in {0,1}^(neurons x B)      one row for each ReLU on a feature map or token: 1 for samples where its input > 0
     swap     = number of distinct rows, averaged over draws of N(0, 1) weights
     swap_reg = swap * exp(-(P - mu)^2 / sigma)           P the number of parameters in thousands
 
@@ -12,7 +12,8 @@ Options:
                 3 channels; the defaults here are wide, around NAS-Bench-201's largest network
 
 Beware: at most 2^B patterns exist, so few samples make large networks tie, and large networks have more neurons to show
-patterns with. It needs ReLUs on feature maps: transformers and plain perceptrons have no score.
+patterns with. ReLU6, leaky ReLU, GELU, SiLU, hard swish and their like count as ReLUs. It needs them on feature maps or
+tokens: plain perceptrons have no score.
 
 Beware (swap_reg): mu and sigma state a preferred size, which can be tuned until the score fits a benchmark. The
 published figures are for the authors' mu and sigma, which are not our defaults.
@@ -39,7 +40,7 @@ FEW = 16
 
 def marked(total: Tensor | None, networks: int, owners: Tensor, before: Maps) -> Tensor | None:
     """Returns the same for many networks: 1 for each pattern that some layer shows."""
-    if isinstance(before, Tensor) and before.dim() < 5:
+    if isinstance(before, Tensor) and before.dim() < 4:
         return total
     samples = len(before) if isinstance(before, Tensor) else before.place.arena.shape[1]
     if total is None:
@@ -51,7 +52,7 @@ def marked(total: Tensor | None, networks: int, owners: Tensor, before: Maps) ->
 @together(onto=marked, spread=True)
 def patterns(before: Tensor) -> Tensor | None:
     """Returns the patterns of one layer: 1 or 0 for each possible one, or a list; None for a vector."""
-    if before.dim() < 4:
+    if before.dim() < 3:
         return None
     on = (before > 0).flatten(1)  # [B, A]
     place = 2 ** torch.arange(len(on), device=on.device)[:, None]  # [B, 1]
@@ -73,7 +74,7 @@ def distinct(trace: Trace, samples: int) -> Tensor:
         lists = [layer for layer in trace.relus if layer is not None]
         patterns_seen = torch.tensor(float(len(torch.unique(torch.cat(lists))))) if lists else None
     if patterns_seen is None:
-        raise DegenerateError("the network has no ReLU on feature maps")
+        raise DegenerateError("the network has no ReLU on feature maps or tokens, nor GELU, SiLU or the like")
     return patterns_seen  # type: ignore[no-any-return]
 
 
@@ -90,12 +91,14 @@ def needs_reg(repeats: int, samples: int, mu: float, sigma: float) -> Sequence[N
     return needs(repeats, samples)
 
 
-@proxy(needs=needs, higher_is_better=True)
+# recipe 2: rectifiers other than ReLU count too, and those on tokens
+@proxy(needs=needs, higher_is_better=True, recipe=2)
 def swap(*traces: Trace, repeats: int = 32, samples: int = 16) -> Tensor:
     return torch.stack([distinct(trace, samples) for trace in traces]).mean()
 
 
-@proxy(needs=needs_reg, higher_is_better=True)
+# recipe 2: as swap
+@proxy(needs=needs_reg, higher_is_better=True, recipe=2)
 def swap_reg(*traces: Trace, repeats: int = 32, samples: int = 16, mu: float = 1500.0, sigma: float = 1.0e6) -> Tensor:
     """SWAP, reduced with the distance of the network from the preferred size."""
     size = torch.tensor(traces[0].params / 1e3, dtype=torch.float64)

@@ -62,14 +62,14 @@ MOVING += ["jacov", "synflow", "tf_tas", "zen"]
 BLOCKS = dict.fromkeys(["az_expressivity", "az_progressivity", "az_trainability"], "at least two blocks")
 MAPS = dict.fromkeys(["dextr", "dextr_opt", "fmi", "meco", "meco_opt", "zen"], "no layer has an output with channels")
 NO_RELU = dict.fromkeys(["linear_regions", "naswot", "swap", "swap_reg"], "no ReLU")
-NO_RELU_MAPS = dict.fromkeys(["swap", "swap_reg"], "no ReLU on feature maps")
+NO_RELU_MAPS = dict.fromkeys(["swap", "swap_reg"], "no ReLU on feature maps or tokens")
 NO_TRANSFORMER = {"tf_tas": "is for transformers"}
 TWINS = {"naswot": "share a code"}
 """a few ReLUs fire alike on two of the samples"""
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch], dict[str, str]]] = {
     "residual": (residual, images, NO_TRANSFORMER),
-    "attention": (ViT, images, BLOCKS | NO_RELU_MAPS),
+    "attention": (ViT, images, BLOCKS),
     "recommender": (Recommender, clicks, BLOCKS | MAPS | NO_RELU_MAPS | NO_TRANSFORMER | TWINS),
     "lstm": (Recurrent, words, dict.fromkeys(MOVING, WHOLE) | NO_RELU),
     "gru": (lambda: Recurrent(nn.GRU), words, dict.fromkeys(MOVING, WHOLE) | NO_RELU),

@@ -26,8 +26,12 @@ from epochzero.types import Shape
 
 SIZES = (1, 3, 8)
 CLASSES, SAMPLES = 3, 3
-FEW = {"swap": f"swap(repeats=2,samples={SAMPLES})", "swap_reg": f"swap_reg(repeats=2,samples={SAMPLES})"}
-"""proxies with other settings than their own, which take 16 samples 32 times"""
+FEW = {
+    "near": f"near(samples={SAMPLES})",
+    "swap": f"swap(repeats=2,samples={SAMPLES})",
+    "swap_reg": f"swap_reg(repeats=2,samples={SAMPLES})",
+}
+"""proxies with other settings than their own, which take 16 samples, `swap` 32 times"""
 SMALL: Shape = (3, 8, 8)
 Make = Callable[[int, Random], Plan]
 """A network of a space, by its number."""

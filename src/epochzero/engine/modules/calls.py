@@ -18,21 +18,8 @@ from torch.overrides import TorchFunctionMode
 from epochzero.engine.modules.decompose import opened
 from epochzero.engine.modules.plain_functions import ALWAYS, FOR_TWO_DERIVATIVES
 from epochzero.engine.passes import Layer, Norm, Watch
+from epochzero.engine.reads import RECTIFIERS
 
-RECTIFIERS = (
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "prelu",
-    "rrelu",
-    "elu",
-    "selu",
-    "celu",
-    "gelu",
-    "silu",
-    "mish",
-    "hardswish",
-)
 SQUASHERS = ("sigmoid", "hardsigmoid", "logsigmoid", "tanh", "hardtanh", "softsign", "softplus", "hardshrink", "glu")
 ACTIVATIONS = frozenset(RECTIFIERS + SQUASHERS)
 NORMS = frozenset(["batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"])
@@ -163,6 +150,8 @@ class Calls(TorchFunctionMode):
             kind = "zero"
         if kind is None or self.watch is None:
             return
+        if name == "hardtanh" and not (args[1] if len(args) > 1 else given.get("min_val", -1.0)):
+            name = "relu6"  # nn.ReLU6 calls hardtanh from 0 to 6
         inputs = _tensors(args, given)[:1] if parts is None else (parts.x,)
         weight = None if parts is None else self._name(parts.weight)
         self.counts[name] = self.counts.get(name, -1) + 1

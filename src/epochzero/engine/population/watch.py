@@ -70,7 +70,7 @@ class WatcherOfMany:
                 self._feed(item, self._everyone(self.ends[node.name]), node, [output])
             elif members is None:
                 continue
-            elif (shown := shown_to(stream, node.op.name, inputs, output)) is not None:
+            elif (shown := shown_to(stream, node.op.kind, node.op.name, inputs, output)) is not None:
                 self._feed(item, members, node, [shown])
             elif stream == "features" and node.name in self._ends_of_maps:
                 self._feed(item, self._ends_of_maps[node.name], node, [output])

@@ -45,7 +45,7 @@ class Watcher:
             self._last = layer.output.detach()
         for item in self.streams:
             stream = item[0]
-            if (shown := shown_to(stream, layer.op, layer.inputs, layer.output)) is not None:
+            if (shown := shown_to(stream, layer.kind, layer.op, layer.inputs, layer.output)) is not None:
                 self._feed(item, self._place(item), shown)
             elif stream == "layer_gradients" and layer.weight is not None and layer.output.requires_grad:
                 self._await_gradient(item, self._place(item), layer)
@@ -121,11 +121,12 @@ class Watcher:
         self._hooks.clear()
 
 
-def shown_to(stream: str, op: str, inputs: Sequence[Tensor], output: Tensor) -> Tensor | None:
-    """The output or the input of a layer, whichever the stream gives of this op; None if neither."""
-    if stream == "layers":
+def shown_to(stream: str, kind: str, op: str, inputs: Sequence[Tensor], output: Tensor) -> Tensor | None:
+    """The output or the input of a layer, whichever the stream gives of this kind and op; None if neither."""
+    read = TABLE[stream]
+    if stream == "layers" or kind in read.output_of:
         return output
-    return inputs[0] if op in TABLE[stream].input_of else None
+    return inputs[0] if op in read.input_of else None
 
 
 def in_memory(layer: Layer) -> Callable[[], Layer]:
