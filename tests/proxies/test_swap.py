@@ -106,10 +106,10 @@ def test_other_rectifiers_show_patterns(also: Activation) -> None:
     assert value(network, precisely("swap(samples=5,repeats=1)"), batch) == counted(network, batch, 5)
     tokens = random_batch((4, 3), size=5)
     module = nn.Sequential(nn.Linear(3, 6), getattr(nn, type(also).__name__)(), nn.Flatten(), nn.Linear(24, 3))
-    network = as_network(module, tokens)
-    before = nn.functional.linear(tokens.part(0)[0], *list(network.redrawn(Origin("normal", 0)).values())[:2])
+    of_tokens = as_network(module, tokens)
+    before = nn.functional.linear(tokens.part(0)[0], *list(of_tokens.redrawn(Origin("normal", 0)).values())[:2])
     expected = len({tuple(unit.tolist()) for unit in (before > 0).flatten(1).unbind(1)})
-    assert value(network, "swap(samples=5,repeats=1)", tokens) == expected
+    assert value(of_tokens, "swap(samples=5,repeats=1)", tokens) == expected
 
 
 @pytest.mark.parametrize("proxy", ["swap", "swap_reg"])
