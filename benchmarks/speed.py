@@ -101,7 +101,7 @@ def main() -> None:
         **together(archs, batch, asked.rounds),
         "dextr: reference/ours": dextr_against_reference(archs, batch, asked.rounds),
         "search loop, candidates/s": candidates_a_second(5000),
-        "plans/s": {name: round(plans_a_second(spaces[name])) for name in spaces},
+        "plans/s": {name: round(plans_a_second(spaces[name])) for name in spaces if hasattr(spaces[name], "plan")},
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"Python {platform.python_version()}",
     }

@@ -25,6 +25,7 @@ from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, Space
+from epochzero.spaces.published import is_published
 from epochzero.store import Store
 from epochzero.study.search import SearchSettings, prepare
 from epochzero.study.sources import Feedback
@@ -58,6 +59,8 @@ def score(
 ) -> dict[str, Score]:
     """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
 
+    A text such as "timm:resnet18" or "hf:microsoft/resnet-18" is a published model, which needs no space.
+
     An architecture's weights are drawn by `init` and `seed`; a module keeps its own, and is left exactly as it was.
     `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
     function.
@@ -75,6 +78,8 @@ def score(
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
+    if space is None and is_published(network):
+        space = "published"
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     of_space = spaces[space] if isinstance(space, str) else space

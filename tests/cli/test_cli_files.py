@@ -155,7 +155,6 @@ def test_tables_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "good.csv": f"arch_str,accuracy,note\n{CHEAP},1,x\n",
         "other.csv": "arch_str,accuracy\nresnet,1\n",
         "nameless.csv": "network,accuracy\n1,2\n",
-        "twice.csv": f"arch_str,accuracy\n{CHEAP},1\n {CHEAP},2\n",
         "empty.csv": "",
         "ragged.csv": f"arch_str,accuracy\n{CHEAP}\n",
         "wrong.csv.gz": "no gzip",
@@ -175,7 +174,6 @@ def test_tables_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "--unscored takes drop or worst, not 'best'" in bench("good.csv", "accuracy", "--unscored", "best")
     assert "Row 1 of other.csv does not fit: An nb201 string is 3 nodes joined by '+', not 1" in bench("other.csv")
     assert "no column 'arch_str' or 'arch'" in bench("nameless.csv")
-    assert "is listed twice in twice.csv (rows 1 and 2)" in bench("twice.csv")
     assert "empty.csv is empty" in bench("empty.csv")
     assert "Row 1 of ragged.csv has 1 cells where the header has 2" in bench("ragged.csv")
     assert "wrong.csv.gz is not a CSV table" in bench("wrong.csv.gz")

@@ -54,6 +54,18 @@ def test_a_table_is_read(small: AccuracyTable) -> None:
     assert small.lookup("e|f", "cifar10_test") == 93.5
 
 
+def test_rows_of_one_architecture_become_one_with_their_means(tmp_path: Path) -> None:
+    content = "arch,acc,half,params,note,why\na,60,,3179304,x,\nb,61,5,7,y,z\na,62,4,3179304,w,q\na,61.5,,3179304,v,\n"
+    table = AccuracyTable.read(written(tmp_path, content))
+    assert table.archs == ["a", "b"]
+    assert table.column("acc").tolist() == pytest.approx([183.5 / 3, 61])
+    assert table.column("half").tolist() == [4, 5] and table.column("params").tolist() == [3179304, 7]
+    assert [list(table.cells(name)) for name in ("note", "why")] == [["x", "y"], ["q", "z"]]
+    assert table.notes == ["2 of 4 rows repeat an architecture: its numbers are means over its rows."]
+    assert AccuracyTable.read(written(tmp_path, "ops,adjacency,n\na,01,1\na,01,2\n")).column("n").tolist() == [1.5]
+    assert AccuracyTable.read(written(tmp_path, SMALL)).notes == []
+
+
 def test_a_column_cannot_be_changed_by_its_reader(small: AccuracyTable) -> None:
     with pytest.raises(ValueError, match="read-only"):
         small.column("cifar10_test")[0] = 0
@@ -135,15 +147,13 @@ def test_parquet_architectures_must_be_text(tmp_path: Path) -> None:
         ("arch_str,acc\n", "has a header but no rows"),
         (
             "name,acc\na,1\n",
-            "no column 'arch_str' or 'arch' with the architectures, nor both 'adjacency' and 'ops'. "
+            "no column 'arch_str' or 'arch' with the architectures, nor both 'adjacency' and 'ops', nor 'model'. "
             "Its columns: name, acc.",
         ),
         ("arch,acc\na,1\nb\n", "Row 2 of {path} has 1 cells where the header has 2."),
         ("arch,acc\na,1\n ,2\n", "Row 2 of {path} has no architecture text in column 'arch'."),
-        ("ops,acc\na,1\n", "nor both 'adjacency' and 'ops'. Its columns: ops, acc."),
+        ("ops,acc\na,1\n", "nor both 'adjacency' and 'ops', nor 'model'. Its columns: ops, acc."),
         ("ops,adjacency,acc\na,01;00,1\nb,,2\n", "Row 2 of {path} has no architecture text in column 'adjacency'."),
-        ("ops,adjacency\na,01\na,01\n", "Architecture '01 a' is listed twice in {path} (rows 1 and 2)"),
-        ("arch,acc\na,1\nb,2\na,3\n", "Architecture 'a' is listed twice in {path} (rows 1 and 3)"),
         ("arch,acc,acc\na,1,2\n", "more than one column called 'acc'"),
         (b"\x80\x81\xff\n", "is not a CSV table"),
     ],

@@ -78,12 +78,21 @@ def test_columns_units_and_joins(tmp_path: Path) -> None:
     assert TabularBenchmark.open(tmp_path / "b.ezb").columns == benchmark.columns
 
 
+def test_repeated_rows_are_joined_and_counted(tmp_path: Path) -> None:
+    path, out = written(tmp_path, SMALL + f"2,{CELLS[0]},94.5,88,\n"), tmp_path / "a.ezb"
+    made = epochzero("data", "import", path, "--space", "nb201", "--out", out, "--json").json
+    assert made["architectures"] == 2
+    assert made["notes"][0] == "1 of 3 rows repeats an architecture: its numbers are means over its rows."
+    assert AccuracyTable.read(out).column("cifar10_test").tolist() == [94, 91.25]
+    ran = epochzero("bench", "--table", path, "--target", "index", "--proxy", "params", "--batch-size", 2)
+    assert "table.csv: 1 of 3 rows repeats an architecture" in ran.out + ran.err
+
+
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
         (SMALL, ("--columns", "cifar10_tset"), "has no column 'cifar10_tset'. Did you mean 'cifar10_test'?"),
         ("name,acc\na,1\n", (), "has no column 'arch_str' or 'arch'"),
-        (SMALL + f"2,{CELLS[0]},1,1,\n", (), "is listed twice"),
         (SMALL + "2,|what~0|,90,90,\n", (), "Row 3 of {path} does not fit nb201: "),
         (SMALL + f"2,{CELLS[2]},many,90,\n", (), "Column 'cifar10_test' of {path} holds 'many' in row 3"),
         (SMALL + f"2,{CELLS[2]},.9,90,\n", (), "'cifar10_test' of {path} seems to mix fractions and percents"),

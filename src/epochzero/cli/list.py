@@ -19,7 +19,7 @@ from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.evaluate.cards import card as card_of
 from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
-from epochzero.spaces.base import Space
+from epochzero.spaces.base import native_of
 from epochzero.supernet import methods
 
 KINDS: dict[str, Registry[Any]] = {
@@ -115,8 +115,8 @@ def _facts(member: Any) -> dict[str, Any]:
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}
     about = _first_line(inspect.getmodule(type(member)))
     size = f"{member.count():,}" if hasattr(member, "count") else ""
-    native = member.plan(member.smallest()) if isinstance(member, Space) else None
-    made_for = {} if native is None else {"input": shape_text(native.input_shape), "classes": native.output_shape[0]}
+    native = native_of(member)
+    made_for = {} if native is None else {"input": shape_text(native[0]), "classes": native[1]}
     told = getattr(member, "about", about).rstrip(".")
     return {"networks": size, "input": "", "classes": "", **made_for, "about": told}
 

@@ -31,6 +31,7 @@ from epochzero.errors import UserError
 from epochzero.objectives.objective import parse_objectives, single
 from epochzero.quantities import shape
 from epochzero.registry import spaces
+from epochzero.spaces.published import is_published
 from epochzero.study.task import Task
 from epochzero.types import Origin
 
@@ -38,7 +39,9 @@ from epochzero.types import Origin
 def score(
     space: Annotated[str | None, typer.Option("--space", help="Space of the architecture.")] = None,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture, in the space's own text.")] = None,
-    module: Annotated[str | None, typer.Option("--module", help="Your network instead: file.py:factory.")] = None,
+    module: Annotated[
+        str | None, typer.Option("--module", help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--output", help="Which part of its output: a name or index, or a path heads.0.")
     ] = None,
@@ -64,6 +67,8 @@ def score(
     """
     load_plugins(plugin)
     proxies = single(parse_objectives(proxy))
+    if is_published(module) and arch is None and space is None and output is None:
+        space, arch, module = "published", module, None
     if (module is None) == (arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
     if module is not None and (space is not None or init != "default"):

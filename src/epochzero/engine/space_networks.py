@@ -17,7 +17,7 @@ from epochzero.engine.failure import PassFailedError, out_of_memory
 from epochzero.engine.modules.module_network import ModuleNetwork, seeded
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
-from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace
+from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, native_of
 from epochzero.spaces.budget import Budget, BudgetedSpace, Sizing
 from epochzero.types import Origin, Shape
 
@@ -33,10 +33,9 @@ def batch_for(
     seed: int = 0,
 ) -> Batch:
     """Loads data for the networks of a space. Noise has the shape and number of classes that the space was made for."""
-    if source in data_.NOISE and isinstance(space, GivesPlans):
-        native = space.plan(space.smallest())
-        input_shape = input_shape or native.input_shape
-        num_classes = num_classes or native.output_shape[0]
+    if source in data_.NOISE and (native := native_of(space)) is not None:
+        input_shape = input_shape or native[0]
+        num_classes = num_classes or native[1]
     return data_.load(source, input_shape=input_shape, num_classes=num_classes, size=size, parts=parts, seed=seed)
 
 

@@ -48,6 +48,8 @@ class Sample:
     sizes: dict[str, Floats]
     """params and flops, if they can be counted"""
     sharing: Sharing | None
+    notes: Sequence[str] = ()
+    """of the table"""
 
     @property
     def digest(self) -> str:
@@ -68,12 +70,12 @@ def draw(
     truths = {target: table.column(target)[rows] for target in targets}
     sizes = _sizes(task, values)
     sharing = _sharing(task.space, values, sizes) if share else None
-    return Sample(archs, values, truths, units, sizes, sharing)
+    return Sample(archs, values, truths, units, sizes, sharing, table.notes)
 
 
 def notes_of(name: str, sample: Sample) -> list[str]:
-    """Caveats about a table's sample: units that differ, scores that are shared."""
-    notes = []
+    """Caveats about a table's sample: rows that were joined, units that differ, scores that are shared."""
+    notes = [f"{name}: {note}" for note in sample.notes]
     by_unit = {unit: target for target, unit in sample.units.items() if unit}
     if len(by_unit) > 1:
         notes.append(

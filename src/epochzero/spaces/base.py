@@ -84,6 +84,17 @@ class Measured(Protocol):
     def flops(self) -> int: ...
 
 
+def native_of(space: object) -> tuple[Shape, int] | None:
+    """Returns the input shape and the number of classes that a space was made for; None if it does not say.
+
+    Plans say it by their defaults, a space of modules by an attribute `native`.
+    """
+    if isinstance(space, GivesPlans):
+        plan = space.plan(space.smallest())  # type: ignore[attr-defined]
+        return plan.input_shape, plan.output_shape[0]
+    return getattr(space, "native", None)
+
+
 def check_complete(space: object) -> None:
     """Raises UserError for a space that lacks a method of `Architectures`."""
     lacks = [member for member in NEEDED if not hasattr(space, member)]

@@ -4,9 +4,12 @@
     table.column("cifar10_test")[table.sample(1000, seed=0)]
 
 Files end in .csv, .csv.gz or .parquet, or in .ezb (`epochzero data import`). The architecture is in a column `arch_str`
-(or `arch`), or in two that are joined to one text, `adjacency` and `ops` (NAS-Bench-101). A column is checked and
-converted to numbers when it is first used, so that a column of text does no harm to the others. Messages count rows
-from 1, without the header.
+(or `arch`, or `model` for published models by name), or in two that are joined to one text, `adjacency` and `ops`
+(NAS-Bench-101). A column is checked and converted to numbers when it is first used, so that a column of text does no
+harm to the others. Messages count rows from 1, without the header.
+
+Rows that repeat an architecture, such as a second training of it, become one row with the means of their numbers and
+the first one's texts; `notes` counts them.
 
 A file with columns `arch`, `proxy` and `value`, one row per score, as `epochzero store export` writes it, becomes a
 table with one column per proxy.
@@ -33,7 +36,7 @@ from epochzero.registry import near_miss
 if TYPE_CHECKING:
     from epochzero.tables.tabular import TabularBenchmark
 
-ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"))
+ARCH_COLUMNS = (("arch_str",), ("arch",), ("adjacency", "ops"), ("model",))
 """columns of the architecture; several columns are joined by spaces to one text"""
 
 LONG = {"arch", "proxy", "value"}
@@ -49,9 +52,13 @@ Cells = Mapping[str, Sequence[object] | NDArray[np.float64]]
 class AccuracyTable:
     """Architectures, each once, with columns of data about them."""
 
-    def __init__(self, archs: Sequence[str], cells: Cells, source: str = "the table") -> None:
+    def __init__(
+        self, archs: Sequence[str], cells: Cells, source: str = "the table", notes: Sequence[str] = ()
+    ) -> None:
         self.archs = list(archs)
         self.source = source
+        self.notes = list(notes)
+        """sentences about rows that were joined"""
         self._cells = cells
         self._numbers: dict[str, NDArray[np.float64]] = {}
         self._row: dict[str, int] = {}
@@ -78,8 +85,8 @@ class AccuracyTable:
         names = next((names for names in ARCH_COLUMNS if all(name in cells for name in names)), None)
         if names is None:
             raise DataError(
-                f"{source} has no column 'arch_str' or 'arch' with the architectures, nor both 'adjacency' and 'ops'. "
-                f"Its columns: {', '.join(cells)}."
+                f"{source} has no column 'arch_str' or 'arch' with the architectures, nor both 'adjacency' and 'ops', "
+                f"nor 'model'. Its columns: {', '.join(cells)}."
             )
         archs: list[str] = []
         for row, parts in enumerate(zip(*(cells[name] for name in names), strict=True)):
@@ -89,7 +96,8 @@ class AccuracyTable:
             archs.append(" ".join(str(part).strip() for part in parts))
         if not archs:
             raise DataError(f"{source} has a header but no rows.")
-        return cls(archs, {other: cells[other] for other in cells if other not in names}, source)
+        own = {other: cells[other] for other in cells if other not in names}
+        return cls(*_joined(archs, own), source, _repeats(archs))
 
     def __len__(self) -> int:
         return len(self.archs)
@@ -159,6 +167,35 @@ class _Stored(Mapping[str, NDArray[np.float64]]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def _joined(archs: Sequence[str], cells: Cells) -> tuple[list[str], Cells]:
+    """Returns each architecture once, with the means of its rows' numbers, or the first row's text."""
+    rows: dict[str, list[int]] = {}
+    for row, arch in enumerate(archs):
+        rows.setdefault(arch, []).append(row)
+    if len(rows) == len(archs):
+        return list(archs), cells
+    means = {name: [_mean([column[row] for row in own]) for own in rows.values()] for name, column in cells.items()}
+    return list(rows), means
+
+
+def _mean(cells: Sequence[object]) -> object:
+    """Returns the mean of the known numbers; for texts, and for equal cells, the first."""
+    known = [cell for cell in cells if cell not in (None, "")]
+    numbers = [_number(cell) for cell in known]
+    if len(set(known)) < 2 or not all(map(math.isfinite, numbers)):
+        return known[0] if known else cells[0]
+    return math.fsum(numbers) / len(numbers)
+
+
+def _repeats(archs: Sequence[str]) -> list[str]:
+    """`4 of 2,569 rows repeat an architecture: its numbers are means over its rows.`"""
+    more = len(archs) - len(set(archs))
+    if not more:
+        return []
+    repeat = "repeats" if more == 1 else "repeat"
+    return [f"{more:,} of {len(archs):,} rows {repeat} an architecture: its numbers are means over its rows."]
 
 
 def _number(cell: object) -> float:

@@ -34,7 +34,7 @@ def read(source: Source) -> Rows:
             )
         else:
             columns[described(name)] = numbers
-    notes = [f"Columns without numbers are left out: {', '.join(texts)}."] if texts else []
+    notes = [*table.notes, *([f"Columns without numbers are left out: {', '.join(texts)}."] if texts else [])]
     return Rows(table.archs, columns, str(source.path), notes=notes)
 
 
