@@ -198,7 +198,7 @@ def test_no_worker_outlives_the_search(tmp_path: Path, folder: Path, how: signal
         "what was found so far, and else nothing"
     )
     if how == signal.SIGINT:
-        assert command.returncode == 130 and "goes on from here" in err
+        assert command.returncode == 130 and "the same command resumes" in err
         assert not alive(workers)
     until(lambda: not alive(workers))
     with Store.open(tmp_path / "run.db") as store:

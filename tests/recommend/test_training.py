@@ -186,7 +186,8 @@ def test_checkpoints_that_cannot_be_used(table: CtrTable, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="is of another model"):
         train(DLRM(table.num_dense, table.rows, 8, (17,), (16,)), table, SMALL, share=0.1, checkpoint=file)
     flip(file, torch.load(file)["model"]["top.0.weight"])
-    with pytest.raises(DataError, match=r"run.pt' is damaged: .* checksum. Remove it: the same command then makes it"):
+    remedy = "Remove it: the same command then writes it again"
+    with pytest.raises(DataError, match=rf"run.pt' is damaged: .* checksum. {remedy}"):
         train(small_dlrm(table), table, SMALL, share=0.1, checkpoint=file)
     file.write_bytes(b"nonsense")
     with pytest.raises(DataError, match=r"run.pt' is damaged, cut short .* Remove it"):
