@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from epochzero.analysis.gradient_variance import gradient_variance, variance_at
-from epochzero.analysis.landscape import Plane, axis_of, directions, filter_normalised, landscape, summary
+from epochzero.analysis.gradient_variance import gradient_variance
+from epochzero.analysis.landscape import Plane, axis_of, directions, filter_normalised, on_plane
 from epochzero.analysis.subjects import SingleSubject
 from epochzero.data import from_tensors
 from epochzero.engine.modules.module_network import ModuleNetwork
@@ -34,7 +34,7 @@ def test_a_module_is_moved_as_by_hand(data: tuple[Tensor, Tensor]) -> None:
     x, y = data
     net = module()
     subject = SingleSubject(ModuleNetwork(net, from_tensors(x, y)))
-    plane = landscape(subject, x, y, span=0.5, across=3, seed=7)
+    plane = on_plane(subject, axis_of(0.5, 3), 7, lambda weights: subject.losses(weights, x, y))
     one, two = directions(subject, 7)
     assert plane.axis == [-0.5, 0, 0.5]
     for i, a in enumerate(plane.axis):
@@ -69,18 +69,17 @@ def test_variance_of_single_samples_is_the_textbook_one(data: tuple[Tensor, Tens
         rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(net.parameters()))]))
     gradients = torch.stack(rows).double()
     expected = float(gradients.var(0, correction=1).sum())
-    assert float(variance_at(subject, subject.weights, x, y, 6)[0]) == pytest.approx(expected, rel=1e-5)
+    assert float(gradient_variance(subject, subject.weights, x, y, 6)[0]) == pytest.approx(expected, rel=1e-5)
     pairs = gradients.view(3, 2, -1).mean(1)
     expected = 2 * float(pairs.var(0, correction=1).sum())
-    assert float(variance_at(subject, subject.weights, x, y, 3)[0]) == pytest.approx(expected, rel=1e-5)
+    assert float(gradient_variance(subject, subject.weights, x, y, 3)[0]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_numbers_of_a_plane() -> None:
     plane = Plane([-1, 0, 1], [[[9, 3, math.inf], [1.5, 1, 2], [math.nan, 2.5, 4]]])
-    assert plane.middle() == 1
-    assert plane.near() == pytest.approx(3 / 9), "1.5, 1 and 2"
-    assert plane.steepest() == 7.5
-    assert summary(plane) == {"centre": 1, "near": pytest.approx(1 / 3), "steepest": 7.5}
+    assert plane.middle == 1
+    assert plane.near == pytest.approx(3 / 9), "1.5, 1 and 2"
+    assert plane.steepest == 7.5
 
 
 def test_what_cannot_be_is_refused(data: tuple[Tensor, Tensor]) -> None:
@@ -91,4 +90,5 @@ def test_what_cannot_be_is_refused(data: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(UserError, match="nothing to train"):
         SingleSubject(ModuleNetwork(nn.Flatten(), from_tensors(x, y)))
     with pytest.raises(UserError, match="at least 2 parts"):
-        gradient_variance(SingleSubject(ModuleNetwork(module(), from_tensors(x, y))), x, y, parts=7)
+        subject = SingleSubject(ModuleNetwork(module(), from_tensors(x, y)))
+        gradient_variance(subject, subject.weights, x, y, 7)

@@ -11,7 +11,7 @@ import pytest
 
 from epochzero.ensemble import selection
 from epochzero.ensemble.build import PICTURE
-from epochzero.ensemble.members import measured
+from epochzero.ensemble.metrics import measure
 from epochzero.ensemble.model import Ensemble
 from epochzero.ensemble.selection import CHOICE
 from epochzero.errors import MachineError
@@ -37,6 +37,11 @@ def ran(file: Path, out: Path, *more: object) -> dict[str, Any]:
     return epochzero(*asked, *more).json
 
 
+def measured(ensemble: Ensemble, file: Path) -> dict[str, float]:
+    data = load_images(file)
+    return measure(ensemble.predict(data.standardised(data.test_x)), data.test_y).as_json()
+
+
 def test_a_deep_ensemble_is_attacked_saved_and_goes_on(file: Path, tmp_path: Path) -> None:
     asked = ("--arch", CHEAP, "--attack", "fgsm,pgd", "--attack-images", 4)
     report = ran(file, tmp_path, *asked)
@@ -46,7 +51,7 @@ def test_a_deep_ensemble_is_attacked_saved_and_goes_on(file: Path, tmp_path: Pat
     assert [row["attack"] for row in report["attacks"]] == ["fgsm", "pgd"]
     assert all(row["images"] == 4 and len(row["attacked"]) == 2 for row in report["attacks"])
     saved = Ensemble.load(tmp_path)
-    assert measured(saved, load_images(file)).as_json() == report["ensemble"] == saved.facts["measures"]
+    assert measured(saved, file) == report["ensemble"] == saved.facts["measures"]
     plain = ("ensemble", "--data", file, "--out", tmp_path, "--epochs", 1, "--batch-size", 32, "--size", 2)
     shown = epochzero(*plain, *asked[:2], "--attack", "fgsm")
     assert shown.code == 0 and "disagreement" in shown.out and "fgsm" in shown.out
@@ -63,7 +68,7 @@ def test_an_attack_that_fails_leaves_the_ensemble(file: Path, tmp_path: Path, mo
     asked = ("ensemble", "--data", file, "--out", tmp_path, "--arch", CHEAP, "--epochs", 1, "--size", 1)
     assert epochzero(*asked, "--attack", "fgsm").code == 1
     saved = Ensemble.load(tmp_path)
-    assert measured(saved, load_images(file)).as_json() == saved.facts["measures"] and saved.facts["attacks"] == []
+    assert measured(saved, file) == saved.facts["measures"] and saved.facts["attacks"] == []
 
 
 def test_folders_keep_their_class_names_up_to_the_card(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from epochzero.ensemble.members import measured, train_members
-from epochzero.ensemble.metrics import measure
+from epochzero.ensemble.members import train_members
 from epochzero.ensemble.model import MANIFEST, Ensemble, Pixels
+from epochzero.ensemble.selection import Job, Settings
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.train.image_data import load_images
@@ -151,15 +152,15 @@ def test_a_deep_ensemble_is_trained_from_several_seeds_and_goes_on(tmp_path: Pat
         if done == 13:
             raise KeyboardInterrupt
 
-    whole = train_members(SPACE, [arch, arch], data, QUICK, seed=4)
+    job = Job(SPACE, data, QUICK, Settings(seed=4))
+    whole = train_members(job, [arch, arch])
     with pytest.raises(KeyboardInterrupt):
-        train_members(SPACE, [arch, arch], data, QUICK, seed=4, folder=tmp_path, progress=stop)
-    ensemble = train_members(SPACE, [arch, arch], data, QUICK, seed=4, folder=tmp_path)
+        train_members(replace(job, folder=tmp_path, progress=stop), [arch, arch])
+    ensemble = train_members(replace(job, folder=tmp_path), [arch, arch])
     x = data.standardised(data.test_x)
     predicted = ensemble.predict(x)
     assert torch.equal(predicted, whole.predict(x))
     assert not torch.equal(predicted[0], predicted[1])
-    assert measured(ensemble, data) == measure(predicted, data.test_y)
     assert ensemble.num_classes == CLASSES
 
 
@@ -167,7 +168,7 @@ def test_members_lose_their_towers(tmp_path: Path) -> None:
     space = spaces["darts_search"]
     data = load_images(write(tmp_path / "squares.npz", 8, 4, 32))
     recipe = recipe_of("darts", {"epochs": 1, "batch_size": 4})
-    ensemble = train_members(space, [space.smallest()], data, recipe)
+    ensemble = train_members(Job(space, data, recipe, Settings()), [space.smallest()])
     ensemble.save(tmp_path / "e")
     x = torch.ones(2, 3, 32, 32)
     assert torch.equal(Ensemble.load(tmp_path / "e").predict(x), ensemble.predict(x))

@@ -42,8 +42,6 @@ def test_relaxed_posterior_is_the_mixture_of_gaussians() -> None:
     x.requires_grad_()
     first, second = (mixture(p) for p in posterior.probabilities)
     expected = first.log_prob(x[:, :3]) + second.log_prob(x[:, 3:5])  # type: ignore[no-untyped-call]
-    apart = relaxed.log_density(x) - expected
-    assert torch.allclose(apart, apart[:1].expand(5)), "equal but for a constant"
     (gradient,) = torch.autograd.grad(expected.sum(), [x])
     assert torch.allclose(relaxed.score(x.detach()), gradient)
 

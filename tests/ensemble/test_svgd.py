@@ -38,7 +38,6 @@ def test_update_is_the_derivation_written_out(delta: float) -> None:
     distances = [float((one - other).norm()) for one, other in combinations(x, 2)]
     h = median(distances) ** 2 / math.log(5)
     assert torch.allclose(direction(x, slopes, delta), written_out(x, slopes, delta, h), atol=1e-12)
-    assert torch.allclose(direction(x, slopes, delta, 0.7), written_out(x, slopes, delta, 0.7), atol=1e-12)
 
 
 def test_two_particles_by_hand() -> None:
@@ -105,8 +104,6 @@ def test_experiment_measures_it() -> None:
 def test_refusals() -> None:
     with pytest.raises(UserError, match=r"at least one point: \[\.\.\., n, d\], not \[3\]"):
         svgd_rd(score, torch.zeros(3), 0.0)
-    with pytest.raises(UserError, match="A bandwidth is above 0, not -1"):
-        svgd_rd(score, torch.zeros(3, 2), 0.0, bandwidth=-1)
     for delta in (torch.nan, torch.inf, 1e300):
         with pytest.raises(UserError, match="diverged"):
             svgd_rd(score, torch.eye(2), delta, steps=20)

@@ -9,8 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from epochzero.analysis.gradient_variance import gradient_variance
-from epochzero.analysis.landscape import landscape
-from epochzero.analysis.subjects import SingleSubject
+from epochzero.analysis.landscape import Plane, axis_of, on_plane
+from epochzero.analysis.subjects import SingleSubject, Subject
 from epochzero.analysis.topology import KNOWN, random_connections
 from epochzero.engine import PlanNetwork
 from epochzero.plan import generator
@@ -78,6 +78,14 @@ def test_the_optimiser_names_its_settings() -> None:
     assert str(SGD(nesterov=False)) == "sgd(rate=0.025,momentum=0.9,decay=0.0005)"
 
 
+def landscape(subject: Subject, x: torch.Tensor, y: torch.Tensor) -> Plane:
+    return on_plane(subject, axis_of(1.0, 3), 0, lambda weights: subject.losses(weights, x, y))
+
+
+def variance(subject: Subject, x: torch.Tensor, y: torch.Tensor) -> Plane:
+    return on_plane(subject, axis_of(1.0, 3), 0, lambda weights: gradient_variance(subject, weights, x, y, 3))
+
+
 @pytest.mark.parametrize("norm", ["eval", "train"])
 def test_side_by_side_is_as_alone(norm: str) -> None:
     space, rng = Darts("small", 2, 2), Random(0)
@@ -85,11 +93,10 @@ def test_side_by_side_is_as_alone(norm: str) -> None:
     several = [PlanNetwork(space.plan(arch, 3, SHAPE), Origin(seed=i)) for i, arch in enumerate(archs)]
     x, y = torch.randn(6, *SHAPE, generator=generator(0, "x")), torch.arange(6) % 3
     together = JoinedSubject(several, norm)  # type: ignore[arg-type]
-    seen = landscape(together, x, y, across=3)
-    noise = gradient_variance(together, x, y, parts=3, across=3)
+    seen, noise = landscape(together, x, y), variance(together, x, y)
     for place, network in enumerate(several):
         alone = SingleSubject(network, norm)  # type: ignore[arg-type]
-        expected = landscape(alone, x, y, across=3).values[0]
+        expected = landscape(alone, x, y).values[0]
         torch.testing.assert_close(torch.tensor(seen.values[place]), torch.tensor(expected), rtol=1e-4, atol=1e-5)
-        expected = gradient_variance(alone, x, y, parts=3, across=3).values[0]
+        expected = variance(alone, x, y).values[0]
         torch.testing.assert_close(torch.tensor(noise.values[place]), torch.tensor(expected), rtol=2e-3, atol=1e-5)

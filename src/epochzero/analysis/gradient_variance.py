@@ -1,4 +1,4 @@
-r"""The variance of the gradient of one sample, on the plane of the loss landscape.
+r"""The variance of the gradient of one sample around given weights.
 
     g(a, b) = Var[grad f_i(w + a d_1 + b d_2)] = E_i ||grad f_i - E grad f||^2
 
@@ -14,27 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.analysis.landscape import Plane, axis_of, on_plane
 from epochzero.analysis.subjects import Subject, Weights
 from epochzero.errors import UserError
-from epochzero.progress import Progress, silent
-
-
-def gradient_variance(
-    subject: Subject,
-    x: Tensor,
-    y: Tensor,
-    *,
-    parts: int = 8,
-    span: float = 1.0,
-    across: int = 11,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> Plane:
-    """The variance of each network's gradient on the plane."""
-    axis = axis_of(span, across)
-    check_parts(len(x), parts)
-    return on_plane(subject, axis, seed, lambda weights: variance_at(subject, weights, x, y, parts), progress)
 
 
 def check_parts(samples: int, parts: int) -> None:
@@ -42,8 +23,9 @@ def check_parts(samples: int, parts: int) -> None:
         raise UserError(f"A variance takes at least 2 parts of at least one sample each, not {parts} of {samples}.")
 
 
-def variance_at(subject: Subject, weights: Weights, x: Tensor, y: Tensor, parts: int) -> Tensor:
-    """The variance at given weights: [P]."""
+def gradient_variance(subject: Subject, weights: Weights, x: Tensor, y: Tensor, parts: int) -> Tensor:
+    """The variance of each network at given weights: [P]."""
+    check_parts(len(x), parts)
     size = len(x) // parts
     gradients = [
         subject.gradients(weights, x[first : first + size], y[first : first + size])

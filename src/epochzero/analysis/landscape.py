@@ -13,7 +13,7 @@ Li, Xu, Taylor, Studer, Goldstein. Visualizing the loss landscape of neural nets
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -37,22 +37,25 @@ class Plane:
     values: Sequence[Sequence[Sequence[float]]]
     """[P][a][b]"""
 
-    def near(self, network: int = 0, rise: float = RISE) -> float:
-        """The share of the plane where the value exceeds that at the centre by at most `rise`."""
-        limit = self.middle(network) + rise
-        return sum(value <= limit for row in self.values[network] for value in row) / len(self.axis) ** 2
+    @property
+    def near(self) -> float:
+        """The share of the first network's plane where the value exceeds that at the centre by at most `RISE`."""
+        limit = self.middle + RISE
+        return sum(value <= limit for row in self.values[0] for value in row) / len(self.axis) ** 2
 
-    def steepest(self, network: int = 0) -> float:
-        """The largest finite slope between two neighbouring points."""
-        rows, step = self.values[network], self.axis[1] - self.axis[0]
+    @property
+    def steepest(self) -> float:
+        """The largest finite slope between two neighbouring points of the first network."""
+        rows, step = self.values[0], self.axis[1] - self.axis[0]
         pairs = [(a, b) for row in rows for a, b in pairwise(row)]
         pairs += [(a, b) for one, two in pairwise(rows) for a, b in zip(one, two, strict=True)]
         slopes = [abs(a - b) / step for a, b in pairs if math.isfinite(a) and math.isfinite(b)]
         return max(slopes, default=math.nan)
 
-    def middle(self, network: int = 0) -> float:
-        """The value at the centre."""
-        return self.values[network][len(self.axis) // 2][len(self.axis) // 2]
+    @property
+    def middle(self) -> float:
+        """The first network's value at the centre."""
+        return self.values[0][len(self.axis) // 2][len(self.axis) // 2]
 
 
 def axis_of(span: float, across: int) -> list[float]:
@@ -93,32 +96,12 @@ def points(subject: Subject, axis: Sequence[float], seed: int) -> Iterator[dict[
 
 
 def on_plane(
-    subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress
+    subject: Subject, axis: Sequence[float], seed: int, value: Callable[[Weights], Tensor], progress: Progress = silent
 ) -> Plane:
-    """The values [P] at each point."""
+    """The plane of a value [P] of the weights: of `subject.losses` for the loss landscape."""
     values = []
     for weights in points(subject, axis, seed):
         values.append(value(weights))
         progress(len(values), len(axis) ** 2, "")
     by_network: Tensor = torch.stack(values, 1).double().cpu()  # [P, points]
     return Plane(axis, by_network.view(subject.count, len(axis), len(axis)).tolist())
-
-
-def landscape(
-    subject: Subject,
-    x: Tensor,
-    y: Tensor,
-    *,
-    span: float = 1.0,
-    across: int = 21,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> Plane:
-    """The loss of each network on the plane."""
-    axis = axis_of(span, across)
-    return on_plane(subject, axis, seed, lambda weights: subject.losses(weights, x, y), progress)
-
-
-def summary(plane: Plane, network: int = 0) -> Mapping[str, float]:
-    """The plane in three numbers."""
-    return {"centre": plane.middle(network), "near": plane.near(network), "steepest": plane.steepest(network)}

@@ -68,17 +68,7 @@ def build_ensemble(
     chosen = (list(archs) * settings.size if len(archs) == 1 else list(archs)) or choose(job)
     method = "deep ensemble" if len(archs) == 1 else "given" if archs else settings.method
     facts = {"method": method, "recipe": job.recipe.as_json(), "seed": settings.seed, "data": images.facts}
-    ensemble = train_members(
-        job.space,
-        chosen,
-        images,
-        job.recipe,
-        seed=settings.seed,
-        device=job.device,
-        folder=folder,
-        facts=facts,
-        progress=job.progress,
-    )
+    ensemble = train_members(job, chosen, facts)
     predicted = ensemble.predict(images.standardised(images.test_x))  # [M, N, classes]
     report = _report(ensemble, images, predicted) | {"method": method, "epochs": job.recipe.epochs}
     ensemble.facts["measures"] = report["ensemble"]

@@ -27,11 +27,6 @@ from epochzero.errors import UserError
 BINS = 15
 
 
-def accuracy(probabilities: Tensor, labels: Tensor) -> float:
-    """The accuracy of the averaged prediction; probabilities [M, N, classes], labels [N]."""
-    return 1 - ensemble_error(probabilities, labels)
-
-
 def ensemble_error(probabilities: Tensor, labels: Tensor) -> float:
     """The error of the averaged prediction; probabilities [M, N, classes], labels [N]."""
     _check(probabilities, labels)
@@ -40,7 +35,6 @@ def ensemble_error(probabilities: Tensor, labels: Tensor) -> float:
 
 def averaged_test_error(probabilities: Tensor, labels: Tensor) -> float:
     """ATE: the mean of the members' own errors."""
-    _check(probabilities, labels)
     return _share(probabilities.argmax(2) != labels)
 
 
@@ -63,7 +57,6 @@ def nll(probabilities: Tensor, labels: Tensor) -> float:
 
 def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
     """ECE of the averaged prediction."""
-    _check(probabilities, labels)
     confidence, predicted = averaged(probabilities).max(1)  # [N], [N]
     surplus = (predicted == labels).to(confidence.dtype) - confidence  # [N]
     place = (confidence * bins).ceil().long().clamp(1, bins) - 1  # [N]

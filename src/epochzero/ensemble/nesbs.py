@@ -96,12 +96,6 @@ class RelaxedPosterior:
         drawn = torch.randn(*shape, *self.shape, generator=rng, dtype=torch.float64)
         return (drawn * self.present).flatten(-2)
 
-    def log_density(self, x: Tensor) -> Tensor:
-        """The log density up to a constant, [..., d] to [...]."""
-        at = x.unflatten(-1, self.shape)  # type: ignore[no-untyped-call]
-        inside = self.log_p + (at - at.square().sum(-1, keepdim=True) / 2) / self.variance
-        return torch.as_tensor(torch.logsumexp(inside, -1).sum(-1))
-
     def score(self, x: Tensor) -> Tensor:
         """The gradient of the log density."""
         at = x.unflatten(-1, self.shape)  # type: ignore[no-untyped-call]
@@ -115,27 +109,12 @@ class RelaxedPosterior:
 
 
 def svgd_ensembles(
-    posterior: Posterior,
-    size: int,
-    deltas: Sequence[float],
-    rng: Generator,
-    *,
-    steps: int = 1000,
-    rate: float = 0.1,
-    momentum: float = 0.9,
-    bandwidth: float | None = None,
+    posterior: Posterior, size: int, deltas: Sequence[float], rng: Generator, steps: int = 1000
 ) -> list[Members]:
     """Algorithm 5.3: one ensemble for each delta, each from its own random start, all computed together."""
     relaxed = RelaxedPosterior(posterior)
-    particles = svgd_rd(
-        relaxed.score,
-        relaxed.start(rng, len(deltas), size),
-        torch.tensor(deltas, dtype=torch.float64)[:, None, None],
-        steps=steps,
-        rate=rate,
-        momentum=momentum,
-        bandwidth=bandwidth,
-    )  # [deltas, size, d]
+    each = torch.tensor(deltas, dtype=torch.float64)[:, None, None]
+    particles = svgd_rd(relaxed.score, relaxed.start(rng, len(deltas), size), each, steps)  # [deltas, size, d]
     return [tuple(relaxed.decode(x) for x in ensemble) for ensemble in particles]
 
 
@@ -172,7 +151,7 @@ def search(
         raise UserError(f"NESBS samples by 'mc' or 'svgd', not by {sampler!r}.")
 
     def tried(deltas: Sequence[float]) -> list[Tried]:
-        drawn = svgd_ensembles(posterior, size, deltas, rng, steps=steps)
+        drawn = svgd_ensembles(posterior, size, deltas, rng, steps)
         return [evaluated(members, predict, labels, d) for members, d in zip(drawn, deltas, strict=True)]
 
     if delta == "bayes":

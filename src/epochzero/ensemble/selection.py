@@ -30,6 +30,7 @@ from epochzero.ensemble.nesbs import check_delta, search
 from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_posterior
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.objectives.objective import parse_objective
+from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
 from epochzero.registry import near_miss
 from epochzero.spaces.base import Space
@@ -98,6 +99,15 @@ class Job:
         made = self.folder / name
         made.mkdir(parents=True, exist_ok=True)
         return made
+
+    def trained(self, arch: Any, images: Images, place: int, folder: str, progress: Progress) -> PlanModule:
+        """An architecture trained by the recipe from the seed + place, with checkpoints in a sub-folder."""
+        plan = plan_for(self.space, arch, images, self.recipe)
+        facts = {"space": self.space.name, "arch": self.space.text(arch)}
+        seed, kept = self.settings.seed + place, self.subfolder(folder)
+        return train(
+            plan, images, self.recipe, seed=seed, device=self.device, folder=kept, facts=facts, progress=progress
+        ).module
 
 
 def choose(job: Job) -> list[Any]:
@@ -190,20 +200,9 @@ def _nes_rs(job: Job) -> list[Any]:
     predictions = []
     for place, arch in enumerate(pool):
         note = _named(f"pool {place + 1} of {len(pool)}", job.progress)
-        about = {"space": job.space.name, "arch": job.space.text(arch)}
-        plan = plan_for(job.space, arch, halves, job.recipe)
-        trained = train(
-            plan,
-            halves,
-            job.recipe,
-            seed=settings.seed + place,
-            device=job.device,
-            folder=job.subfolder(f"pool-{place + 1}"),
-            facts=about,
-            progress=note,
-        )
+        module = job.trained(arch, halves, place, f"pool-{place + 1}", note).eval()
         with torch.inference_mode():
-            parts = [probabilities_of(trained.module.eval()(some.to(job.device))).cpu() for some in torch.split(x, 256)]
+            parts = [probabilities_of(module(some.to(job.device))).cpu() for some in torch.split(x, 256)]
         predictions.append(torch.cat(parts))
     chosen = forward_greedy(torch.stack(predictions), halves.test_y.cpu(), settings.size)
     return [pool[place] for place in chosen]

@@ -38,26 +38,26 @@ def _last(values: Sequence[V | None], index: int = -1) -> V:
 
 def execute(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None) -> Tensor:
     """Returns the network's output. Values are freed as soon as nothing needs them."""
+    return _last(_values(plan.trunk, weights, inputs, watch))
 
+
+def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Returns the output and the auxiliary output of a plan that has one."""
+    assert plan.auxiliary is not None
+    values = _values(plan, weights, inputs)
+    return _last(values), _last(values, plan.auxiliary)
+
+
+def _values(
+    plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor], watch: Watch | None = None
+) -> list[Tensor | None]:
     def run(_: int, node: Node, x: tuple[Tensor, ...]) -> Tensor:
         output = node.op.run(x, tuple([weights[name] for name in node.params]))
         if watch is not None:
             watch(node, x, output)
         return output
 
-    values = run_nodes(plan.trunk, inputs, run)
-    return _last(values)
-
-
-def execute_both(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Returns the output and the auxiliary output of a plan that has one."""
-    assert plan.auxiliary is not None
-
-    def run(_: int, node: Node, x: tuple[Tensor, ...]) -> Tensor:
-        return node.op.run(x, tuple([weights[name] for name in node.params]))
-
-    values = run_nodes(plan, inputs, run)
-    return _last(values), _last(values, plan.auxiliary)
+    return run_nodes(plan, inputs, run)
 
 
 def execute_jet(plan: Plan, weights: Mapping[str, Tensor], inputs: Sequence[Jet]) -> Jet:

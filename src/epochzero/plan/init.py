@@ -79,21 +79,16 @@ _drawn = _Drawn(most_bytes=2**28)
 
 
 def _fresh(origin: Origin, name: str, param: Param) -> Tensor:
-    match param.role:
-        case "one":
-            return torch.ones(param.shape)
-        case "zero":
-            return torch.zeros(param.shape)
-    empty = torch.empty(param.shape)
-    if param.role == "table":
-        return empty.normal_(0, TABLE, generator=generator(origin.seed, origin.scheme, name))
-    if origin.scheme == "default":
+    if param.role == "one":
+        return torch.ones(param.shape)
+    if param.role == "zero" or (param.role == "bias" and origin.scheme != "default"):
+        return torch.zeros(param.shape)
+    empty, rng = torch.empty(param.shape), generator(origin.seed, origin.scheme, name)
+    if param.role != "table" and origin.scheme == "default":
         bound = 1 / math.sqrt(param.fan_in)
-        return empty.uniform_(-bound, bound, generator=generator(origin.seed, origin.scheme, name))
-    if param.role == "bias":
-        return empty.zero_()
-    std = STANDARD_DEVIATION[origin.scheme](param)
-    return empty.normal_(0, std, generator=generator(origin.seed, origin.scheme, name))
+        return empty.uniform_(-bound, bound, generator=rng)
+    std = TABLE if param.role == "table" else STANDARD_DEVIATION[origin.scheme](param)
+    return empty.normal_(0, std, generator=rng)
 
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -274,8 +274,7 @@ class Plan:
         nodes = tuple(
             node._replace(inputs=tuple(place[s] for s in node.inputs)) for node in (self.nodes[i] for i in kept)
         )
-        used = {name for node in nodes for name in node.params}
-        return Plan.of(nodes, self.flops, {name: p for name, p in self.weights.items() if name in used})
+        return self._with_nodes(nodes)
 
     @cached_property
     def blocks(self) -> dict[str, tuple[int, ...]]:
@@ -337,11 +336,8 @@ class Plan:
     def without_norms(self) -> Plan:
         """The same network with every batch norm replaced by the identity, and without its parameters."""
         skip = Identity()
-
-        def drop(node: Node) -> Node:
-            return node._replace(op=skip, params=()) if isinstance(node.op, BatchNorm) else node
-
-        return self._mapped(drop)
+        nodes = [node._replace(op=skip, params=()) if isinstance(node.op, BatchNorm) else node for node in self.nodes]
+        return self._with_nodes(nodes, self.auxiliary)
 
     @cached_property
     def _by_statistics(self) -> dict[Statistics, Plan]:
@@ -356,14 +352,14 @@ class Plan:
                     return node
                 return node._replace(op=replace(node.op, statistics=statistics))
 
-            self._by_statistics[statistics] = self._mapped(switch)
+            self._by_statistics[statistics] = self._with_nodes(list(map(switch, self.nodes)), self.auxiliary)
         return self._by_statistics[statistics]
 
-    def _mapped(self, change: Callable[[Node], Node]) -> Plan:
-        nodes = tuple(change(node) for node in self.nodes)
+    def _with_nodes(self, nodes: Sequence[Node], auxiliary: int | None = None) -> Plan:
+        """Returns a plan of these nodes in place of its own, with the weights that they use."""
         used = {name for node in nodes for name in node.params}
         weights = {name: p for name, p in self.weights.items() if name in used}
-        return Plan.of(nodes, self.flops, weights, self.auxiliary)
+        return Plan.of(nodes, self.flops, weights, auxiliary)
 
     def module(self, origin: Origin = Origin()) -> PlanModule:
         """Returns an ordinary `nn.Module` of this network, with weights drawn as the engine would draw them."""

@@ -35,17 +35,15 @@ Correlation = Estimate
 def spearman(scores: Scores, truth: Truth, **resampling: Unpack[Resampling]) -> Estimate:
     """Returns Spearman's rho. Raises `DegenerateError` with fewer than 3 points or a constant side."""
     x, y = rankable(scores, truth)
-    n, statistics = len(y), [spearman_statistic(row, y) for row in x]
-    interval = spearman_interval(n)
-    return estimate(statistics, n, **resampling, interval=interval)
+    statistics = [spearman_statistic(row, y) for row in x]
+    return estimate(statistics, len(y), **resampling, interval=spearman_interval(len(y)))
 
 
 def kendall(scores: Scores, truth: Truth, **resampling: Unpack[Resampling]) -> Estimate:
     """Returns Kendall's tau-b. Raises `DegenerateError` with fewer than 3 points or a constant side."""
     x, y = rankable(scores, truth)
-    n, statistics = len(y), [kendall_statistic(row, y) for row in x]
-    interval = kendall_interval(n)
-    return estimate(statistics, n, **resampling, interval=interval)
+    statistics = [kendall_statistic(row, y) for row in x]
+    return estimate(statistics, len(y), **resampling, interval=kendall_interval(len(y)))
 
 
 def spearman_statistic(x: Floats, y: Floats) -> Statistic:

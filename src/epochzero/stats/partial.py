@@ -36,10 +36,7 @@ NOTHING = 1e-9
 
 
 def partial_spearman(
-    scores: Scores,
-    truth: Truth,
-    given: Mapping[str, Truth],
-    **resampling: Unpack[Resampling],
+    scores: Scores, truth: Truth, given: Mapping[str, Truth], **resampling: Unpack[Resampling]
 ) -> Estimate:
     """Returns Spearman's rho of scores and truth, given named quantities of the same networks."""
     x, y = rankable(scores, truth)
@@ -50,8 +47,7 @@ def partial_spearman(
             if left[part, part, 0] < NOTHING:
                 raise DegenerateError(f"given {' and '.join(held)} nothing is left of the order of the {name}")
     statistics = [partial_statistic(row, y, *held.values()) for row in x]
-    n, interval = len(y), spearman_interval(len(y), len(held))
-    return estimate(statistics, n, **resampling, interval=interval)
+    return estimate(statistics, len(y), **resampling, interval=spearman_interval(len(y), len(held)))
 
 
 def as_quantity(name: str, values: Truth, n: int) -> Floats:

@@ -38,8 +38,7 @@ def pearson(scores: Scores, truth: Truth, **resampling: Unpack[Resampling]) -> E
         raise DegenerateError("an infinite value has a rank, but no Pearson correlation")
     b = y / np.abs(y).max()
     statistics = [pearson_statistic(row / np.abs(row).max(), b) for row in x]
-    n, interval = len(y), pearson_interval(fisher_interval, len(y))
-    return estimate(statistics, n, **resampling, interval=interval)
+    return estimate(statistics, len(y), **resampling, interval=pearson_interval(fisher_interval, len(y)))
 
 
 def fisher_interval(value: float, resampled: Floats, n: int, confidence: float) -> tuple[float, float]:

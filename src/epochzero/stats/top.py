@@ -46,8 +46,7 @@ Ints = NDArray[np.int64]
 def regret_at(scores: Scores, truth: Truth, k: int, **resampling: Unpack[Resampling]) -> Estimate:
     """Returns the best truth of all minus the best truth among the first k by score."""
     x, y = _sample_of(scores, truth, k)
-    statistics = [regret_statistic(row, y, k) for row in x]
-    return estimate(statistics, len(y), **resampling)
+    return estimate([regret_statistic(row, y, k) for row in x], len(y), **resampling)
 
 
 def precision_at(scores: Scores, truth: Truth, k: int, **resampling: Unpack[Resampling]) -> Estimate:

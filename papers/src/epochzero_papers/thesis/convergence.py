@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from epochzero.analysis.gradient_variance import check_parts, gradient_variance
-from epochzero.analysis.landscape import Plane, axis_of, landscape
+from epochzero.analysis.landscape import Plane, axis_of, on_plane
 from epochzero.analysis.topology import KNOWN, random_connections, random_operations, topologies
 from epochzero.engine import PlanNetwork
 from epochzero.engine.device import machine, usable
@@ -301,14 +301,16 @@ def _looked(trainer: Trainer, look: Callable[[Trainer, JoinedSubject, int], Plan
 
 def _landscape(trainer: Trainer, subject: JoinedSubject, seed: int) -> Plane:
     study = trainer.study
-    return landscape(subject, *trainer.some(study.images), span=study.span, across=study.across, seed=seed)
+    x, y = trainer.some(study.images)
+    axis = axis_of(study.span, study.across)
+    return on_plane(subject, axis, seed, lambda weights: subject.losses(weights, x, y))
 
 
 def _variance(trainer: Trainer, subject: JoinedSubject, seed: int) -> Plane:
     study = trainer.study
     x, y = trainer.some(study.noise_images)
-    across, parts = study.noise_across, study.noise_parts
-    return gradient_variance(subject, x, y, parts=parts, span=study.span, across=across, seed=seed)
+    axis = axis_of(study.span, study.noise_across)
+    return on_plane(subject, axis, seed, lambda weights: gradient_variance(subject, weights, x, y, study.noise_parts))
 
 
 def _described(trainer: Trainer, entry: Entry) -> dict[str, Any]:

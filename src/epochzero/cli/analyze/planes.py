@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import typer
+from torch import Tensor
 
 from epochzero.analysis import pictures
-from epochzero.analysis.gradient_variance import gradient_variance as variance_on_plane
-from epochzero.analysis.landscape import RISE, Plane, axis_of, summary
-from epochzero.analysis.landscape import landscape as loss_on_plane
-from epochzero.analysis.subjects import SingleSubject
+from epochzero.analysis.gradient_variance import check_parts
+from epochzero.analysis.gradient_variance import gradient_variance as variance
+from epochzero.analysis.landscape import RISE, Plane, axis_of, on_plane
+from epochzero.analysis.subjects import SingleSubject, Weights
 from epochzero.cli.analyze.subjects import Across, Analyzed, Asked, analyzed, explained
 from epochzero.cli.console import number, progress_bar
 from epochzero.cli.options import BatchSize
 from epochzero.errors import UserError
-from epochzero.progress import Progress
 
 Span = Annotated[float, typer.Option(help="Half-width of the plane, in lengths of the filters.")]
 Norm = Annotated[
     str | None,
     typer.Option(help="Batch norms: eval (running statistics) or train; default: eval for trained networks."),
 ]
-Look = Callable[[SingleSubject, Progress], Plane]
+Value = Callable[[SingleSubject, Weights], Tensor]
 
 
 def landscape(
@@ -34,14 +35,10 @@ def landscape(
 
     epochzero analyze landscape --space nb201 --arch '|nor_conv_3x3~0|+...' --weights run --data cifar10.npz --out DIR
     """
-    axis_of(span, across)
-    subjects = analyzed(asked, batch_size)
-
-    def look(subject: SingleSubject, progress: Progress) -> Plane:
-        return loss_on_plane(subject, *subjects.samples, span=span, across=across, seed=asked.seed, progress=progress)
-
-    planes = _planes(subjects, norm, "landscape", look)
-    numbers = {net: dict(summary(plane)) for net, plane in planes.items()}
+    axis, subjects = axis_of(span, across), analyzed(asked, batch_size)
+    x, y = subjects.samples
+    planes = _planes(asked, subjects, norm, axis, lambda subject, weights: subject.losses(weights, x, y))
+    numbers = {net: {"centre": p.middle, "near": p.near, "steepest": p.steepest} for net, p in planes.items()}
     _show(asked, "landscape", "loss", subjects, planes, numbers, ("contour", "surface"))
 
 
@@ -54,27 +51,24 @@ def gradient_variance(
     batch_size: BatchSize = 64,
 ) -> None:
     """Variance of the gradient of one sample, on the plane of the loss landscape."""
-    axis_of(span, across)
-    subjects = analyzed(asked, batch_size)
-
-    def look(subject: SingleSubject, progress: Progress) -> Plane:
-        return variance_on_plane(
-            subject, *subjects.samples, parts=parts, span=span, across=across, seed=asked.seed, progress=progress
-        )
-
-    planes = _planes(subjects, norm, "gradient variance", look)
-    numbers = {net: {"centre": plane.middle(), "steepest": plane.steepest()} for net, plane in planes.items()}
+    axis, subjects = axis_of(span, across), analyzed(asked, batch_size)
+    x, y = subjects.samples
+    check_parts(len(x), parts)
+    planes = _planes(asked, subjects, norm, axis, lambda subject, weights: variance(subject, weights, x, y, parts))
+    numbers = {net: {"centre": plane.middle, "steepest": plane.steepest} for net, plane in planes.items()}
     _show(asked, "gradient_variance", "variance of a sample's gradient", subjects, planes, numbers, ("heat",))
 
 
-def _planes(subjects: Analyzed, norm: str | None, what: str, look: Look) -> dict[str, Plane]:
+def _planes(
+    asked: Asked, subjects: Analyzed, norm: str | None, axis: Sequence[float], value: Value
+) -> dict[str, Plane]:
     if norm not in (None, "eval", "train"):
         raise UserError(f"--norm takes eval or train, not {norm!r}.")
     planes = {}
-    with progress_bar(what) as bar, explained():
+    with progress_bar("plane") as bar, explained():
         for name, network in subjects.networks.items():
             subject = SingleSubject(network, norm or ("eval" if subjects.trained else "train"))  # type: ignore[arg-type]
-            planes[name] = look(subject, bar)
+            planes[name] = on_plane(subject, axis, asked.seed, partial(value, subject), bar)
     return planes
 
 

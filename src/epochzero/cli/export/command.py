@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from epochzero.cli.console import err, millions
 from epochzero.cli.export.ensemble import export_members
-from epochzero.cli.options import AsJson, Init, Plugins, Seed
+from epochzero.cli.options import AsJson, Init, Plugins, Seed, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.product import show_product, with_status
 from epochzero.cli.recommend.old_spelling import exported as export_clicks
@@ -21,65 +22,63 @@ from epochzero.quantities import shape
 from epochzero.recommend.recommender import holds_recommender
 from epochzero.types import Origin
 
-NETWORK, DATA, OUTPUT = "Network", "Data", "Output"
 
+@panel("Network")
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The network to export."""
 
-def export(
-    out_dir: Annotated[
-        Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.", rich_help_panel=OUTPUT)
-    ],
     space: Annotated[
-        str | None,
-        typer.Option(
-            "--space", help="Search space; default: that of weights or store, or nb201.", rich_help_panel=NETWORK
-        ),
-    ] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option("--arch", help="Architecture; default: that of weights or store.", rich_help_panel=NETWORK),
-    ] = None,
+        str | None, typer.Option("--space", help="Search space; default: that of weights or store, or nb201.")
+    ] = None
+    arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: that of weights or store.")] = None
     store: Annotated[
         Path | None,
-        typer.Option(
-            "--store",
-            help="Export the winner of its last finished search, with its scores on the card.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = None,
+        typer.Option("--store", help="Export the winner of its last finished search, with its scores on the card."),
+    ] = None
     weights: Annotated[
         Path | None,
         typer.Option(
-            "--weights",
-            help="Folder of `epochzero train` or `ensemble`, a checkpoint, a state_dict or .safetensors.",
-            rich_help_panel=NETWORK,
+            "--weights", help="Folder of `epochzero train` or `ensemble`, a checkpoint, a state_dict or .safetensors."
         ),
-    ] = None,
+    ] = None
+
+
+@panel("Data")
+@dataclass(frozen=True)
+class DataOptions:
+    """Inputs and classes."""
+
     classes: Annotated[
         int | None,
-        typer.Option(
-            "--classes",
-            "--num-classes",
-            min=1,
-            max=10**6,
-            help="Default: those of weights, data or space.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
+        typer.Option("--classes", "--num-classes", min=1, max=10**6, help="Default: those of weights, data or space."),
+    ] = None
     input_shape: Annotated[
-        str | None,
-        typer.Option("--input-shape", help="3,224,224; default: that of weights, data or space.", rich_help_panel=DATA),
-    ] = None,
+        str | None, typer.Option("--input-shape", help="3,224,224; default: that of weights, data or space.")
+    ] = None
     data: Annotated[
         str | None,
         typer.Option(
             "--data",
             help="Real inputs for the check: an .npz file, a CIFAR archive or folder, or a folder of images by class.",
-            rich_help_panel=DATA,
         ),
-    ] = None,
-    onnx: Annotated[
-        bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.", rich_help_panel=OUTPUT)
-    ] = True,
+    ] = None
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """The product."""
+
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.")]
+    onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True
+
+
+@spread
+def export(
+    network: NetworkOptions,
+    inputs: DataOptions,
+    output: OutputOptions,
     seed: Seed = 0,
     init: Init = "default",
     plugin: Plugins = None,
@@ -92,29 +91,25 @@ def export(
     Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real inputs.
     """
     load_plugins(plugin)
+    weights, real_data = network.weights, inputs.data
     if weights is not None and (holds_recommender(weights) or holds_ensemble(weights)):
-        unused = {
-            "--space": space,
-            "--arch": arch,
-            "--store": store,
-            "--classes": classes,
-            "--input-shape": input_shape,
-        }
+        given = {"--space": network.space, "--arch": network.arch, "--store": network.store}
+        unused = given | {"--classes": inputs.classes, "--input-shape": inputs.input_shape}
         write = export_members if holds_ensemble(weights) else export_clicks
-        write(weights, data, out_dir, unused=unused, onnx=onnx, json=json)
+        write(weights, real_data, output.out_dir, unused=unused, onnx=output.onnx, json=json)
         return
     subject, real, refused = resolve(
-        space,
-        arch,
-        store=store,
+        network.space,
+        network.arch,
+        store=network.store,
         weights=weights,
-        data=data,
-        classes=classes,
-        input_shape=shape(input_shape),
+        data=real_data,
+        classes=inputs.classes,
+        input_shape=shape(inputs.input_shape),
         origin=Origin(init, seed),
     )
-    folder = made_folder(out_dir)
-    made = with_status(lambda say: export_(subject, folder, real=real, onnx=onnx, say=say))
+    folder = made_folder(output.out_dir)
+    made = with_status(lambda say: export_(subject, folder, real=real, onnx=output.onnx, say=say))
     for sentence in refused:
         err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
     plan = subject.plan

@@ -23,34 +23,21 @@ FONT = "Inter, 'Segoe UI', system-ui, -apple-system, 'Helvetica Neue', Arial, sa
 
 Colours = tuple[str, str, str]
 """fill, outline, text"""
-LIGHT: dict[str, Colours] = {
-    "conv": ("#e3edff", "#3f7cf4", "#173a84"),
-    "linear": ("#f0e8ff", "#8b5cf6", "#4a2199"),
-    "attention": ("#fde7f3", "#d6409f", "#7a1554"),
-    "pool": ("#dff6ea", "#1fa06c", "#0d4d34"),
-    "identity": ("#fff2d4", "#dd9a0b", "#6b4407"),
-    "zero": ("#f1f3f6", "#98a2b3", "#5b6575"),
-    "norm": ("#e2f5f8", "#1d9bb0", "#0e4c57"),
-    "activation": ("#ffe9e4", "#e4704f", "#7a2c15"),
-    "block": ("#eef0f8", "#6673a8", "#2a3358"),
-    "other": ("#eef1f5", "#708097", "#2c3849"),
-    "sum": ("#344054", "#344054", "#ffffff"),
-    "end": ("#ffffff", "#344054", "#1d2939"),
+COLOURS: dict[str, tuple[Colours, Colours]] = {
+    "conv": (("#e3edff", "#3f7cf4", "#173a84"), ("#172a4f", "#5b93ff", "#cfe0ff")),
+    "linear": (("#f0e8ff", "#8b5cf6", "#4a2199"), ("#2c1f4d", "#a98bff", "#e5dcff")),
+    "attention": (("#fde7f3", "#d6409f", "#7a1554"), ("#421a33", "#f07ac0", "#fbd3ea")),
+    "pool": (("#dff6ea", "#1fa06c", "#0d4d34"), ("#103527", "#3cc48d", "#c9f3e0")),
+    "identity": (("#fff2d4", "#dd9a0b", "#6b4407"), ("#3d2f0d", "#e6b040", "#fbe7bb")),
+    "zero": (("#f1f3f6", "#98a2b3", "#5b6575"), ("#22272f", "#788396", "#a5afbf")),
+    "norm": (("#e2f5f8", "#1d9bb0", "#0e4c57"), ("#0f343b", "#45bdd1", "#c8eff6")),
+    "activation": (("#ffe9e4", "#e4704f", "#7a2c15"), ("#452217", "#f28e70", "#ffd9cd")),
+    "block": (("#eef0f8", "#6673a8", "#2a3358"), ("#232a45", "#8c9ad6", "#dbe1fb")),
+    "other": (("#eef1f5", "#708097", "#2c3849"), ("#262d37", "#8e9db3", "#d8dfe9")),
+    "sum": (("#344054", "#344054", "#ffffff"), ("#c5cedb", "#c5cedb", "#161b22")),
+    "end": (("#ffffff", "#344054", "#1d2939"), ("#161b22", "#c5cedb", "#e6ebf2")),
 }
-DARK: dict[str, Colours] = {
-    "conv": ("#172a4f", "#5b93ff", "#cfe0ff"),
-    "linear": ("#2c1f4d", "#a98bff", "#e5dcff"),
-    "attention": ("#421a33", "#f07ac0", "#fbd3ea"),
-    "pool": ("#103527", "#3cc48d", "#c9f3e0"),
-    "identity": ("#3d2f0d", "#e6b040", "#fbe7bb"),
-    "zero": ("#22272f", "#788396", "#a5afbf"),
-    "norm": ("#0f343b", "#45bdd1", "#c8eff6"),
-    "activation": ("#452217", "#f28e70", "#ffd9cd"),
-    "block": ("#232a45", "#8c9ad6", "#dbe1fb"),
-    "other": ("#262d37", "#8e9db3", "#d8dfe9"),
-    "sum": ("#c5cedb", "#c5cedb", "#161b22"),
-    "end": ("#161b22", "#c5cedb", "#e6ebf2"),
-}
+"""on a light page, and on a dark one"""
 
 
 def svg(plan: Plan, block: str | Sequence[str] = "") -> str:
@@ -104,10 +91,10 @@ class _Panel:
         ]
 
 
-def _rules(colours: dict[str, Colours], card: str, rim: str, title: str, quiet: str, line: str) -> str:
+def _rules(dark: bool, card: str, rim: str, title: str, quiet: str, line: str) -> str:
     looks = "".join(
         f".ez-plan .{look}>.shape{{fill:{fill};stroke:{stroke}}}.ez-plan .{look}>text{{fill:{text}}}"
-        for look, (fill, stroke, text) in colours.items()
+        for look, (fill, stroke, text) in ((look, both[dark]) for look, both in COLOURS.items())
     )
     return looks + (
         f".ez-plan .card{{fill:{card};stroke:{rim}}}.ez-plan .title{{fill:{title}}}"
@@ -126,9 +113,9 @@ STYLE = (
     ".ez-plan .shape{stroke-width:1.5}.ez-plan .edge{fill:none;stroke-width:1.6;stroke-linecap:round}"
     ".ez-plan .dead>.shape,.ez-plan .edge.dead{stroke-dasharray:4 3.5}"
     ".ez-plan .dead{opacity:.55}.ez-plan .edge.dead,.ez-plan .tip.dead{opacity:.4}"
-    + _rules(LIGHT, "#ffffff", "#e3e7ee", "#101828", "#667085", "#667085")
+    + _rules(False, "#ffffff", "#e3e7ee", "#101828", "#667085", "#667085")
     + "@media(prefers-color-scheme:dark){"
-    + _rules(DARK, "#0f141b", "#2b333f", "#f2f5fa", "#98a4b5", "#8a97aa")
+    + _rules(True, "#0f141b", "#2b333f", "#f2f5fa", "#98a4b5", "#8a97aa")
     + "}"
 )
 
