@@ -89,17 +89,7 @@ def test_the_whole_comes_with_its_probability_for_each_block() -> None:
     for number in range(7):
         ops = sum(len(path[number].dense_ops) == 4 and path[number].fm and path[number].merge for path in paths)
         assert ops / count == pytest.approx(0.3, abs=0.06)
-    assert sampled_path(FULL, rng, 1.0) == sampled_path(FULL, rng, 0.0, "full-path") == whole
-
-
-def test_strategies() -> None:
-    rng = Random(0)
-    single = [sampled_path(FULL, rng, 0.0, "single-path") for _ in range(50)]
-    assert all(len(block.dense) == len(block.sparse) == 1 for path in single for block in path)
-    anything = [sampled_path(FULL, rng, 0.0, "any-path") for _ in range(50)]
-    assert {len(block.dense_ops) for path in anything for block in path} == {1, 2, 3, 4}
-    with pytest.raises(UserError, match="samples paths by default, any-path, single-path, full-path"):
-        sampled_path(FULL, rng, 0.0, "other")
+    assert sampled_path(FULL, rng, 1.0) == whole
 
 
 # Steps
@@ -128,7 +118,7 @@ def test_large_gradients_are_clipped() -> None:
     space = SMALL
     moved = []
     for scale in (1.0, 1e4):
-        warm = WarmUp(RecommenderSupernet(space), Schedule(epoch=2, level=1.0, rise=0.0), strategy="full-path")
+        warm = WarmUp(RecommenderSupernet(space), Schedule(epoch=2, level=1.0, rise=0.0))
         dense, ids, labels = click_batches(space, 1)[0]
         warm.supernet.weights["head.linear.weight"] *= scale
         before = warm.supernet.weights["head.linear.weight"].clone()

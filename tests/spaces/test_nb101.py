@@ -13,7 +13,6 @@ from math import prod
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -29,7 +28,7 @@ from epochzero.plan.init import draw
 from epochzero.registry import spaces
 from epochzero.spaces import nb101
 from epochzero.spaces.nb101 import NB101
-from epochzero.spaces.nb101_cell import OPS, Cell, _orders, pruned, topologies, twins
+from epochzero.spaces.nb101_cell import OPS, Cell, _orders, graph, pruned, topologies, twins
 from epochzero.types import Origin
 from tests.plan.test_codegen import assert_same
 
@@ -240,11 +239,9 @@ def test_text_and_cell_are_one_to_one(arch: Cell) -> None:
 @given(cells)
 def test_the_same_cell_in_other_forms(arch: Cell) -> None:
     matrix, ops = SPACE.matrix(arch)
-    zero_cost = [-1, *(OPS.index(op) for op in arch.ops), -2]
     naslib = [["input", "output", "maxpool3x3", "conv1x1-bn-relu", "conv3x3-bn-relu"].index(op) for op in ops]
     rows = ";".join("".join(map(str, row)) for row in matrix)
-    assert SPACE.from_matrix(matrix, ops) == SPACE.from_matrix(matrix, zero_cost) == arch
-    assert SPACE.from_matrix(np.array(matrix), np.array(zero_cost)) == arch
+    assert graph(matrix, ops) == arch
     assert SPACE.parse(f"{rows} {','.join(ops)}") == arch
     assert SPACE.parse(str((*chain.from_iterable(matrix), *naslib))) == arch
 
@@ -285,11 +282,11 @@ def test_text_that_is_no_cell(text: str, says: str) -> None:
 
 def test_a_matrix_that_is_no_cell() -> None:
     with pytest.raises(UserError, match="zeros and ones"):
-        SPACE.from_matrix([[0, 2], [0, 0]], ["input", "output"])
+        graph([[0, 2], [0, 0]], ["input", "output"])
     with pytest.raises(UserError, match="no operation '3'"):
-        SPACE.from_matrix([[0, 1, 0], [0, 0, 1], [0, 0, 0]], [-1, 3, -2])
+        graph([[0, 1, 0], [0, 0, 1], [0, 0, 0]], ["input", "3", "output"])
     with pytest.raises(UserError, match="0 rows of no columns"):
-        SPACE.from_matrix([], [])
+        graph([], [])
 
 
 # Moves
@@ -315,8 +312,6 @@ def test_neighbours_are_cells_and_differ(arch: Cell) -> None:
     assert arch not in neighbours
     assert all(SPACE.parse(SPACE.text(other)) == other for other in neighbours)
     assert SPACE.mutate(arch, Random(0)) in neighbours
-    changed = SPACE.mutate(arch, Random(0), "naslib")
-    assert SPACE.parse(SPACE.text(changed)) == changed
 
 
 def test_every_small_cell_can_be_reached() -> None:

@@ -39,7 +39,7 @@ class Perceptrons:
     def sample(self, rng: Random) -> int:
         return MLP().sample(rng)
 
-    def mutate(self, arch: int, rng: Random) -> int:
+    def mutate(self, arch: int, rng: Random) -> Any:
         return MLP().mutate(arch, rng)
 
     def neighbours(self, arch: int) -> list[int]:

@@ -15,8 +15,7 @@ fine-tuned on training rows.
 
 Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
 2023. arXiv:2311.13169
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
+NASRec: spaces/nasrec.py
 """
 
 from __future__ import annotations

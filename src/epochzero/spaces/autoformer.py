@@ -42,7 +42,7 @@ from epochzero.plan.ops.pool import TokenMean
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
 from epochzero.plan.ops.wiring import Add
 from epochzero.registry import spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import Architectures, check_classes, quoted, replaced, sides
 from epochzero.types import Shape
 
 PATCH = 16
@@ -66,7 +66,7 @@ class Former(NamedTuple):
 
 
 @dataclass(eq=False)
-class Autoformer:
+class Autoformer(Architectures):
     """The choices of one size: tiny, small or base."""
 
     name: str
@@ -79,7 +79,6 @@ class Autoformer:
 
     @property
     def about(self) -> str:
-        """One line for lists."""
         width, depth, heads, ratio = map(_span, (self.widths, self.depths, self.heads, self.ratios))
         return f"AutoFormer: width {width}, {depth} layers, each with {heads} heads and MLP ratio {ratio}"
 
@@ -140,7 +139,6 @@ class Autoformer:
         raise UserError(f"{quoted(text)} cannot be read: {self.name} {why}.")
 
     def text(self, arch: Former) -> str:
-        """Returns the architecture in one line; `parse` inverts it."""
         return f"{arch.width}:{','.join(map(_written, arch.layers))}"
 
     @property
@@ -167,10 +165,6 @@ class Autoformer:
                 raise UserError(f"{self.name} samples by uniform or autoformer, not by {quoted(distribution)}.")
         return Former(rng.choice(self.widths), tuple(rng.choices(layers, k=depth)))
 
-    def mutate(self, arch: Former, rng: Random) -> Former:
-        """Draws uniformly from the neighbours."""
-        return rng.choice(self.neighbours(arch))
-
     def crossover(self, one: Former, other: Former, rng: Random) -> Former:
         """Takes depth, width and each layer from one of the two, uniformly; missing layers from the other."""
         layers = rng.choice((one, other)).layers
@@ -187,7 +181,7 @@ class Autoformer:
         for i, (heads, ratio) in enumerate(layers):
             others = [(other, ratio) for other in self.heads if other != heads]
             others += [(heads, other) for other in self.ratios if other != ratio]
-            changed += [Former(width, (*layers[:i], other, *layers[i + 1 :])) for other in others]
+            changed += [Former(width, replaced(layers, i, other)) for other in others]
         if len(layers) - 1 in self.depths:
             changed.append(Former(width, layers[:-1]))
         if len(layers) + 1 in self.depths:
@@ -195,16 +189,15 @@ class Autoformer:
         return changed
 
     def smallest(self) -> Former:
-        """Returns the architecture with the fewest parameters and multiply-accumulates."""
         return Former(min(self.widths), ((min(self.heads), min(self.ratios)),) * min(self.depths))
 
     def plan(self, arch: Former, num_classes: int = 1000, input_shape: Shape = (3, 224, 224)) -> Plan:
         """Returns the network, of any width, heads and ratios, for square images of whole patches."""
         check_classes(self.name, num_classes)
         if len(input_shape) != 3 or input_shape[1] != input_shape[2] or input_shape[1] % PATCH or not input_shape[1]:
-            given = "x".join(map(str, input_shape))
             raise UserError(
-                f"{self.name} takes square images whose side is a multiple of {PATCH}, such as 3x224x224, not {given}."
+                f"{self.name} takes square images whose side is a multiple of {PATCH}, such as 3x224x224, not "
+                f"{sides(input_shape)}."
             )
         net = Builder()
         x = net.inline(_stem(arch.width, input_shape), net.input(input_shape), name="stem")

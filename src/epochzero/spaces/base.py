@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from epochzero.errors import UserError
 from epochzero.types import Shape
@@ -35,6 +35,7 @@ class Architectures(Protocol):
 
     def mutate(self, arch: Any, rng: Random) -> Any:
         """Draws a neighbour uniformly."""
+        return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: Any) -> list[Any]:
         """Returns every architecture one change away."""
@@ -70,6 +71,7 @@ class ModuleSpace(Architectures, Protocol):
         """
 
 
+T = TypeVar("T")
 AnySpace: TypeAlias = Space | ModuleSpace
 NEEDED = ("name", "parse", "text", "sample", "mutate", "neighbours", "smallest")
 
@@ -117,7 +119,17 @@ def check_images(space: str, num_classes: int, shape: Shape, example: str) -> No
     """Raises UserError for a classifier without outputs, or for an input that is not an image CxHxW."""
     check_classes(space, num_classes)
     if len(shape) != 3 or min(shape) < 1:
-        raise UserError(f"{space} takes images CxHxW, such as {example}, not {'x'.join(map(str, shape))}.")
+        raise UserError(f"{space} takes images CxHxW, such as {example}, not {sides(shape)}.")
+
+
+def sides(shape: Shape) -> str:
+    """Returns a shape for messages, such as 3x32x32."""
+    return "x".join(map(str, shape))
+
+
+def replaced(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
+    """Returns the tuple with another value at a place."""
+    return (*values[:place], value, *values[place + 1 :])
 
 
 @lru_cache(maxsize=1024)

@@ -151,7 +151,6 @@ class BlockStrings:
             )
 
     def text(self, arch: Arch) -> str:
-        """Returns the string of an architecture; `parse` inverts it."""
         taken = (3, *(block.width for block in arch))
         return "".join(
             f"{kind}({c},{width},{stride},{f'{bottleneck},' if bottleneck else ''}{layers})"
@@ -297,7 +296,6 @@ class BlockStrings:
         return network(arch, self.sub_layer, num_classes, input_shape, squeeze)
 
     def size(self, arch: Arch, num_classes: int, input_shape: Shape) -> Size:
-        """Returns the plan's parameters and multiply-accumulates, without the plan."""
         check_images(self.name, num_classes, input_shape, f"3x{self.side}x{self.side}")
         return size(arch, self.sub_layer, num_classes, input_shape)
 

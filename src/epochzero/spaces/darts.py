@@ -75,7 +75,6 @@ class Darts:
 
     @property
     def about(self) -> str:
-        """One line for lists."""
         edges = ", edges as during the search" if self.search_edges else ""
         skeleton = "ImageNet" if self.imagenet else "CIFAR"
         return f"DARTS: a normal and a reduction cell, {self.cells} in all, {self.channels} channels, {skeleton}{edges}"
@@ -92,7 +91,6 @@ class Darts:
         return genotypes.parse(text)
 
     def text(self, arch: Genotype) -> str:
-        """Returns the community's `Genotype(...)`; `parse` inverts it."""
         return arch.text
 
     def key(self, arch: Genotype) -> str:

@@ -53,7 +53,6 @@ class Genotype(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The community's notation; `parse` inverts it."""
         cells = zip(("normal", "reduce"), (self.normal, self.reduce), strict=True)
         concats = (self.normal_concat, self.reduce_concat)
         parts = [

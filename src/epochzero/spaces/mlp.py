@@ -21,21 +21,20 @@ from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.wiring import Flatten
 from epochzero.registry import spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import Architectures, check_classes, quoted, sides
 from epochzero.types import Shape
 
 STEP = 2
 HIDDEN = range(STEP, 48 + STEP, STEP)
 
 
-class MLP:
+class MLP(Architectures):
     """Perceptrons that differ only in their hidden units."""
 
     name = "mlp"
     cell_block = ""
 
     def parse(self, text: str) -> int:
-        """Returns the number of hidden units in a text such as `24`."""
         for hidden in HIDDEN:
             if text.strip() == str(hidden):
                 return hidden
@@ -50,16 +49,10 @@ class MLP:
         return len(HIDDEN)
 
     def __iter__(self) -> Iterator[int]:
-        """Every architecture once, from narrow to wide."""
         return iter(HIDDEN)
 
     def sample(self, rng: Random) -> int:
-        """Draws uniformly from all 24."""
         return rng.choice(HIDDEN)
-
-    def mutate(self, arch: int, rng: Random) -> int:
-        """Draws the next narrower or wider one, with equal probability."""
-        return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: int) -> list[int]:
         """Returns the next narrower and the next wider one."""
@@ -69,10 +62,9 @@ class MLP:
         return HIDDEN[0]
 
     def plan(self, arch: int, num_classes: int = 10, input_shape: Shape = (1, 28, 28)) -> Plan:
-        """Returns the network for inputs of any shape."""
         check_classes(self.name, num_classes)
         if not math.prod(input_shape):
-            raise UserError(f"mlp takes inputs such as 1x28x28, not {'x'.join(map(str, input_shape))}, which is empty.")
+            raise UserError(f"mlp takes inputs such as 1x28x28, not {sides(input_shape)}, which is empty.")
         hidden, classifier = Linear(arch), Linear(num_classes)
         return chain(input_shape, flatten=Flatten(), hidden=hidden, relu=ReLU(), classifier=classifier)
 

@@ -22,7 +22,6 @@ CVPR 2019. arXiv:1807.11626
 from __future__ import annotations
 
 import itertools
-import math
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -36,7 +35,8 @@ from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Multiply
 from epochzero.registry import near_miss, spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import Architectures, check_images, quoted
+from epochzero.spaces.product import Choices
 from epochzero.types import Shape
 
 STEM, HEAD = 32, 1280
@@ -69,39 +69,15 @@ CHOICES = tuple(map(_choices, (3, 3, 3, 3, 3, 4, 3)))
 """choices of each stage"""
 
 
-class MnasNet:
+class MnasNet(Choices[Stage], Architectures):
     """Accel-NASBench's space."""
 
     name = "mnasnet"
     cell_block = ""
-
-    def count(self) -> int:
-        return math.prod(map(len, CHOICES))
+    options = CHOICES
 
     def sample(self, rng: Random) -> Arch:
-        """Draws uniformly from all architectures."""
         return tuple(map(rng.choice, CHOICES))
-
-    def mutate(self, arch: Arch, rng: Random) -> Arch:
-        """Changes the choice of one stage, uniformly over the neighbours."""
-        return rng.choice(self.neighbours(arch))
-
-    def crossover(self, one: Arch, other: Arch, rng: Random) -> Arch:
-        """Takes each stage from one of the two, uniformly."""
-        return tuple(map(rng.choice, zip(one, other, strict=True)))
-
-    def neighbours(self, arch: Arch) -> list[Arch]:
-        """Returns every architecture that differs in one stage."""
-        return [
-            (*arch[:place], choice, *arch[place + 1 :])
-            for place, choices in enumerate(CHOICES)
-            for choice in choices
-            if choice != arch[place]
-        ]
-
-    def smallest(self) -> Arch:
-        """Returns the architecture with the fewest parameters and multiply-accumulates."""
-        return tuple(choices[0] for choices in CHOICES)
 
     def parse(self, text: str) -> Arch:
         """Returns the architecture of seven stages such as `e6k3l1s0`, joined by `/`."""
@@ -111,14 +87,10 @@ class MnasNet:
         return tuple(map(_stage, stages, CHOICES))
 
     def text(self, arch: Arch) -> str:
-        """Returns Accel-NASBench's choices as one string; `parse` inverts it."""
         return "/".join(map(str, arch))
 
     def plan(self, arch: Arch, num_classes: int = 1000, input_shape: Shape = (3, 224, 224)) -> Plan:
-        """Returns the network for images of any size."""
-        check_classes(self.name, num_classes)
-        if len(input_shape) != 3:
-            raise UserError(f"mnasnet takes images [C, H, W], not {list(input_shape)}.")
+        check_images(self.name, num_classes, input_shape, "3x224x224")
         net = Builder()
         x = net.inline(_stem(input_shape), net.input(input_shape), name="stem")
         for i, (stage, channels, stride) in enumerate(zip(arch, CHANNELS, STRIDES, strict=True)):

@@ -51,11 +51,9 @@ class NatsSSS(Product[int]):
         return tuple(known[width] for width in widths)
 
     def text(self, arch: Widths) -> str:
-        """Returns the community's string for an architecture; `parse` inverts it."""
         return ":".join(map(str, arch))
 
     def plan(self, arch: Widths, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
-        """Returns the network for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
         net = Builder()
         x = net.inline(stem(arch[0], input_shape), net.input(input_shape), name="stem")

@@ -25,11 +25,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal
 
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
@@ -40,6 +40,7 @@ from epochzero.plan.ops.pool import GlobalAvgPool, MaxPool
 from epochzero.plan.ops.wiring import Add, Concat, Narrow
 from epochzero.registry import spaces
 from epochzero.spaces import nb101_size
+from epochzero.spaces.base import replaced
 from epochzero.spaces.budget import Budget, Size
 from epochzero.spaces.nb101_cell import (
     CELLS,
@@ -49,7 +50,6 @@ from epochzero.spaces.nb101_cell import (
     STAGES,
     VERTICES,
     Cell,
-    graph,
     pruned,
     read,
     topologies,
@@ -61,8 +61,6 @@ from epochzero.spaces.nb101_cell import (
 )
 from epochzero.spaces.nb201 import check_task
 from epochzero.types import Shape
-
-T = TypeVar("T")
 
 NORM, RELU, SUM, JOIN = BatchNorm(momentum=0.003), ReLU(), Add(), Concat()
 POOL, HALVE = MaxPool(3, 1, padding=1), MaxPool(2, 2)
@@ -85,12 +83,7 @@ class NB101:
         return usable(read(text, self.name), text)
 
     def text(self, arch: Cell) -> str:
-        """Returns the vertices in order, as operation and sources; `parse` inverts it."""
         return written(arch)
-
-    def from_matrix(self, matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:
-        """Returns the architecture of an adjacency matrix and operations, as names or as zero-cost-nas's numbers."""
-        return usable(graph(matrix, ops), str([list(row) for row in matrix]))
 
     def matrix(self, arch: Cell) -> tuple[list[list[int]], list[str]]:
         """Returns the adjacency matrix and the operations in the form of the benchmark's own code."""
@@ -146,44 +139,24 @@ class NB101:
                 if rng.random() * len(twins(cell)) < 1:
                     return cell
 
-    def mutate(self, arch: Cell, rng: Random, scheme: Literal["neighbour", "naslib"] = "neighbour") -> Cell:
-        """Draws uniformly from the neighbours.
-
-        With `naslib`, as in NASLib: among seven vertices, the unused ones before the output, each possible edge is
-        flipped with probability 1/7 and each operation changes with probability 1/3, until the result is a cell. It may
-        be the same cell.
-        """
-        if scheme == "neighbour":
-            return rng.choice(self.neighbours(arch))
-        idle = VERTICES - 1 - len(arch.sources)
-        inner, output = arch.sources[:-1] + ((),) * idle, arch.sources[-1]
-        while True:
-            flipped = (
-                tuple(u for u in range(v) if (u in sources) != (rng.random() < 1 / VERTICES))
-                for v, sources in enumerate((*inner, output), start=1)
-            )
-            ops = (
-                rng.choice([other for other in OPS if other != op]) if rng.random() < 1 / len(OPS) else op
-                for op in arch.ops + OPS[:1] * idle
-            )
-            cell = pruned(Cell(tuple(ops), tuple(flipped)))
-            if cell is not None and cell.edges <= EDGES:
-                return cell
+    def mutate(self, arch: Cell, rng: Random) -> Cell:
+        """Draws a neighbour uniformly."""
+        return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: Cell) -> list[Cell]:
         """Returns the cells with one operation changed, one edge added or removed, or one vertex with two edges added.
 
         Vertices that become idle are removed. The new vertex may lead from any vertex to any later one.
         """
-        others = [Cell(_with(arch.ops, i, op), arch.sources) for i in range(len(arch.ops)) for op in OPS]
+        others = [Cell(replaced(arch.ops, i, op), arch.sources) for i in range(len(arch.ops)) for op in OPS]
         room = EDGES - arch.edges
         for i, sources in enumerate(arch.sources):
             for u in range(i + 1):
                 if u in sources:
                     fewer = tuple(v for v in sources if v != u)
-                    others.append(pruned(Cell(arch.ops, _with(arch.sources, i, fewer))) or arch)
+                    others.append(pruned(Cell(arch.ops, replaced(arch.sources, i, fewer))) or arch)
                 elif room >= 1:
-                    others.append(Cell(arch.ops, _with(arch.sources, i, tuple(sorted((*sources, u))))))
+                    others.append(Cell(arch.ops, replaced(arch.sources, i, tuple(sorted((*sources, u))))))
         last = len(arch.sources)
         if room >= 2 and last + 1 < VERTICES:
             pairs = itertools.combinations(range(last + 1), 2)
@@ -210,7 +183,6 @@ class NB101:
         return net.plan()
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
-        """Returns the plan's parameters and multiply-accumulates, without the plan."""
         check_task(self.name, num_classes, input_shape)
         return nb101_size.size(arch, self.stem, num_classes, input_shape)
 
@@ -233,10 +205,6 @@ class NB101:
 
 def _md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
-
-
-def _with(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
-    return (*values[:place], value, *values[place + 1 :])
 
 
 def _with_vertex(cell: Cell, op: str, source: int, target: int) -> Cell:

@@ -172,7 +172,7 @@ def widths(sources: Sources, width: int) -> dict[int, int]:
     return channels
 
 
-def graph(matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:
+def graph(matrix: Sequence[Sequence[int]], ops: Sequence[str]) -> Cell:
     size = len(matrix)
     if size < 2 or any(len(row) != size for row in matrix) or len(ops) != size:
         raise UserError(
@@ -182,7 +182,7 @@ def graph(matrix: Sequence[Sequence[int]], ops: Sequence[str | int]) -> Cell:
         )
     if any(edge not in (0, 1) or (edge and v <= u) for u, row in enumerate(matrix) for v, edge in enumerate(row)):
         raise UserError("The adjacency matrix of a cell holds zeros and ones, with ones only above the diagonal.")
-    if ops[0] not in ("input", -1) or ops[-1] not in ("output", -2):
+    if ops[0] != "input" or ops[-1] != "output":
         raise UserError(f"The operations of a cell begin with input and end with output, not {ops[0]} and {ops[-1]}.")
     sources = tuple(tuple(u for u in range(v) if matrix[u][v]) for v in range(1, size))
     return Cell(tuple(_op(op) for op in ops[1:-1]), sources)
@@ -198,11 +198,9 @@ def _from_naslib(numbers: Sequence[int]) -> Cell:
     return graph(rows, [NASLIB_OPS[number] for number in numbers[size * size :]])
 
 
-def _op(name: str | int) -> str:
-    if not isinstance(name, str) and 0 <= name < len(OPS):
-        return OPS[name]
+def _op(name: str) -> str:
     for op, official in OFFICIAL.items():
         if name in (op, official):
             return op
-    hint = near_miss(str(name), list(OPS))
-    raise UserError(f"nb101 has no operation {quoted(str(name))}.{hint} It has {', '.join(OPS)}.")
+    hint = near_miss(name, list(OPS))
+    raise UserError(f"nb101 has no operation {quoted(name)}.{hint} It has {', '.join(OPS)}.")

@@ -10,8 +10,8 @@ r"""NAS-Bench-1Shot1: cells of NAS-Bench-101 in which every vertex has a fixed n
 
 A vertex that leads nowhere is a loose end: it is part of the cell, but not of the network, which is that of
 NAS-Bench-101 without it. So there are two ways to count cells without loose ends: those that have none, and the
-different ones that remain after removing them, with vertices keeping their numbers (`count_without_loose_ends`); some
-of those are the same cell of NAS-Bench-101 (`key`). These counts are our own.
+different ones that remain after removing them, with vertices keeping their numbers; some of those are the same cell of
+NAS-Bench-101 (`key`). These counts are our own.
 
 Zela, Siems, Hutter. NAS-Bench-1Shot1: benchmarking and dissecting one-shot neural architecture search.
 ICLR 2020. arXiv:2001.10422
@@ -29,29 +29,28 @@ from random import Random
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.registry import spaces
-from epochzero.spaces.base import quoted
+from epochzero.spaces.base import Architectures, quoted, replaced
 from epochzero.spaces.budget import Size
 from epochzero.spaces.nb101 import NB101
-from epochzero.spaces.nb101_cell import OPS, VERTICES, Cell, Sources, pruned, read, written
+from epochzero.spaces.nb101_cell import OPS, Cell, Sources, pruned, read, written
 from epochzero.types import Shape
 
 BENCHMARK = NB101()
 
 
 @dataclass(frozen=True)
-class NB1Shot1:
+class NB1Shot1(Architectures):
     """One of the three spaces."""
 
     name: str
     degrees: tuple[int, ...]
     """number of sources of vertex 1, 2, ..., the output last"""
-    cheapest: str
-    """text of an architecture with the fewest parameters and multiply-accumulates"""
+    cheapest: Cell
+    """a cell of pools with the fewest and narrowest projections of the input"""
     cell_block: str = "cell0"
 
     @property
     def about(self) -> str:
-        """One line for lists."""
         return f"NAS-Bench-1Shot1: cells of NAS-Bench-101 whose vertices have {_listed(self.degrees)} sources"
 
     def parse(self, text: str) -> Cell:
@@ -69,14 +68,7 @@ class NB1Shot1:
         return cell
 
     def text(self, arch: Cell) -> str:
-        """Returns the vertices in order, as operation and sources; `parse` inverts it."""
         return written(arch)
-
-    def lifted(self, arch: Cell) -> Cell:
-        """Returns the cell with the seven vertices of NAS-Bench-101: a spare conv1x1 if it has six."""
-        spare = VERTICES - 1 - len(arch.sources)
-        sources = (*arch.sources[:-1], *((),) * spare, arch.sources[-1])
-        return Cell(arch.ops + ("conv1x1",) * spare, sources)
 
     def network(self, arch: Cell) -> Cell:
         """Returns the cell of NAS-Bench-101 without loose ends."""
@@ -92,24 +84,8 @@ class NB1Shot1:
         """Returns the number of cells, including those with loose ends."""
         return math.prod(map(len, _choices(self.degrees))) * math.prod(len(OPS) for _ in self.degrees[:-1])
 
-    def count_without_loose_ends(self, cut: bool = True) -> int:
-        r"""Returns the number of different cells after removing loose ends or, with `cut=False`, of cells without any.
-
-        Say that the vertices in use are U: each of them is a source of another one or of the output, and all sources
-        are in U or the input. Such a wiring carries 3^|U| cells, and by inclusion and exclusion over the vertices S
-        that may be sources there are
-
-            w(U) = sum over S in U of (-1)^|U \ S| prod over v in U and the output of C(1 + |S before v|, degree of v)
-
-        of them. The count is the sum of 3^|U| w(U) over all U, with `cut=False` of all vertices alone. Here the wirings
-        are listed, which are few.
-        """
-        left = {_in_use(wiring) for wiring in self._wirings()}
-        return sum(math.prod(len(OPS) for _ in used[:-1]) for used in left if cut or len(used) == len(self.degrees))
-
     def __iter__(self) -> Iterator[Cell]:
-        """Yields every cell once."""
-        for wiring in self._wirings():
+        for wiring in itertools.product(*_choices(self.degrees)):
             for ops in itertools.product(OPS, repeat=len(wiring) - 1):
                 yield Cell(ops, wiring)
 
@@ -117,10 +93,6 @@ class NB1Shot1:
         """Draws uniformly from all cells, including those with loose ends."""
         sources = tuple(rng.choice(choices) for choices in _choices(self.degrees))
         return Cell(tuple(rng.choices(OPS, k=len(sources) - 1)), sources)
-
-    def mutate(self, arch: Cell, rng: Random) -> Cell:
-        """Draws uniformly from the neighbours."""
-        return rng.choice(self.neighbours(arch))
 
     def crossover(self, one: Cell, other: Cell, rng: Random) -> Cell:
         """Takes each operation and the sources of each vertex from one of the two, uniformly."""
@@ -130,26 +102,20 @@ class NB1Shot1:
     def neighbours(self, arch: Cell) -> list[Cell]:
         """Returns the cells in which one vertex has another operation, or other sources."""
         ops, sources = arch
-        others = [Cell((*ops[:i], op, *ops[i + 1 :]), sources) for i, old in enumerate(ops) for op in OPS if op != old]
+        others = [Cell(replaced(ops, i, op), sources) for i, old in enumerate(ops) for op in OPS if op != old]
         for i, choices in enumerate(_choices(self.degrees)):
-            changed = (chosen for chosen in choices if chosen != sources[i])
-            others += [Cell(ops, (*sources[:i], chosen, *sources[i + 1 :])) for chosen in changed]
+            others += [Cell(ops, replaced(sources, i, chosen)) for chosen in choices if chosen != sources[i]]
         return others
 
     def smallest(self) -> Cell:
-        """Returns a cell of pools with the fewest and narrowest projections of the input."""
-        return self.parse(self.cheapest)
+        return self.cheapest
 
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """Returns the network of NAS-Bench-101 with this cell."""
         return BENCHMARK.plan(self.network(arch), num_classes, input_shape)
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
-        """Returns the plan's parameters and multiply-accumulates, without the plan."""
         return BENCHMARK.size(self.network(arch), num_classes, input_shape)
-
-    def _wirings(self) -> Iterator[Sources]:
-        return itertools.product(*_choices(self.degrees))
 
 
 @lru_cache(maxsize=16)
@@ -158,27 +124,14 @@ def _choices(degrees: tuple[int, ...]) -> tuple[Sources, ...]:
     return tuple(tuple(itertools.combinations(range(v), many)) for v, many in enumerate(degrees, start=1))
 
 
-def _in_use(wiring: Sources) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Returns the output and the vertices that lead to it, by number, each with its sources."""
-    used = {len(wiring)}
-    for vertex in range(len(wiring), 0, -1):
-        if vertex in used:
-            used.update(wiring[vertex - 1])
-    return tuple((vertex, wiring[vertex - 1]) for vertex in sorted(used) if vertex)
-
-
 def _listed(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _register(name: str, degrees: tuple[int, ...], smallest: str) -> None:
-    spaces.register(name, NB1Shot1(name, degrees, smallest))
-
-
-_register("nb1shot1_s1", (1, 2, 2, 2, 2), "maxpool3x3:0/maxpool3x3:01/maxpool3x3:01/maxpool3x3:01/output:12")
-_register("nb1shot1_s2", (1, 1, 2, 2, 3), "maxpool3x3:0/maxpool3x3:1/maxpool3x3:01/maxpool3x3:12/output:124")
-_register(
-    "nb1shot1_s3",
-    (1, 1, 1, 2, 2, 2),
-    "maxpool3x3:0/maxpool3x3:0/maxpool3x3:1/maxpool3x3:01/maxpool3x3:01/output:13",
-)
+for _number, _degrees, _sources in (
+    (1, (1, 2, 2, 2, 2), ("0", "01", "01", "01", "12")),
+    (2, (1, 1, 2, 2, 3), ("0", "1", "01", "12", "124")),
+    (3, (1, 1, 1, 2, 2, 2), ("0", "0", "1", "01", "01", "13")),
+):
+    _smallest = Cell(("maxpool3x3",) * (len(_degrees) - 1), tuple(tuple(map(int, source)) for source in _sources))
+    spaces.register(f"nb1shot1_s{_number}", NB1Shot1(f"nb1shot1_s{_number}", _degrees, _smallest))

@@ -14,6 +14,7 @@ arXiv:2001.00326
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from epochzero.errors import UserError
@@ -25,7 +26,7 @@ from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import near_miss, spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import check_classes, quoted, sides
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
@@ -37,6 +38,8 @@ WIDTHS = (16, 32, 64)
 
 Cell = tuple[str, ...]
 """The operation of each edge, in the order of `EDGES`."""
+Block = Callable[[int, Shape], Plan]
+"""Makes the cell of a width for an input of a shape."""
 
 NORM, RELU, SUM = BatchNorm(), ReLU(), Add()
 EDGE = re.compile(r"([^~|+]+)~(\d+)")
@@ -73,7 +76,6 @@ class NB201(Product[str]):
         return tuple(cell)
 
     def text(self, arch: Cell) -> str:
-        """Returns the community's string for an architecture; `parse` inverts it."""
         a, b, c, d, e, f = arch
         return f"|{a}~0|+|{b}~0|{c}~1|+|{d}~0|{e}~1|{f}~2|"
 
@@ -97,36 +99,49 @@ class NB201(Product[str]):
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """Returns the network of a cell, for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
-        network, stages = _example(CELLS, WIDTHS, num_classes, input_shape)
+        network, stages = _example(num_classes, input_shape)
         own = {stage: cell(arch, width, 1, stage.output_shape) for stage, width in zip(stages, WIDTHS, strict=True)}
         return network.with_parts([own.get(part, part) for part in network.parts])
 
 
 @lru_cache(maxsize=256)
-def _example(cells: int, widths: tuple[int, ...], num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
+def _example(num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
     """Returns the network of a cell of skips, and the cell of each stage: other networks differ only in cells."""
-    net = Builder()
-    stages = []
-    x = net.inline(stem(widths[0], input_shape), net.input(input_shape), name="stem")
-    for stage, width in enumerate(widths):
-        if stage:
-            x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
-        stages.append(cell(("skip_connect",) * len(EDGES), width, 1, net.shape(x)))
-        for i in range(cells):
-            x = net.inline(stages[-1], x, name=f"cell{stage * cells + i}")
-    net.inline(head(num_classes, net.shape(x)), x, name="head")
-    return net.plan(), stages
+    stages: list[Plan] = []
+
+    def skips(width: int, shape: Shape) -> Plan:
+        stages.append(cell(("skip_connect",) * len(EDGES), width, 1, shape))
+        return stages[-1]
+
+    return skeleton(skips, num_classes, input_shape, WIDTHS, CELLS), stages
 
 
 # Parts for related spaces
+
+
+def skeleton(
+    block: Block, num_classes: int, input_shape: Shape, widths: Sequence[int], cells: int, vectors: Sequence[str] = ()
+) -> Plan:
+    """The network of any cell, which may also read input vectors of these names, with one number per operation."""
+    net = Builder()
+    image = net.input(input_shape)
+    weights = [net.input((len(OPS),), name) for name in vectors]
+    x = net.inline(stem(widths[0], input_shape), image, name="stem")
+    for stage, width in enumerate(widths):
+        if stage:
+            x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
+        repeated = block(width, net.shape(x))
+        for i in range(cells):
+            x = net.inline(repeated, x, *weights, name=f"cell{stage * cells + i}")
+    net.inline(head(num_classes, net.shape(x)), x, name="head")
+    return net.plan()
 
 
 def check_task(space: str, num_classes: int, shape: Shape) -> None:
     """Raises UserError for an input that cannot be halved twice, or for no classes."""
     check_classes(space, num_classes)
     if len(shape) != 3 or min(shape) < 1 or shape[1] % 4 or shape[2] % 4:
-        given = "x".join(map(str, shape))
-        raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {given}.")
+        raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {sides(shape)}.")
 
 
 @lru_cache(maxsize=1024)

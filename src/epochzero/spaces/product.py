@@ -1,52 +1,60 @@
-"""Product spaces: one of the same few choices at each of a fixed number of places."""
+"""Bases of spaces in which an architecture is a tuple of independent choices."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from random import Random
 from typing import Generic, TypeVar
 
+from epochzero.spaces.base import replaced
+
 T = TypeVar("T")
 
 
-class Product(Generic[T]):
-    """A base of spaces in which an architecture is a tuple of independent choices."""
+class Choices(Generic[T]):
+    """A space whose places may have different options."""
+
+    @property
+    def options(self) -> tuple[tuple[T, ...], ...]:
+        """The options of each place, the cheapest first."""
+        raise NotImplementedError
+
+    def count(self) -> int:
+        return math.prod(map(len, self.options))
+
+    def crossover(self, one: tuple[T, ...], other: tuple[T, ...], rng: Random) -> tuple[T, ...]:
+        """Takes each choice from one of the two, uniformly."""
+        return tuple(map(rng.choice, zip(one, other, strict=True)))
+
+    def neighbours(self, arch: tuple[T, ...]) -> list[tuple[T, ...]]:
+        """Returns every architecture that differs at one place."""
+        places = enumerate(zip(arch, self.options, strict=True))
+        return [replaced(arch, i, other) for i, (own, options) in places for other in options if other != own]
+
+    def smallest(self) -> tuple[T, ...]:
+        return tuple(options[0] for options in self.options)
+
+
+class Product(Choices[T]):
+    """A space with the same options at every place, which can be enumerated."""
 
     choices: tuple[T, ...]
     """options of each place, the cheapest first"""
     places: int
 
-    def count(self) -> int:
-        return int(len(self.choices) ** self.places)
+    @property
+    def options(self) -> tuple[tuple[T, ...], ...]:
+        return (self.choices,) * self.places
 
     def __iter__(self) -> Iterator[tuple[T, ...]]:
-        """Every architecture once."""
-        return itertools.product(self.choices, repeat=self.places)
+        return itertools.product(*self.options)
 
     def sample(self, rng: Random) -> tuple[T, ...]:
-        """Draws uniformly from all architectures."""
         return tuple(rng.choices(self.choices, k=self.places))
 
     def mutate(self, arch: tuple[T, ...], rng: Random) -> tuple[T, ...]:
         """Changes the choice at one place, uniformly over the neighbours."""
         place = rng.randrange(self.places)
-        other = rng.choice([choice for choice in self.choices if choice != arch[place]])
-        return (*arch[:place], other, *arch[place + 1 :])
-
-    def crossover(self, one: tuple[T, ...], other: tuple[T, ...], rng: Random) -> tuple[T, ...]:
-        """Takes each choice from one of the two, uniformly."""
-        return tuple(rng.choice(pair) for pair in zip(one, other, strict=True))
-
-    def neighbours(self, arch: tuple[T, ...]) -> list[tuple[T, ...]]:
-        """Returns every architecture that differs at one place."""
-        return [
-            (*arch[:place], choice, *arch[place + 1 :])
-            for place in range(self.places)
-            for choice in self.choices
-            if choice != arch[place]
-        ]
-
-    def smallest(self) -> tuple[T, ...]:
-        """Returns the architecture with the fewest parameters and multiply-accumulates."""
-        return (self.choices[0],) * self.places
+        return replaced(arch, place, rng.choice([choice for choice in self.choices if choice != arch[place]]))

@@ -35,7 +35,7 @@ from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.wiring import Concat, Pick, Tiles
 from epochzero.registry import spaces
-from epochzero.spaces.base import check_classes, pooled_classifier, quoted
+from epochzero.spaces.base import Architectures, check_classes, pooled_classifier, quoted, sides
 from epochzero.spaces.budget import Cost
 from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, conv
 from epochzero.spaces.product import Product
@@ -76,7 +76,6 @@ class TransNAS:
 
     @property
     def about(self) -> str:
-        """One line for lists."""
         return f"TransNAS-Bench-101, {self.task}: {(type(self).__doc__ or '').split('.')[0]}"
 
     def _network(self, modules: Modules, arch: Cell | None, classes: int | None, shape: Shape | None) -> Plan:
@@ -95,7 +94,7 @@ class TransNAS:
             x = net.add(Concat(), *seen, name="join")
         else:
             if len(shape) != 3:
-                raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {_sides(shape)}.")
+                raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {sides(shape)}.")
             x = _lay(net, x, modules, arch)
         net.inline(pooled_classifier(classes, net.shape(x)), x, name="head")
         return net.plan()
@@ -107,7 +106,7 @@ class TransNAS:
         if not cut and (len(shape) != 4 or shape[0] != count):
             raise UserError(
                 f"{self.name} takes nine tiles 9xCxHxW, such as 9x3x64x64, or images CxHxW with H and W multiples of 3 "
-                f"that it cuts into nine, not {_sides(shape)}."
+                f"that it cuts into nine, not {sides(shape)}."
             )
         tiles = net.add(Tiles(GRID), x, name="tiles") if cut else x
         return [net.add(Pick(i), tiles, name=f"tile{i}") for i in range(count)]
@@ -131,7 +130,6 @@ class TransNASMicro(TransNAS, Product[str]):
         return tuple(self.choices[int(digit)] for digit in "".join(match.groups()))
 
     def text(self, arch: Cell) -> str:
-        """The community's string for an architecture; `parse` inverts it."""
         a, b, c, d, e, f = (self.choices.index(op) for op in arch)
         return f"64-41414-{a}_{b}{c}_{d}{e}{f}"
 
@@ -162,7 +160,7 @@ class TransNASMicro(TransNAS, Product[str]):
         return self._network(MICRO_MODULES, arch, num_classes, input_shape)
 
 
-class TransNASMacro(TransNAS):
+class TransNASMacro(TransNAS, Architectures):
     """Skeletons of four to six modules, which may halve the resolution and double the channels."""
 
     def parse(self, text: str) -> Modules:
@@ -184,23 +182,16 @@ class TransNASMacro(TransNAS):
         return modules
 
     def text(self, arch: Modules) -> str:
-        """The community's string for an architecture; `parse` inverts it."""
         return f"64-{''.join(map(str, arch))}-basic"
 
     def count(self) -> int:
         return len(_skeletons())
 
     def __iter__(self) -> Iterator[Modules]:
-        """Yields every architecture once."""
         return iter(_skeletons())
 
     def sample(self, rng: Random) -> Modules:
-        """Draws uniformly from all 3,256."""
         return rng.choice(_skeletons())
-
-    def mutate(self, arch: Modules, rng: Random) -> Modules:
-        """Draws uniformly from the neighbours."""
-        return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: Modules) -> list[Modules]:
         """Returns every architecture with one module changed, added or removed."""
@@ -228,7 +219,6 @@ class TransNASMacro(TransNAS):
         return "backbone" if self.task == "jigsaw" else ""
 
     def plan(self, arch: Modules, num_classes: int | None = None, input_shape: Shape | None = None) -> Plan:
-        """Returns the network of a skeleton, by default with the classes and the input of the task."""
         return self._network(arch, None, num_classes, input_shape)
 
 
@@ -249,10 +239,6 @@ def _canonical(terms: dict[int, tuple[int, list[int]]], output: list[int]) -> st
         sums = [(terms[term][0], terms[term][1]) for term in order[1:]] + [("", output)]
         forms.append(" ".join(f"{op}({'+'.join(map(str, sorted(map(order.index, below))))})" for op, below in sums))
     return min(forms)
-
-
-def _sides(shape: Shape) -> str:
-    return "x".join(map(str, shape))
 
 
 def _valid(modules: Modules) -> bool:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from epochzero.plan import Builder, Plan
-from epochzero.spaces.nb201 import CELLS, EDGES, NB201, OPS, SUM, Cell, check_task, edge, head, reduction, stem
-from epochzero.spaces.nb201 import cell as cell_of
-from epochzero.supernet.relaxed import Choice, Relaxed, Supernet, Usual, Weights, mix, relax, supernet, usual
+from epochzero.spaces.nb201 import CELLS, EDGES, NB201, OPS, SUM, Block, Cell, cell, check_task, edge, skeleton
+from epochzero.supernet.relaxed import Choice, Relaxed, Supernet, Weights, mix, relax, supernet
 from epochzero.types import Shape
 
 NAMES = tuple(f"edge{to}{source}" for to, source in EDGES)
 STAGES = 3
 CELL = "cell"
 
-Block = Callable[[int, Shape], Plan]
-"""Makes the cell of a width for an input of a shape."""
-
 
 @relax.register
 def _relaxed(space: NB201, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Relaxed:
     check_task(space.name, num_classes, input_shape)
-    plan = _network(partial(_mixed_cell, None), len(NAMES), num_classes, input_shape, channels, cells)
+    plan = _network(partial(_mixed_cell, None), num_classes, input_shape, channels, cells, NAMES)
     choices = tuple(Choice(name, OPS) for name in NAMES)
     return Relaxed(plan, choices, lambda picks: tuple(OPS[picks[name][0]] for name in NAMES))
-
-
-@usual.register
-def _usual(space: NB201) -> Usual:
-    """The best measured settings (docs/results.md, "Searches of NAS-Bench-201"); the paper states none."""
-    return Usual(steps=200, nu="adaptive", without="none", cells=1)
 
 
 @supernet.register
@@ -39,10 +29,10 @@ def _supernet(space: NB201, num_classes: int, input_shape: Shape, channels: int,
     network = partial(_network, num_classes=num_classes, input_shape=input_shape, channels=channels, cells=cells)
 
     def weighted(weights: Weights) -> Plan:
-        return network(partial(_mixed_cell, tuple(weights[name] for name in NAMES)), 0)
+        return network(partial(_mixed_cell, tuple(weights[name] for name in NAMES)))
 
     def alone(arch: Cell) -> Plan:
-        return network(lambda width, shape: cell_of(arch, width, 1, shape), 0)
+        return network(lambda width, shape: cell(arch, width, 1, shape))
 
     return Supernet(
         OPS, {CELL: NAMES}, {CELL: ()}, weighted, lambda decided: tuple(decided[name] for name in NAMES), alone
@@ -50,23 +40,10 @@ def _supernet(space: NB201, num_classes: int, input_shape: Shape, channels: int,
 
 
 def _network(
-    block: Block, choices: int, num_classes: int, input_shape: Shape, channels: int = 16, cells: int = 0
+    block: Block, num_classes: int, input_shape: Shape, channels: int, cells: int, vectors: Sequence[str] = ()
 ) -> Plan:
-    """The skeleton of the space with any cell, which may read vectors of weights in addition to its map."""
-    net = Builder()
-    image = net.input(input_shape)
-    weights = [net.input((len(OPS),), name) for name in NAMES[:choices]]
-    x = net.inline(stem(channels, input_shape), image, name="stem")
-    each = cells or CELLS
-    for stage in range(STAGES):
-        width = channels * 2**stage
-        if stage:
-            x = net.inline(reduction(width, net.shape(x)), x, name=f"reduce{stage}")
-        repeated = block(width, net.shape(x))
-        for i in range(each):
-            x = net.inline(repeated, x, *weights, name=f"cell{stage * each + i}")
-    net.inline(head(num_classes, net.shape(x)), x, name="head")
-    return net.plan()
+    widths = [channels * 2**stage for stage in range(STAGES)]
+    return skeleton(block, num_classes, input_shape, widths, cells or CELLS, vectors)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -132,21 +132,6 @@ def relax(space: Any, num_classes: int, input_shape: Shape, channels: int, cells
         f"The space '{getattr(space, 'name', space)}' has no relaxed network: "
         "use nb201, darts, nb1shot1_s1, nb1shot1_s2 or nb1shot1_s3."
     )
-
-
-class Usual(NamedTuple):
-    """Default settings of NASI in a space."""
-
-    steps: int = 100
-    nu: str = "mean"
-    without: str = ""
-    cells: int = 0
-
-
-@singledispatch
-def usual(space: Any) -> Usual:
-    """Returns the settings of the paper, or better ones that were measured in a space."""
-    return Usual()
 
 
 def mix(net: Builder, blocks: Mapping[str, Plan], x: int, weights: int | Sequence[float], name: str) -> int:

@@ -25,11 +25,12 @@ import itertools
 import json
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from epochzero.errors import UserError
 from epochzero.plan import Plan
@@ -51,7 +52,6 @@ BLOCK = re.compile(
 )
 Choices = tuple[Block, ...]
 """an architecture: its blocks from first to last"""
-Distribution = Literal["uniform", "nasrec"]
 MACRO = {"dense": "dense_idx", "sparse": "sparse_idx", "left": "dense_left_idx", "right": "dense_right_idx"}
 """the inputs of a block, and their names in the published format"""
 MICRO = {"width": "dense_in_dims", "rows": "sparse_in_dims", "merge": "dense_sparse_interact", "fm": "deep_fm"}
@@ -80,7 +80,6 @@ class Nasrec:
 
     @property
     def about(self) -> str:
-        """A line for lists."""
         ops = ", ".join((*self.dense_ops, *self.sparse_ops))
         return f"NASRec: recommenders of seven blocks on a table of features ({ops})"
 
@@ -151,7 +150,6 @@ class Nasrec:
         return self._checked(blocks)
 
     def text(self, arch: Choices) -> str:
-        """The architecture in one line, the inverse of `parse`."""
         return "|".join(map(_written, arch))
 
     def choice(self, arch: Choices) -> str:
@@ -237,15 +235,14 @@ class Nasrec:
     def count(self) -> int:
         return math.prod(len(values) for block in self.options for values in block.values())
 
-    def sample(self, rng: Random, distribution: Distribution = "uniform") -> Choices:
-        """Uniform over all architectures, or NASRec's distribution: first the number of inputs, then which."""
-        if distribution not in ("uniform", "nasrec"):
-            raise UserError(f"{self.name} samples by uniform or nasrec, not by {quoted(distribution)}.")
-        return tuple(self._block(number, rng, distribution) for number in range(1, BLOCKS + 1))
+    def sample(self, rng: Random) -> Choices:
+        """Uniform over all architectures."""
+        return tuple(self._block(number, rng) for number in range(1, BLOCKS + 1))
 
-    def _block(self, number: int, rng: Random, distribution: Distribution) -> Block:
+    def _block(self, number: int, rng: Random, counts_first: bool = False) -> Block:
+        """A block; with `counts_first`, as in NASRec, the number of inputs is uniform, and then which they are."""
         drawn: dict[str, Any] = {
-            key: _inputs(number, rng) if key in ("dense", "sparse") and distribution == "nasrec" else rng.choice(values)
+            key: _inputs(number, rng) if counts_first and key in ("dense", "sparse") else rng.choice(values)
             for key, values in self.options[number - 1].items()
         }
         dense_ops, sparse_ops = drawn.pop("ops")
@@ -258,7 +255,7 @@ class Nasrec:
         """
         while True:
             number, keys = rng.randrange(BLOCKS), list(MACRO) if rng.random() < 0.5 else ["ops", *MICRO]
-            key, fresh = rng.choice(keys), self._block(number + 1, rng, "nasrec")
+            key, fresh = rng.choice(keys), self._block(number + 1, rng, counts_first=True)
             fields = ("dense_ops", "sparse_ops") if key == "ops" else (key,)
             child = arch[number]._replace(**{field: getattr(fresh, field) for field in fields})
             if child != arch[number]:
@@ -278,7 +275,6 @@ class Nasrec:
                     yield other
 
     def smallest(self) -> Choices:
-        """The architecture with the fewest parameters and multiply-accumulates."""
         op = "sum" if "sum" in self.dense_ops else "linear-2d"
         arch = []
         for number in range(1, BLOCKS + 1):
@@ -326,11 +322,9 @@ def nasrec(name: str) -> Nasrec:
 
 def _capped(rows: Sequence[int], most: int) -> tuple[int, ...]:
     """The rows, cut to the largest size with which they sum up to at most `most`."""
-    low, high = 1, max(rows)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if sum(min(r, middle) for r in rows) <= most else (low, middle - 1)
-    return tuple(min(r, low) for r in rows)
+    sizes = range(1, max(rows) + 1)
+    size = bisect_right(sizes, most, key=lambda size: sum(min(r, size) for r in rows))
+    return tuple(min(r, size) for r in rows)
 
 
 def _subsets(number: int) -> list[tuple[int, ...]]:

@@ -21,9 +21,6 @@ In the supernet each output has its largest width (1,024 features; 64 rows and 8
 takes the first features, rows and pairs: the places here. Gating and sum, which pad, take the places of the wider of
 their two inputs. NASRec itself runs the full width, layer norms included, and sets the rest to zero afterwards, so that
 its sub-networks are other functions than the networks that it trains in the end; these are the same.
-
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
 """
 
 from __future__ import annotations

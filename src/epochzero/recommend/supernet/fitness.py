@@ -7,9 +7,6 @@
 One-shot fitness is the log loss on validation data of a sub-network whose last layer was fine-tuned by 500 steps of
 Adagrad, with a learning rate that rises to 0.04 in a tenth of them and falls as a cosine. `OneShot` is a function of an
 architecture; `Feedback(OneShot(...))` is a source for the same search.
-
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
 """
 
 from __future__ import annotations

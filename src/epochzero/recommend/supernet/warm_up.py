@@ -8,35 +8,26 @@ SiGeo does not say which. The path of step t depends only on the seed and t, so 
 if it had never stopped.
 
 With a probability that falls from 1 to 0 over the first steps, all blocks of a path read everything before them; and
-with the same probability, each block has all its ops at full size. Otherwise, by the strategy:
-
-    strategy       inputs of a block                                   ops of a block
-    default        1 + Bin(min(n, 4) - 1, 1/2) of n earlier outputs    one of each kind
-    any-path       the same                                            1 + Bin(k - 1, 1/2) of the k ops of each kind
-    single-path    one                                                 one of each kind
-    full-path      all                                                 all
-
-Sizes, merging and FM are drawn uniformly; left and right are one output each.
+with the same probability, each block has all its ops at full size. Otherwise a block reads 1 + Bin(min(n, 4) - 1, 1/2)
+of n earlier outputs and has one op of each kind; sizes, merging and FM are drawn uniformly; left and right are one
+output each.
 
     warm = WarmUp(supernet, Schedule(epoch=71_625, level=0.01))
     warm.run(batches)                                    batches: (dense [B, D], ids [B, F], labels [B])
     warm.save("warm.pt");  WarmUp.load("warm.pt", space)
 
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
-Zheng, Liu, Fedorov, Zhang, Chen, Wen. SiGeo: sub-one-shot NAS via information theory and geometry of loss landscape.
-2023. arXiv:2311.13169
+NASRec: spaces/nasrec.py; SiGeo: sub_one_shot.py
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,9 +46,6 @@ ClickBatch = tuple[Tensor, Tensor, Tensor]
 CLIP = 5.0
 EPS = 1e-2
 KIND, VERSION = "epochzero warm-up", 1
-STRATEGIES = ("default", "any-path", "single-path", "full-path")
-
-T = TypeVar("T")
 
 
 def rising_and_falling(step: int, steps: int, highest: float, lowest: float, rise: float) -> float:
@@ -109,29 +97,21 @@ class Schedule:
         return max(0.0, 1 - step / (self.whole * self._span)) if self.whole else 0.0
 
 
-def check_strategy(strategy: str) -> None:
-    if strategy not in STRATEGIES:
-        raise UserError(f"NASRec samples paths by {', '.join(STRATEGIES)}, not by {strategy!r}.")
-
-
-def sampled_path(space: Nasrec, rng: Random, full: float, strategy: str = "default") -> Choices:
+def sampled_path(space: Nasrec, rng: Random, full: float) -> Choices:
     """A random path; `full` is the probability of the whole supernet."""
-    check_strategy(strategy)
-    full = 1.0 if strategy == "full-path" else full
     reads_all = rng.random() < full
     blocks = []
     for number, every in enumerate(full_path(space), start=1):
-        block = every if rng.random() < full else _part(space, rng, every, strategy)
-        blocks.append(block if reads_all else _reading(rng, block, range(number), strategy))
+        block = every if rng.random() < full else _part(space, rng, every)
+        blocks.append(block if reads_all else _reading(rng, block, range(number)))
     return tuple(blocks)
 
 
-def _part(space: Nasrec, rng: Random, block: Block, strategy: str) -> Block:
-    """The block with one op of each kind, or some of them, at a random size."""
-    draw = _some if strategy == "any-path" else _one
+def _part(space: Nasrec, rng: Random, block: Block) -> Block:
+    """The block with one op of each kind at a random size."""
     return block._replace(
-        dense_ops=draw(rng, space.dense_ops),
-        sparse_ops=draw(rng, space.sparse_ops),
+        dense_ops=(rng.choice(space.dense_ops),),
+        sparse_ops=(rng.choice(space.sparse_ops),),
         width=rng.choice(space.widths),
         rows=rng.choice(space.rows),
         merge=rng.random() < 0.5,
@@ -139,33 +119,23 @@ def _part(space: Nasrec, rng: Random, block: Block, strategy: str) -> Block:
     )
 
 
-def _reading(rng: Random, block: Block, earlier: Sequence[int], strategy: str) -> Block:
+def _reading(rng: Random, block: Block, earlier: range) -> Block:
     """The block with some of the earlier outputs as inputs."""
-    draw = _one if strategy == "single-path" else _some
-    return block._replace(
-        dense=draw(rng, earlier), sparse=draw(rng, earlier), left=_one(rng, earlier), right=_one(rng, earlier)
-    )
+    dense, sparse = _some(rng, earlier), _some(rng, earlier)
+    return block._replace(dense=dense, sparse=sparse, left=(rng.choice(earlier),), right=(rng.choice(earlier),))
 
 
-def _one(rng: Random, items: Sequence[T]) -> tuple[T, ...]:
-    return (rng.choice(items),)
-
-
-def _some(rng: Random, items: Sequence[T]) -> tuple[T, ...]:
-    """One or more items, in their order."""
-    count = 1 + sum(rng.random() < 0.5 for _ in range(min(len(items), MOST) - 1))
-    chosen = sorted(rng.sample(range(len(items)), count))
-    return tuple(items[i] for i in chosen)
+def _some(rng: Random, outputs: range) -> tuple[int, ...]:
+    """One or more outputs, in their order."""
+    count = 1 + sum(rng.random() < 0.5 for _ in range(min(len(outputs), MOST) - 1))
+    return tuple(sorted(rng.sample(outputs, count)))
 
 
 class WarmUp:
     """The training of a supernet."""
 
-    def __init__(
-        self, supernet: RecommenderSupernet, schedule: Schedule, seed: int = 0, strategy: str = "default"
-    ) -> None:
-        check_strategy(strategy)
-        self.supernet, self.schedule, self.seed, self.strategy = supernet, schedule, seed, strategy
+    def __init__(self, supernet: RecommenderSupernet, schedule: Schedule, seed: int = 0) -> None:
+        self.supernet, self.schedule, self.seed = supernet, schedule, seed
         self.step = 0
         self.sums = {name: torch.zeros_like(weight) for name, weight in supernet.weights.items()}
 
@@ -194,7 +164,7 @@ class WarmUp:
         """Takes one step; returns the loss before it."""
         space, device = self.supernet.space, next(iter(self.supernet.weights.values())).device
         _check(space, dense, ids, labels)
-        path = sampled_path(space, Random(f"{self.seed}/{self.step}"), self.schedule.full(self.step), self.strategy)
+        path = sampled_path(space, Random(f"{self.seed}/{self.step}"), self.schedule.full(self.step))
         made = space.network(path)
         dense, ids, labels = dense.float().to(device), ids.to(device), labels.to(device)
         named, ids = named_rows(ids)
@@ -236,7 +206,7 @@ class WarmUp:
 
     def save(self, file: str | Path) -> None:
         """Writes a checkpoint in place of an older one."""
-        run = {"schedule": asdict(self.schedule), "seed": self.seed, "strategy": self.strategy}
+        run = {"schedule": asdict(self.schedule), "seed": self.seed, "strategy": "default"}
         settings = _described(self.supernet.space) | run
         state = {"kind": KIND, "version": VERSION, "settings": settings, "step": self.step}
         write(Path(file), state | {"weights": self.supernet.weights, "sums": self.sums})
@@ -254,7 +224,7 @@ class WarmUp:
             if settings[key] != value:
                 raise UserError(f"{file} was made for another space: its {key} is {settings[key]}, and not {value}.")
         supernet = RecommenderSupernet(space, state["weights"], device)
-        warm = cls(supernet, Schedule(**settings["schedule"]), settings["seed"], settings["strategy"])
+        warm = cls(supernet, Schedule(**settings["schedule"]), settings["seed"])
         supernet.check(state["sums"])
         warm.step = state["step"]
         warm.sums = {name: total.to(device) for name, total in state["sums"].items()}

@@ -6,9 +6,6 @@
 For proxies of gradients the copies lack the rows of embeddings that no sample names: most of them on Criteo, and
 without effect on these scores. spaces/nasrec_network.py describes which part of a weight a sub-network takes, and how
 that differs from NASRec's masks.
-
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
 """
 
 from __future__ import annotations

@@ -21,6 +21,11 @@ WIDTH = 16
 """features of an embedding"""
 DEEP = (400, 400)
 """widths of the hidden layers of the deep part"""
+MAPS = (64, 64)
+"""numbers of maps in the layers of xDeepFM's CIN"""
+ATTENTION = (64, 64, 64)
+"""widths of AutoInt's layers of attention"""
+HEADS = 2
 FIELD_SCALE = 0.01
 """standard deviation of initial fields; with that of DLRM, the products of forty fields would dominate the logit"""
 
@@ -97,10 +102,10 @@ class DeepFM(nn.Module):
     arXiv:1703.04247
     """
 
-    def __init__(self, dense: int, rows: Sequence[int], width: int = WIDTH, deep: Sequence[int] = DEEP) -> None:
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
         super().__init__()
-        self.fields, self.single = Fields(dense, rows, width), Fields(dense, rows, 1)
-        self.deep = perceptron([(dense + len(rows)) * width, *deep, 1], last=True)
+        self.fields, self.single = Fields(dense, rows, WIDTH), Fields(dense, rows, 1)
+        self.deep = perceptron([(dense + len(rows)) * WIDTH, *DEEP, 1], last=True)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
         e = self.fields(dense, ids)  # [B, M, width]
@@ -124,22 +129,15 @@ class XDeepFM(nn.Module):
     arXiv:1803.05170
     """
 
-    def __init__(
-        self,
-        dense: int,
-        rows: Sequence[int],
-        width: int = WIDTH,
-        maps: Sequence[int] = (64, 64),
-        deep: Sequence[int] = DEEP,
-    ) -> None:
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
         super().__init__()
         count = dense + len(rows)
-        self.fields, self.single = Fields(dense, rows, width), Fields(dense, rows, 1)
+        self.fields, self.single = Fields(dense, rows, WIDTH), Fields(dense, rows, 1)
         self.interactions = nn.ParameterList(
-            torch.randn(after, before * count) / (before * count) ** 0.5 for before, after in pairwise([count, *maps])
+            torch.randn(after, before * count) / (before * count) ** 0.5 for before, after in pairwise([count, *MAPS])
         )
-        self.pooled = nn.Linear(sum(maps), 1, bias=False)
-        self.deep = perceptron([count * width, *deep, 1], last=True)
+        self.pooled = nn.Linear(sum(MAPS), 1, bias=False)
+        self.deep = perceptron([count * WIDTH, *DEEP, 1], last=True)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
         e = self.fields(dense, ids)  # [B, M, width]
@@ -186,23 +184,14 @@ class AutoIntPlus(nn.Module):
     arXiv:1810.11921
     """
 
-    def __init__(
-        self,
-        dense: int,
-        rows: Sequence[int],
-        width: int = WIDTH,
-        layers: int = 3,
-        attention: int = 64,
-        heads: int = 2,
-        deep: Sequence[int] = DEEP,
-    ) -> None:
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
         super().__init__()
         count = dense + len(rows)
-        self.fields = Fields(dense, rows, width)
-        widths = [width, *[attention] * layers]
-        self.attention = nn.Sequential(*(Interacting(before, after, heads) for before, after in pairwise(widths)))
-        self.seen = nn.Linear(count * attention, 1)
-        self.deep = perceptron([count * width, *deep, 1], last=True)
+        self.fields = Fields(dense, rows, WIDTH)
+        layers = (Interacting(before, after, HEADS) for before, after in pairwise([WIDTH, *ATTENTION]))
+        self.attention = nn.Sequential(*layers)
+        self.seen = nn.Linear(count * ATTENTION[-1], 1)
+        self.deep = perceptron([count * WIDTH, *DEEP, 1], last=True)
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
         e = self.fields(dense, ids)  # [B, M, width]

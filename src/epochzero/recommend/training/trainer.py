@@ -16,8 +16,7 @@ which are gathered into small tables; the model runs on these with the ids count
 small. A model without such parameters is trained with gradients of all its weights.
 
 Duchi, Hazan, Singer. Adaptive subgradient methods for online learning and stochastic optimization. JMLR 12, 2011.
-Zhang, Cheng, et al. NASRec: weight sharing neural architecture search for recommender systems. WWW 2023.
-arXiv:2207.07187
+NASRec: spaces/nasrec.py
 """
 
 from __future__ import annotations
