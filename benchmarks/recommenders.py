@@ -33,13 +33,14 @@ from torch import Tensor, nn
 from epochzero.engine import parse_list, score_population
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import load_schema
-from epochzero.recommend.data.synthetic import CRITEO_LIKE, synthetic, write_text
+from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.data.table import CtrBatch
 from epochzero.recommend.supernet.fitness import in_parts
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.recommend.training.baselines import DLRM
 from epochzero.recommend.training.trainer import Settings, Trainer
 from epochzero.registry import spaces
+from epochzero_papers.sigeo.click_text import CRITEO_LIKE, write_text
 
 ROWS_PER_SECOND, MEGABYTES = 300_000, 1000
 WIDTH, BOTTOM, TOP = 16, (512, 256), (512, 256)

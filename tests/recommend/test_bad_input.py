@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from epochzero.recommend.data.synthetic import Planted, write_text
+from epochzero.recommend.data.synthetic import Planted
+from epochzero_papers.sigeo.click_text import write_text
 from tests.command import Ran, epochzero
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))

@@ -16,7 +16,7 @@ import torch
 from epochzero import recommend
 from epochzero.errors import DataError, UserError
 from epochzero.recommend import recommender
-from epochzero.recommend.data.synthetic import Planted, write_text
+from epochzero.recommend.data.synthetic import Planted
 from epochzero.recommend.data.table import open_table
 from epochzero.recommend.jobs import Remark
 from epochzero.recommend.recommender import Recommender
@@ -24,6 +24,7 @@ from epochzero.recommend.training.baselines import baseline
 from epochzero.recommend.training.trainer import Settings, evaluate
 from epochzero.recommend.training.trainer import train as train_model
 from epochzero.registry import spaces
+from epochzero_papers.sigeo.click_text import write_text
 from tests.command import epochzero, refusal
 from tests.damage import flip
 from tests.fresh import Fresh

@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from epochzero.errors import UserError
-from epochzero.recommend.data.synthetic import Planted, synthetic, write_text
+from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.sub_one_shot import PRESETS, Preset, RecommenderResult, SubOneShotSearch
 from epochzero.recommend.supernet.fitness import in_parts
@@ -25,6 +25,7 @@ from epochzero.store import Store
 from epochzero.study.result import Candidate
 from epochzero.study.task import Task
 from epochzero.types import Score
+from epochzero_papers.sigeo.click_text import write_text
 from epochzero_papers.sigeo.recommender import Clicks
 from tests.command import epochzero
 

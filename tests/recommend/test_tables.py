@@ -22,8 +22,9 @@ from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encode, encoder_of
 from epochzero.recommend.data.schema import BUILT_IN, Categorical, Schema, load_schema
 from epochzero.recommend.data.split import folds, parts
-from epochzero.recommend.data.synthetic import CHUNK, Planted, synthetic, write_text
+from epochzero.recommend.data.synthetic import CHUNK, Planted, synthetic
 from epochzero.recommend.data.table import STRETCH, CtrTable, open_table
+from epochzero_papers.sigeo.click_text import write_text
 from tests.recommend.click_files import HEADER, SMALL, line, sample, small, write
 
 __all__ = ["small"]
@@ -93,7 +94,7 @@ def test_rare_and_unseen_values_share_a_bucket_of_their_own(tmp_path: Path) -> N
     (block,) = encoder_of(table.encoding, other)
     assert block.ids[:, 0].tolist() == [1, 2]
     assert block.line.tolist() == [2, 3]
-    table.encoding.write(tmp_path / "encoding.json")
+    (tmp_path / "encoding.json").write_text(table.encoding.text())
     assert Encoding.read(tmp_path / "encoding.json") == table.encoding
     (tmp_path / "encoding.json").write_text("{}")
     with pytest.raises(DataError, match="is not the encoding of a table"):

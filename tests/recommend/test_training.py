@@ -21,13 +21,14 @@ from epochzero.errors import DataError, UnknownNameError, UserError
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
-from epochzero.recommend.data.synthetic import Planted, synthetic, write_text
+from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.recommender import predict_file
 from epochzero.recommend.training.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
 from epochzero.recommend.training.metrics import auc, log_loss, measure
 from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
 from epochzero.registry import spaces
+from epochzero_papers.sigeo.click_text import write_text
 from tests.damage import flip
 from tests.recommend.click_files import line, sample, write
 
@@ -253,7 +254,7 @@ def test_a_network_of_a_space_is_trained_within_its_budget(table: CtrTable, tmp_
     assert evaluate(model, capped, "val", "test").rows == 1200
     path = tmp_path / "rows.tsv"
     write_text(path, 50, PLANTED)
-    capped.encoding.write(tmp_path / "encoding.json")
+    (tmp_path / "encoding.json").write_text(capped.encoding.text())
     assert predict_file(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == (50, 0)
     with pytest.raises(UserError, match="There are 3 categorical columns"):
         table.capped((3,))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from epochzero.recommend.data.synthetic import Planted, write_text
+from epochzero.recommend.data.synthetic import Planted
+from epochzero_papers.sigeo.click_text import write_text
 from tests.command import epochzero
 from tests.papers.small import small_images
 from tests.report.stores import networks

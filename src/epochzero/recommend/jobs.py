@@ -36,7 +36,6 @@ class Remark(UserWarning):
 
 
 def is_search(folder: Path) -> bool:
-    """True for the folder of a search."""
     return (folder / RESULT).is_file() and (folder / CHOICE).is_file()
 
 

@@ -109,7 +109,7 @@ def search(
     result = run.run(clicks.folder)
     write_file(clicks.folder / RESULT, as_json(_report(result, run, clicks.folder), indent=1))
     write_file(clicks.folder / CHOICE, run.fitted.choice(run.fitted.parse(result.best.arch)))
-    run.data.encoding.write(clicks.folder / ENCODING)
+    write_file(clicks.folder / ENCODING, run.data.encoding.text())
     return result
 
 
@@ -156,7 +156,7 @@ def train(
         "search": job.search,
         "metrics": metrics,
     }
-    table.encoding.write(folder / ENCODING)
+    write_file(folder / ENCODING, table.encoding.text())
     write_file(folder / FILE, described(job.space.name, text, training))
     embedded = job.space.embedding_params
     params = job.space.plan(chosen).params - embedded

@@ -54,7 +54,6 @@ def holds_recommender(folder: Path) -> bool:
 
 
 def described(space: str, arch: str, training: Mapping[str, Any]) -> str:
-    """The content of `recommender.json`."""
     return as_json({"format": FORMAT, "space": space, "arch": arch, "training": training}, indent=1)
 
 
@@ -103,7 +102,6 @@ class Recommender:
         return fitting(self.plan, Weights(self.name, self.tensors), num_classes=1)
 
     def module(self) -> PlanModule:
-        """The network, ready to predict."""
         module = self.plan.module(Origin()).eval()
         module.load_state_dict(self.weights)
         return module

@@ -82,7 +82,6 @@ class Preset:
 
     @property
     def options(self) -> dict[str, int]:
-        """Options of the search method."""
         return {name: getattr(self, name) for name in ("population", "generations", "tournament", "children")}
 
 
@@ -206,7 +205,6 @@ class SubOneShotSearch:
 
     @cached_property
     def objective(self) -> Objective | None:
-        """The score of sub-networks; None for one-shot fitness."""
         return objective_of(self.proxy, self.warmup)
 
     @cached_property
@@ -228,7 +226,6 @@ class SubOneShotSearch:
         return RecommenderResult(candidates, result.text, result.evaluated, steps, rows, seconds)
 
     def warmed(self, place: Path) -> RecommenderSupernet:
-        """The supernet after its warm-up."""
         sizes = self.preset.widest, self.preset.most_rows, self.preset.batch_size
         identity = self.table.fingerprint, self.fitted.tables, self.schedule, sizes, self.trained_rows, self.seed
         file = place / f"warm-{self.space}-{digest(*map(str, identity))[:16]}.pt"
@@ -259,7 +256,6 @@ class SubOneShotSearch:
             store.begin_run("warm-up", settings, manifest(settings)).finish({"seconds": seconds})
 
     def searched(self, supernet: RecommenderSupernet, store: Store) -> Result:
-        """The search over the sub-networks of a supernet."""
         batch = self.batch
         if self.objective is None:
             source: Source = self._one_shot(supernet)

@@ -159,17 +159,14 @@ class BlockStrings:
 
     @cached_property
     def initial(self) -> Arch:
-        """The structure that ZenNAS starts from."""
         return self._read(self.start)
 
     @property
     def max_blocks(self) -> int:
-        """The most blocks that a body can have."""
         return self.max_layers - SPLIT
 
     @cached_property
     def _halvings(self) -> int:
-        """The number of body blocks with stride 2."""
         return sum(block.stride == 2 for block in self.initial[1:-1])
 
     def count(self) -> int:
@@ -180,7 +177,6 @@ class BlockStrings:
 
     @cached_property
     def _skeletons(self) -> dict[int, int]:
-        """The number of skeletons by number of body blocks."""
         later = self._halvings - (self.initial[1].stride == 2)
         blocks = range(1, self.max_blocks + 1)
         return {n: math.comb(n - 1, later) * ways(n, self.max_layers - 2) for n in blocks}

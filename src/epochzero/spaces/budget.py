@@ -125,7 +125,6 @@ class BudgetedSpace:
         self.fits = lru_cache(maxsize=100_000)(lambda arch: budget.fits(measured(arch)))
 
     def _counted(self) -> Callable[[Any], Measured]:
-        """Returns the space's own function for the size of a network."""
         space, network = self.space, (self.num_classes, self.input_shape)
         if isinstance(space, Sizing):
             return lambda arch: space.size(arch, *network)

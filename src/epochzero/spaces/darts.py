@@ -63,7 +63,6 @@ class Darts:
 
     @property
     def _reductions(self) -> tuple[int, int]:
-        """The numbers of the reduction cells."""
         return self.cells // 3, 2 * self.cells // 3
 
     @property
@@ -232,7 +231,6 @@ def _sampled_node(node: int, rng: Random) -> Cell:
 
 
 def _changes(arch: Genotype) -> list[Change]:
-    """Every change of one edge."""
     return [
         Change(field, at, edges)
         for field, cell in (("normal", arch.normal), ("reduce", arch.reduce))
@@ -314,7 +312,6 @@ def projected(width: int, norm: BatchNorm, shape: Shape) -> Plan:
 
 
 def halved(width: int, norm: BatchNorm, shape: Shape) -> Plan:
-    """DARTS's FactorizedReduce."""
     return factorized(width, norm, ("conv1", "conv2"), shape)
 
 

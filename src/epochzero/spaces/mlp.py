@@ -55,7 +55,6 @@ class MLP(Architectures):
         return rng.choice(HIDDEN)
 
     def neighbours(self, arch: int) -> list[int]:
-        """Returns the next narrower and the next wider one."""
         return [hidden for hidden in (arch - STEP, arch + STEP) if hidden in HIDDEN]
 
     def smallest(self) -> int:

@@ -124,7 +124,6 @@ def _head(num_classes: int, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=8192)
 def _layer(stage: Stage, channels: int, stride: int, shape: Shape) -> Plan:
-    """One inverted bottleneck."""
     net = Builder()
     x = y = net.input(shape)  # [c, H, W]
     hidden = shape[0] * stage.expansion

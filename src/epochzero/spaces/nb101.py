@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Literal
 
@@ -59,7 +59,7 @@ from epochzero.spaces.nb101_cell import (
     widths,
     written,
 )
-from epochzero.spaces.nb201 import check_task
+from epochzero.spaces.nb201 import Block, check_task
 from epochzero.types import Shape
 
 NORM, RELU, SUM, JOIN = BatchNorm(momentum=0.003), ReLU(), Add(), Concat()
@@ -140,7 +140,6 @@ class NB101:
                     return cell
 
     def mutate(self, arch: Cell, rng: Random) -> Cell:
-        """Draws a neighbour uniformly."""
         return rng.choice(self.neighbours(arch))
 
     def neighbours(self, arch: Cell) -> list[Cell]:
@@ -170,17 +169,8 @@ class NB101:
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """Returns the network of a cell, for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
-        net = Builder()
-        x = net.inline(_conv(self.stem, 3, input_shape), net.input(input_shape), name="stem")
-        for stage in range(STAGES):
-            if stage:
-                x = net.add(HALVE, x, name=f"halve{stage}")
-            for i in range(CELLS):
-                cell = _cell(arch, self.stem * 2**stage, net.shape(x))
-                x = net.inline(cell, x, name=f"cell{stage * CELLS + i}")
-        x = net.add(GlobalAvgPool(), x, name="pool")
-        net.add(Linear(num_classes), x, name="linear")
-        return net.plan()
+        stem = _conv(self.stem, 3, input_shape)
+        return skeleton(stem, partial(_cell, arch), num_classes, input_shape)
 
     def size(self, arch: Cell, num_classes: int, input_shape: Shape) -> Size:
         check_task(self.name, num_classes, input_shape)
@@ -201,6 +191,25 @@ class NB101:
                     return cell
 
         return drawn
+
+
+def skeleton(
+    stem: Plan, block: Block, num_classes: int, input_shape: Shape, cells: int = CELLS, vectors: Mapping[str, int] = {}
+) -> Plan:
+    """The network of any cell, which may also read input vectors of these names and lengths."""
+    net = Builder()
+    image = net.input(input_shape)
+    weights = [net.input((length,), name) for name, length in vectors.items()]
+    x = net.inline(stem, image, name="stem")
+    for stage in range(STAGES):
+        if stage:
+            x = net.add(HALVE, x, name=f"halve{stage}")
+        for i in range(cells):
+            cell = block(stem.output_shape[0] * 2**stage, net.shape(x))
+            x = net.inline(cell, x, *weights, name=f"cell{stage * cells + i}")
+    x = net.add(GlobalAvgPool(), x, name="pool")
+    net.add(Linear(num_classes), x, name="linear")
+    return net.plan()
 
 
 def _md5(text: str) -> str:

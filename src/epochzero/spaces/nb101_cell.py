@@ -76,7 +76,6 @@ def read(text: str, space: str) -> Cell:
 
 
 def written(cell: Cell) -> str:
-    """Returns a cell in our text form."""
     parts = zip((*cell.ops, "output"), cell.sources, strict=True)
     return "/".join(f"{op}:{''.join(map(str, sources))}" for op, sources in parts)
 
@@ -132,7 +131,6 @@ def topologies() -> tuple[Sources, ...]:
 
 @lru_cache(maxsize=1)
 def weights() -> list[int]:
-    """Returns the cumulative number of cells of the topologies."""
     return list(itertools.accumulate(len(OPS) ** (len(sources) - 1) for sources in topologies()))
 
 

@@ -29,7 +29,6 @@ class Bill(NamedTuple):
 
 
 def size(cell: Cell, stem: int, num_classes: int, shape: Shape) -> Size:
-    """Returns the parameters and multiply-accumulates of a network."""
     bill = _bill(cell.sources, stem, shape)
     inner = [vertex[op] for vertex, op in zip(bill.vertices, cell.ops, strict=True)]
     return _total([_ends(stem, num_classes, shape), bill.wiring, *inner])
@@ -80,7 +79,6 @@ def _places(shape: Shape) -> list[int]:
 
 
 def _conv(kernel: int, given: int, out: int, places: int) -> Size:
-    """Returns the size of a convolution and its norm."""
     weights = kernel**2 * given * out
     return Size(weights + 2 * out, weights * places)
 

@@ -81,7 +81,6 @@ class NB1Shot1(Architectures):
         return BENCHMARK.key(self.network(arch))
 
     def count(self) -> int:
-        """Returns the number of cells, including those with loose ends."""
         return math.prod(map(len, _choices(self.degrees))) * math.prod(len(OPS) for _ in self.degrees[:-1])
 
     def __iter__(self) -> Iterator[Cell]:
@@ -120,7 +119,6 @@ class NB1Shot1(Architectures):
 
 @lru_cache(maxsize=16)
 def _choices(degrees: tuple[int, ...]) -> tuple[Sources, ...]:
-    """Returns the possible sources of each vertex."""
     return tuple(tuple(itertools.combinations(range(v), many)) for v, many in enumerate(degrees, start=1))
 
 

@@ -146,7 +146,6 @@ def check_task(space: str, num_classes: int, shape: Shape) -> None:
 
 @lru_cache(maxsize=1024)
 def conv(width: int, kernel: int, stride: int, shape: Shape) -> Plan:
-    """ReLU, convolution, norm."""
     return chain(shape, relu=RELU, conv=Conv(width, kernel, stride, padding=kernel // 2), norm=NORM)
 
 
@@ -210,7 +209,6 @@ def _edges(width: int, stride: int, shape: Shape) -> tuple[Plan, list[dict[str, 
 
 @lru_cache(maxsize=256)
 def stem(width: int, shape: Shape) -> Plan:
-    """Convolution, norm."""
     return chain(shape, conv=Conv(width, 3, padding=1), norm=NORM)
 
 
@@ -228,7 +226,6 @@ def reduction(width: int, shape: Shape) -> Plan:
 
 @lru_cache(maxsize=256)
 def head(num_classes: int, shape: Shape) -> Plan:
-    """Norm, ReLU, global pooling, classifier."""
     return chain(shape, norm=NORM, relu=RELU, pool=GlobalAvgPool(), linear=Linear(num_classes))
 
 

@@ -47,6 +47,8 @@ BLOCKS = 2
 """blocks in each module"""
 DOUBLES, HALVES = (2, 4), (3, 4)
 """the modules that double the channels, and those that halve the resolution"""
+LIMITS = ("double the channels", DOUBLES, 3), ("halve the resolution", HALVES, 4)
+"""the most modules of each kind in a macro network, which has at least one of each"""
 MICRO_MODULES = (4, 1, 4, 1, 4)
 GRID = 3
 """the jigsaw has 3 x 3 tiles"""
@@ -172,7 +174,7 @@ class TransNASMacro(TransNAS, Architectures):
                 "such as 64-1234-basic."
             )
         modules = tuple(map(int, match[1]))
-        for what, digits, most in (("double the channels", DOUBLES, 3), ("halve the resolution", HALVES, 4)):
+        for what, digits, most in LIMITS:
             count = sum(digit in digits for digit in modules)
             if not 1 <= count <= most:
                 raise UserError(
@@ -242,9 +244,8 @@ def _canonical(terms: dict[int, tuple[int, list[int]]], output: list[int]) -> st
 
 
 def _valid(modules: Modules) -> bool:
-    doubled = sum(digit in DOUBLES for digit in modules)
-    halved = sum(digit in HALVES for digit in modules)
-    return 4 <= len(modules) <= 6 and 1 <= doubled <= 3 and 1 <= halved <= 4
+    counts = ((sum(digit in digits for digit in modules), most) for _, digits, most in LIMITS)
+    return 4 <= len(modules) <= 6 and all(1 <= count <= most for count, most in counts)
 
 
 @lru_cache(maxsize=1)

@@ -85,6 +85,11 @@ def make(
     return found
 
 
+def settings_of(method: str, space: Any, batch: Batch, seed: int, **options: JSON) -> State:
+    """What defines a search, as it stands in its state."""
+    return {"method": method, "space": space.name, "batch": batch.id, "parts": batch.parts, "seed": seed, **options}
+
+
 def resumed(state: State | None, settings: State, steps: int, fresh: State) -> State:
     """Where to go on from; UserError for a state of another search."""
     if steps < 1:

@@ -60,7 +60,7 @@ from epochzero.plan.init import draw
 from epochzero.plan.ops.mixture import Scaled
 from epochzero.spaces.darts import Darts
 from epochzero.spaces.nb201 import NB201
-from epochzero.supernet.base import AfterStep, Found, State, methods, resumed
+from epochzero.supernet.base import AfterStep, Found, State, methods, resumed, settings_of
 from epochzero.supernet.gumbel import hardened, noise, straight_through
 from epochzero.supernet.relaxed import Picks, Relaxed, relax
 from epochzero.types import Origin
@@ -299,23 +299,9 @@ class Nasi:
         self.relaxed = relax(space, batch.num_classes, batch.input_shape, channels, cells)
         self.barred = bar(self.relaxed, without)
         self.theta = draw(self.relaxed.plan.weights, Origin(init, seed), self.device)
-        self.settings: State = {
-            "method": "nasi",
-            "space": space.name,
-            "batch": batch.id,
-            "parts": batch.parts,
-            "seed": seed,
-            "nu": self.nu,
-            "nu0": self.nu0,
-            "mu": self.mu,
-            "labels": labels,
-            "data": data,
-            "without": without,
-            "tau": tau,
-            "init": init,
-            "channels": channels,
-            "cells": cells,
-        }
+        own_settings = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu, "labels": labels, "data": data}
+        network = {"without": without, "tau": tau, "init": init, "channels": channels, "cells": cells}
+        self.settings = settings_of("nasi", space, batch, seed, **own_settings, **network)
 
     @asked_precision()
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:

@@ -8,49 +8,39 @@ as many after each halving by max pooling; there are three stages of three cells
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
-from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.mixture import Scaled
 from epochzero.plan.ops.norm import BatchNorm
-from epochzero.plan.ops.pool import GlobalAvgPool, MaxPool
+from epochzero.plan.ops.pool import MaxPool
 from epochzero.plan.ops.wiring import Add, Concat
 from epochzero.spaces.nb1shot1 import NB1Shot1
-from epochzero.spaces.nb101_cell import CELLS, OPS, STAGES, Cell
+from epochzero.spaces.nb101 import skeleton
+from epochzero.spaces.nb101_cell import CELLS, OPS, Cell
 from epochzero.spaces.nb201 import check_task
 from epochzero.supernet.relaxed import MIXTURE, Choice, Picks, Relaxed, mix, relax
 from epochzero.types import Shape
 
-NORM, RELU, POOL, HALVE = BatchNorm(), ReLU(), MaxPool(3, 1, padding=1), MaxPool(2, 2)
+NORM, RELU, POOL = BatchNorm(), ReLU(), MaxPool(3, 1, padding=1)
 
 
 @relax.register
 def _relaxed(space: NB1Shot1, num_classes: int, input_shape: Shape, channels: int, cells: int) -> Relaxed:
     check_task(space.name, num_classes, input_shape)
     choices = _choices(space.degrees)
-    each = cells or CELLS
-    net = Builder()
-    image = net.input(input_shape)
-    weights = [net.input((len(choice.options),), choice.name) for choice in choices]
-    x = net.inline(_conv(channels, 3, input_shape), image, name="stem")
-    for stage in range(STAGES):
-        if stage:
-            x = net.add(HALVE, x, name=f"halve{stage}")
-        for i in range(each):
-            cell = _cell(choices, channels * 2**stage, net.shape(x))
-            x = net.inline(cell, x, *weights, name=f"cell{stage * each + i}")
-    x = net.add(GlobalAvgPool(), x, name="pool")
-    net.add(Linear(num_classes), x, name="linear")
+    vectors = {choice.name: len(choice.options) for choice in choices}
+    stem = _conv(channels, 3, input_shape)
+    plan = skeleton(stem, partial(_cell, choices), num_classes, input_shape, cells or CELLS, vectors)
 
     def decoded(picks: Picks) -> Cell:
         vertices = range(1, len(space.degrees) + 1)
         sources = tuple(tuple(sorted(picks[f"from{vertex}"])) for vertex in vertices)
         return Cell(tuple(OPS[picks[f"op{vertex}"][0]] for vertex in vertices[:-1]), sources)
 
-    return Relaxed(net.plan(), choices, decoded)
+    return Relaxed(plan, choices, decoded)
 
 
 def _choices(degrees: tuple[int, ...]) -> tuple[Choice, ...]:

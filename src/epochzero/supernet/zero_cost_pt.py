@@ -33,7 +33,7 @@ from epochzero.engine import PlanNetwork, Proxy, parse, score_population
 from epochzero.errors import UserError
 from epochzero.plan import Plan, generator
 from epochzero.plan.init import check
-from epochzero.supernet.base import AfterStep, Found, State, methods, resumed, rolled
+from epochzero.supernet.base import AfterStep, Found, State, methods, resumed, rolled, settings_of
 from epochzero.supernet.relaxed import supernet
 from epochzero.types import Origin, Score
 
@@ -80,19 +80,9 @@ class ZeroCostPT:
         """steps of one proposal"""
         self.steps = PROPOSALS * self.each
         self._undecided = {edge: self._start(edge) for cell in self.supernet.cells.values() for edge in cell}
-        self._settings: State = {
-            "method": "zero_cost_pt",
-            "space": space.name,
-            "batch": batch.id,
-            "parts": batch.parts,
-            "seed": seed,
-            "proxy": self.proxy.text,
-            "edge_proxy": self.edge_proxy.text,
-            "validations": self.validations,
-            "init": init,
-            "channels": channels,
-            "cells": cells,
-        }
+        scoring = {"proxy": self.proxy.text, "edge_proxy": self.edge_proxy.text, "validations": self.validations}
+        network = {"init": init, "channels": channels, "cells": cells}
+        self._settings = settings_of("zero_cost_pt", space, batch, seed, **scoring, **network)
 
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
         """Takes steps until there are `steps`; those that do not make up a whole proposal are not taken."""

@@ -172,7 +172,6 @@ class Encoder:
         return frame if all_hexadecimal and all_right else None
 
     def _kind(self, name: str, hexadecimal: type[pl.DataType]) -> type[pl.DataType]:
-        """The type of a column."""
         import polars as pl
 
         label = self.layout.labelled and name == self.schema.label

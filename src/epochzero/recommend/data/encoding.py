@@ -68,15 +68,8 @@ class Encoding:
         }
 
     def text(self) -> str:
-        """As JSON."""
         content = {"format": FORMAT, **{field.name: getattr(self, field.name) for field in fields(self)}}
         return json.dumps(content | {"schema": self.schema.json()})
-
-    def write(self, path: str | Path) -> None:
-        try:
-            Path(path).write_text(self.text(), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"{path} cannot be written ({error.strerror}): choose another place.") from error
 
     @classmethod
     def read(cls, path: str | Path) -> Encoding:

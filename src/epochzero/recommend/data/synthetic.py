@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from epochzero.data.batch import digest
 from epochzero.errors import UserError
-from epochzero.recommend.data.encoder import Encoded, need_polars
+from epochzero.recommend.data.encoder import Encoded
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
 from epochzero.recommend.data.split import SEED, parts
@@ -128,16 +128,6 @@ class Planted:
             yield self.chunk(first // CHUNK, min(CHUNK, count - first))
 
 
-CRITEO_LIKE = Planted(
-    sizes=(
-        *(1400, 500, 100_000, 100_000, 300, 20, 10_000, 600, 3, 50_000, 5000, 100_000, 3000),
-        *(26, 10_000, 100_000, 10, 4000, 2000, 4, 100_000, 18, 15, 50_000, 100, 50_000),
-    ),
-    num_dense=13,
-)
-"""columns and values like those of Criteo"""
-
-
 def synthetic(folder: str | Path, count: int = 500_000, planted: Planted = Planted(), *, seed: int = SEED) -> CtrTable:
     """Writes a table of `count` rows in numbers, split with `seed`, or opens it if it is there already.
 
@@ -172,20 +162,3 @@ def _floor(planted: Planted, count: int, chosen: NDArray[np.bool_]) -> float:
         total += float(np.logaddexp(0, sign * rows.logit)[chosen[first : first + len(sign)]].sum())
         first += len(sign)
     return total / int(chosen.sum())
-
-
-def write_text(path: str | Path, count: int, planted: Planted = CRITEO_LIKE) -> None:
-    """Writes the same rows as text in Criteo's format: label, counts, eight hexadecimal digits, separated by tabs."""
-    need_polars()
-    import polars as pl
-
-    names = [pl.Series([*(f"{value:08x}" for value in range(size)), None]) for size in planted.sizes]  # -1: missing
-    with Path(path).open("wb") as file:
-        for rows in planted.chunks(count):
-            columns = {"label": pl.Series(rows.label)}
-            for d in range(planted.num_dense):
-                counts = pl.Series(rows.counts[:, d])
-                columns[f"I{d}"] = counts.set(counts < 0, None)
-            for f, known in enumerate(names):
-                columns[f"C{f}"] = known.gather(rows.values[:, f] % len(known))
-            pl.DataFrame(columns).write_csv(file, include_header=False, separator="\t", quote_style="never")

@@ -62,7 +62,6 @@ class CtrTable:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The rows of each embedding table."""
         return self.encoding.rows
 
     @property
@@ -190,7 +189,7 @@ class Writer:
 
     def finish(self, encoding: Encoding, fingerprint: str, **about: Any) -> CtrTable:
         meta = {"fingerprint": fingerprint, "count": self.count, "skipped": self.bad, "about": about}
-        encoding.write(self.new / "encoding.json")
+        (self.new / "encoding.json").write_text(encoding.text(), encoding="utf-8")
         (self.new / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         if (self.folder / "meta.json").exists():
             shutil.rmtree(self.folder)

@@ -152,7 +152,6 @@ class _Making:
         return Network(plan, {name: self.places.get(name, first(param.shape)) for name, param in plan.weights.items()})
 
     def add(self, block: Block, number: int) -> None:
-        """Adds a block."""
         name = f"block{number}"
         ways = [self.dense_op(op, block, f"{name}.{op.partition('-')[0]}") for op in block.dense_ops]
         dense = ways[0] if len(ways) == 1 else self.net.add(Add(), *ways, name=f"{name}.dense")
@@ -231,7 +230,6 @@ class _Making:
         return net.add(FaintNorm(FAINT), net.add(Add(), x, hidden, name=f"{name}.added"), name=f"{name}.added_norm")
 
     def pair_rows(self, block: Block, name: str) -> int:
-        """The rows for dot products."""
         net, count = self.net, pairs_rows(block.width)
         rows = self.joined(self.sparse, block.sparse, f"{name}.rows_joined")
         if self.bare and net.shape(rows.node)[0] == count:
@@ -268,7 +266,6 @@ class _Making:
     # Layers
 
     def joined(self, values: Sequence[Value], which: Sequence[int], name: str) -> Value:
-        """Concatenated earlier outputs."""
         some = [values[i] for i in which]
         if len(some) == 1:
             return some[0]

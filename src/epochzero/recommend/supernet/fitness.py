@@ -54,7 +54,6 @@ class Inherited:
         return not proxy.name.startswith((TABLE, FEEDBACK))
 
     def score(self, task: Task, archs: Sequence[Choices]) -> list[tuple[dict[str, Score], float]]:
-        """The scores of each architecture, and their seconds."""
         start = time.perf_counter()
         scores = self.supernet.scores(archs, task.proxies, self.batch, task.origin.seed)
         seconds = (time.perf_counter() - start) / max(1, len(archs))

@@ -93,7 +93,6 @@ class Schedule:
         return rising_and_falling(step, self._span, self.highest, self.lowest, self.rise)
 
     def full(self, step: int) -> float:
-        """The probability of the whole supernet."""
         return max(0.0, 1 - step / (self.whole * self._span)) if self.whole else 0.0
 
 
@@ -182,7 +181,6 @@ class WarmUp:
         return value
 
     def _leaves(self, made: Network, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The parts of the weights that a path uses."""
         kept = self.supernet.inherited({name: where for name, where in made.places.items() if name not in named})
         rows = {name: self.supernet.weights[name][which] for name, which in named.items()}
         return {name: part.requires_grad_() for name, part in (kept | rows).items()}
@@ -213,7 +211,6 @@ class WarmUp:
 
     @classmethod
     def load(cls, file: str | Path, space: Nasrec, device: str | torch.device = "cpu") -> WarmUp:
-        """Reads a checkpoint."""
         if not Path(file).exists():
             raise UserError(f"The checkpoint {file} does not exist.")
         state = read_own(Path(file))

@@ -204,7 +204,6 @@ BASELINES: dict[str, Baseline] = {"dlrm": DLRM, "deepfm": DeepFM, "xdeepfm": XDe
 
 
 def baseline_class(name: str) -> Baseline:
-    """The baseline of this name."""
     if name not in BASELINES:
         hint = near_miss(name, list(BASELINES))
         raise UnknownNameError(f"No baseline is called '{name}'.{hint} Known: {', '.join(BASELINES)}.")

@@ -85,11 +85,9 @@ class TrainingSource:
         return scored
 
     def checkpoint(self, folder: Path, name: str) -> Path:
-        """The checkpoint of the training of this name."""
         return folder / f"trained-{digest(self.id, name)[:16]}.pt"
 
     def identity(self, name: str) -> dict[str, str | int]:
-        """The identity in a checkpoint."""
         return {"network": name, "seed": self.seed}
 
     def model(self, arch: Choices) -> PlanModule:
@@ -97,7 +95,6 @@ class TrainingSource:
         return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
 
     def trained(self, arch: Choices) -> nn.Module:
-        """The network after training."""
         model = self.model(arch)
         self.fit(model, self.space.text(arch))
         return model
@@ -118,5 +115,4 @@ class TrainingSource:
 
 
 def scores_of(metrics: Metrics) -> tuple[Score, Score]:
-    """Log loss and AUC as scores."""
     return Score(metrics.log_loss), Score.failed(metrics.why) if math.isnan(metrics.auc) else Score(metrics.auc)

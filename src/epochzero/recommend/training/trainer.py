@@ -68,7 +68,6 @@ class Settings:
             raise UserError("Rates, eps and clip have to be finite numbers above 0.")
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step, counted from 0."""
         return rising_and_falling(step, steps, self.highest, self.lowest, self.rise)
 
 
@@ -86,7 +85,6 @@ class Trained:
 
 
 def device_of(model: nn.Module) -> torch.device:
-    """The device of the model's parameters."""
     return next((weight.device for weight in model.parameters()), torch.device("cpu"))
 
 
@@ -187,7 +185,6 @@ class Trainer:
             foreach.addcdiv_(self.others, others, roots, value=-rate)
 
     def state(self) -> dict[str, Any]:
-        """The content of a checkpoint."""
         return {
             "step": self.step,
             "model": self.model.state_dict(),
@@ -196,7 +193,6 @@ class Trainer:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Resumes from the content of a checkpoint."""
         self.model.load_state_dict(state["model"])
         for name, total in (self.sums | self.tables.sums).items():
             total.copy_(state["sums"][name])
@@ -287,7 +283,6 @@ def part_of(progress: Progress, number: int, count: int, name: str) -> Progress:
 
 
 def rows_in(share: float, total: int) -> int:
-    """The number of rows to train on."""
     return max(1, round(share * total))
 
 
