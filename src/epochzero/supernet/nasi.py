@@ -299,8 +299,8 @@ class Nasi:
         self.relaxed = relax(space, batch.num_classes, batch.input_shape, channels, cells)
         self.barred = bar(self.relaxed, without)
         self.theta = draw(self.relaxed.plan.weights, Origin(init, seed), self.device)
-        own_settings = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu, "labels": labels, "data": data}
-        network = {"without": without, "tau": tau, "init": init, "channels": channels, "cells": cells}
+        own_settings: State = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu, "labels": labels, "data": data}
+        network: State = {"without": without, "tau": tau, "init": init, "channels": channels, "cells": cells}
         self.settings = settings_of("nasi", space, batch, seed, **own_settings, **network)
 
     @asked_precision()

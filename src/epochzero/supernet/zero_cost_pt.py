@@ -80,8 +80,8 @@ class ZeroCostPT:
         """steps of one proposal"""
         self.steps = PROPOSALS * self.each
         self._undecided = {edge: self._start(edge) for cell in self.supernet.cells.values() for edge in cell}
-        scoring = {"proxy": self.proxy.text, "edge_proxy": self.edge_proxy.text, "validations": self.validations}
-        network = {"init": init, "channels": channels, "cells": cells}
+        scoring: State = {"proxy": self.proxy.text, "edge_proxy": self.edge_proxy.text, "validations": self.validations}
+        network: State = {"init": init, "channels": channels, "cells": cells}
         self._settings = settings_of("zero_cost_pt", space, batch, seed, **scoring, **network)
 
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
