@@ -17,10 +17,8 @@ ZenNAS has no sampler. Call the strides and sub-layers of all blocks a *skeleton
     for each block its kind uniformly, its width and bottleneck uniformly on a log scale, P(8 k) ~ 1 / k, up to 512,
     the widest of the networks that ZenNAS and ZiCo report.
 (With uniform widths nearly every network would be huge, and uniform over all structures nearly every network would have
-the most blocks.) ZenNAS's own method, a walk from the first structure, is `walk`.
-
-`mutate` draws a block uniformly, then one of its moves uniformly. ZenNAS's code favours the kinds that it lists early,
-since it appends a growing list once for each kind.
+the most blocks.) ZenNAS's own method, a walk from the first structure, is `walk`. Unlike its code, `mutate` does not
+favour the kinds that are listed early.
 
 Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
 arXiv:2102.01063. Code: idstcv/ZenNAS, SearchSpace/ and PlainNet/.

@@ -5,8 +5,6 @@
 Nodes 0 and 1 of a cell are its inputs; each of the nodes 2, 3, ... has two (operation, source) pairs; the nodes of
 `concat` are the cell's output. NASLib's compact form, ((source, number of the operation), ...) for the normal and the
 reduction cell, is accepted too.
-
-Liu, Simonyan, Yang. DARTS: differentiable architecture search. ICLR 2019. arXiv:1806.09055
 """
 
 from __future__ import annotations
@@ -146,15 +144,10 @@ def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
 
 def _from_compact(pair: list[Any], shown: str) -> Genotype:
     """Returns the genotype of NASLib's form: eight (source, operation number) per cell, all nodes in the output."""
-    cells: list[Any] = []
-    for edges in pair:
-        match edges:
-            case [_, _, _, _, _, _, _, _] if len(pair) == 2:
-                cells.append([_from_numbers(edge, shown) for edge in edges])
-    if len(cells) != 2:
+    if len(pair) != 2 or not all(isinstance(edges, list) and len(edges) == 8 for edges in pair):
         raise UserError(f"{shown} is not a compact genotype: that is two cells of eight (source, operation) each.")
-    nodes = [2, 3, 4, 5]
-    return Genotype(*_cell("normal", cells[0], nodes), *_cell("reduce", cells[1], nodes))
+    normal, reduce = ([_from_numbers(edge, shown) for edge in edges] for edges in pair)
+    return Genotype(*_cell("normal", normal, [2, 3, 4, 5]), *_cell("reduce", reduce, [2, 3, 4, 5]))
 
 
 def _from_numbers(edge: Any, shown: str) -> list[Any]:

@@ -8,8 +8,7 @@ convolution, filters by a depthwise k x k one and projects by a 1x1 one. The las
 ZenNAS does not limit widths here; we stop at 2,048, as it does in `resnet`. `mobilenet` allows the 14 sub-layers of the
 searches for 400 to 600 M multiply-accumulates, `mobilenet_16` the 16 of those for 800 M and 1 G.
 
-Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
-arXiv:2102.01063. Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on
+ZenNAS: block_strings.py. Li, Yang, Bhardwaj, Marculescu. ZiCo: zero-shot NAS via inverse coefficient of variation on
 gradients. ICLR 2023. arXiv:2301.11300. Lee, Ham. AZ-NAS: assembling zero-cost proxies for network architecture
 search. CVPR 2024. arXiv:2403.19232
 """

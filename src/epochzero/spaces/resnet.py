@@ -7,8 +7,7 @@ One sub-layer of the first is a residual unit of two k x k convolutions, in -> b
 two bottlenecks in a row, each 1x1, k x k, 1x1. The width of the last convolution is searched too. The papers count the
 million with 100 classes and ZenNAS's own counter, `zennas_params`.
 
-Lin, Wang, Sun, Chen, Sun, Qian, Li, Jin. Zen-NAS: a zero-shot NAS for high-performance image recognition. ICCV 2021.
-arXiv:2102.01063
+ZenNAS: block_strings.py
 """
 
 from __future__ import annotations

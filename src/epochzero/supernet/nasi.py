@@ -21,17 +21,14 @@ The paper has mu = 2, nu0 = 500 or nu = 100 and T = 100 on DARTS; mu = 1 and nu0
 initialisation set the scale of s, and it does not tell them in full, so the default is the mean. Weights are drawn from
 N(0, 1/fan in), as those of the theory are in effect; norms use the batch's statistics.
 
-On NAS-Bench-201, of which the paper tells no settings, the defaults are ours, the best that were measured: nu adaptive,
-without `none`, one cell a stage (`cells=1`; the space has five) and T = 200.
-
 Labels may be drawn at random, and so may the data (N(0, 1)). Options may be left out of every choice (`without`, with
 commas between them; `nothing` for all options): the paper leaves out `none` on DARTS. Where the most probable cell is
 cut in two, the most probable one that is not is taken.
 
 Beware: deep chains of batch norms without a skip have gradients that explode, and s has a heavy tail. Below the bound
-such a network outweighs all others, and the division by the largest gradient so far mutes what comes after it. The
-paper does not say how deep its one-shot network is. On NAS-Bench-201 one cell a stage (`cells=1`) has no such tail,
-takes a fourth of the time and selects better networks than the five of the space.
+such a network outweighs all others, and the division by the largest gradient so far mutes what comes after it. On
+NAS-Bench-201 one cell a stage (`cells=1`) has no such tail, takes a fourth of the time and selects better networks
+than the five of the space.
 
 Shu, Cai, Dai, Ooi, Low. NASI: label- and data-agnostic neural architecture search at initialization. ICLR 2022.
 arXiv:2109.00817

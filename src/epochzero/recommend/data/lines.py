@@ -197,10 +197,11 @@ def _readers(schema: Schema, layout: Layout) -> dict[str, Reader]:
     """A reader for each column of the schema."""
     missing = {"", *schema.missing}
 
+    def optional(read: Reader) -> Reader:
+        return lambda text: None if text in missing else read(text)
+
     def number(name: str) -> Reader:
-        def read(text: str) -> float | None:
-            if text in missing:
-                return None
+        def read(text: str) -> float:
             try:
                 value = float(text.replace("_", "?"))
             except ValueError:
@@ -209,7 +210,7 @@ def _readers(schema: Schema, layout: Layout) -> dict[str, Reader]:
                 raise ValueError(f"has {text[:40]!r} in the column '{name}', which is not a finite number")
             return value
 
-        return read
+        return optional(read)
 
     def label(text: str) -> float:
         value: float | None = number(schema.label)(text)
@@ -219,23 +220,18 @@ def _readers(schema: Schema, layout: Layout) -> dict[str, Reader]:
         return value
 
     def hexadecimal(name: str) -> Reader:
-        def read(text: str) -> int | None:
-            if text in missing:
-                return None
+        def read(text: str) -> int:
             if not HEX.fullmatch(text):
                 raise ValueError(f"has {text[:40]!r} in the column '{name}', where a hexadecimal number should be")
             return int(text, 16)
 
-        return read
-
-    def words(text: str) -> str | None:
-        return None if text in missing else text
+        return optional(read)
 
     readers: dict[str, Reader] = {column.name: number(column.name) for column in schema.dense}
     for column in schema.categorical:
-        readers[column.name] = hexadecimal(column.name) if column.encoding == "hex" else words
+        readers[column.name] = hexadecimal(column.name) if column.encoding == "hex" else optional(str)
     if layout.labelled:
         readers[schema.label] = label
     if schema.split:
-        readers[schema.split] = words
+        readers[schema.split] = optional(str)
     return readers

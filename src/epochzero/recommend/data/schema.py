@@ -126,14 +126,9 @@ class Schema:
     def of(cls, content: Mapping[str, Any], name: str) -> Schema:
         """From the contents of a schema file."""
         given = {"name": name, **content}
-        dense_defaults: dict[str, Any] = {key: given.pop(key) for key in ("transform", "fill") if key in given}
-        categorical_defaults: dict[str, Any] = {
-            key: given.pop(key) for key in ("encoding", "rows", "min_count") if key in given
-        }
-        for key, kind, defaults in (
-            ("dense", Dense, dense_defaults),
-            ("categorical", Categorical, categorical_defaults),
-        ):
+        for key, kind in (("dense", Dense), ("categorical", Categorical)):
+            own = [field.name for field in dataclasses.fields(kind) if field.name != "name"]
+            defaults: dict[str, Any] = {setting: given.pop(setting) for setting in own if setting in given}
             items = given.get(key, [])
             if not isinstance(items, Sequence) or isinstance(items, str):
                 raise DataError(f"The schema '{name}' has {key} = {items!r}: it has to be a list of columns.")
