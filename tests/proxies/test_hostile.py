@@ -31,7 +31,7 @@ from tests.proxies.nets import (
 FROM_LABELS = {
     *("epe_nas", "fisher", "grad_norm", "grasp", "hnas", "hnas(metric=grasp,literal=true)", "knas"),
     *("knas(variant=reference)", "nasi_trace", "nasi_trace_sum", "ntk_cond", "ntk_trace", "plain"),
-    *("sigeo(batches=2)", "snip", "zico"),
+    *("sigeo(batches=2)", "snip", "vkdnw", "zico"),
 }
 FROM_THE_INPUTS = FROM_LABELS | {
     *("dextr", "dextr(variant=reference)", "dextr_opt", "fmi", "jacov", "meco", "meco_opt", "naswot"),
@@ -42,6 +42,7 @@ ALL = (
     | FROM_THE_WEIGHTS
     | {
         *("az_expressivity", "az_progressivity", "curvature", "flops", "linear_regions", "params"),
+        *("activations", "depth", "layers", "size", "width"),
         *("near(samples=8)", "swap(samples=8)", "swap_reg(samples=8)", "zen"),
     }
 )
@@ -80,7 +81,7 @@ def test_a_given_weight_that_is_no_number(name: str, number: str) -> None:
     weights[name].view(-1)[1] = float(number)
     network = PlanNetwork(conv_net().plan, weights)
     found = score_network(network, [parse(proxy) for proxy in ALL | FOR_BLOCKS_IN_A_ROW], random_batch(), 0).scores
-    assert {proxy for proxy, one in found.items() if one.ok} == {"params", "flops"}
+    assert {proxy for proxy, one in found.items() if one.ok} == {proxy for proxy in found if parse(proxy).free}
     why = f"the weight '{name}' holds {number.removeprefix('-')}"
     assert {(one.status, one.why) for proxy, one in found.items() if not one.ok} == {("failed", why)}
 

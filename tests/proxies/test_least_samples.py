@@ -20,6 +20,7 @@ NEEDS = {
             "dextr_opt",
             "fisher",
         ),
+        *("activations", "depth", "layers", "size", "vkdnw", "width"),
         *("flops", "fmi", "grad_norm", "grasp", "knas", "l2_norm", "meco", "meco_opt", "nasi_trace", "nasi_trace_sum"),
         *("ntk_cond(of=outputs)", "ntk_trace", "params", "plain", "sigeo(batches=2)", "snip", "synflow", "tf_tas"),
         *("hnas(form=realizable)", "swap(samples=1)", "swap_reg(samples=1)", "zen", "zico"),

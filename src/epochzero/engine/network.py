@@ -15,6 +15,7 @@ from torch import Tensor
 
 from epochzero.engine.failure import LinAlgError, PassFailedError, out_of_memory
 from epochzero.engine.passes import Layer, Norm, Watch
+from epochzero.engine.structure import Structure, structure_of
 from epochzero.plan import Plan, execute, execute_jet
 from epochzero.plan.init import draw
 from epochzero.plan.ops.base import Jet
@@ -72,6 +73,9 @@ class Network(Protocol):
 
     @property
     def flops(self) -> int: ...
+
+    @property
+    def structure(self) -> Structure: ...
 
     def forward(
         self,
@@ -162,6 +166,10 @@ class PlanNetwork:
     @property
     def flops(self) -> int:
         return self.plan.flops
+
+    @property
+    def structure(self) -> Structure:
+        return structure_of(self.plan)
 
     def forward(
         self,

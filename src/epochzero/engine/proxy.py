@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from epochzero.engine.passes import Need
-from epochzero.engine.reads import KERNELS, NEED_LABELS
+from epochzero.engine.reads import FACTS, KERNELS, NEED_LABELS
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.registry import near_miss, proxies
 
@@ -74,7 +74,7 @@ class Proxy:
     @property
     def free(self) -> bool:
         """True if it only counts, and runs nothing."""
-        return all(set(need.reads) <= {"params", "flops"} for need in self.needs)
+        return all(set(need.reads) <= FACTS - {"seed"} for need in self.needs)
 
     @property
     def summary(self) -> str:

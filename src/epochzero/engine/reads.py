@@ -133,6 +133,7 @@ TABLE = {
     "acceleration": Read("the second derivative of the logits along that circle", "curve"),
     "params": Read("the number of parameters", "fact"),
     "flops": Read("the number of multiply-accumulates", "fact"),
+    "structure": Read("the layers and paths of the network, as `epochzero.engine.structure` has them", "fact"),
     "seed": Read("the seed of the weights' origin, for what a proxy draws itself", "fact"),
     "network": Read("the network itself and the pass's inputs, for proxies that run it themselves", "inputs"),
 }

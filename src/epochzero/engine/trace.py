@@ -18,6 +18,7 @@ from epochzero.engine.population.columns import ResultColumns, of_each
 
 if TYPE_CHECKING:
     from epochzero.engine.network import Handle
+    from epochzero.engine.structure import Structure
 
 
 class Trace:
@@ -42,6 +43,7 @@ class Trace:
     params: int
     seed: int
     flops: int
+    structure: Structure
     layers: list[Any]
     responses: list[Any]
     blocks: list[Any]

@@ -22,10 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from epochzero.data import Batch
 from epochzero.engine.failure import PassFailedError, blaming
 from epochzero.engine.modules.calls import HIDING, Calls, Use
+from epochzero.engine.modules.lineage import Lineage
 from epochzero.engine.modules.outputs import Output, pick
 from epochzero.engine.modules.redraw import redraw
 from epochzero.engine.network import not_finite, runs_faster_channels_last
 from epochzero.engine.passes import Layer, Norm, Watch
+from epochzero.engine.structure import Structure
 from epochzero.errors import UserError
 from epochzero.plan.ops.base import Jet
 from epochzero.types import Origin
@@ -83,6 +85,14 @@ class ModuleNetwork:
         with counter, torch.no_grad():
             self.forward(self._sample[:1].to("meta"), weights, "eval")
         return counter.get_total_flops() // 2
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Its layers and the paths between them, followed through one run."""
+        lineage = Lineage(self._sample)
+        with lineage, torch.no_grad():
+            output = self._forward(self._sample, self._single, "train", lineage.watch)
+        return Structure(tuple(lineage.layers), lineage.of(output))
 
     def mixes_samples(self, norm: Norm) -> bool:
         """A module may do anything with its batch."""

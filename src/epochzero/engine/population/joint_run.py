@@ -81,8 +81,8 @@ def run_together(run: Pass, items: Sequence[Item], population: Population, batch
     networks = population.networks
     columns = ResultColumns(population.size, population.device)
     columns.facts["seed"] = [seed] * population.size
-    columns.facts["params"] = [network.params for network in networks] if "params" in wanted else []
-    columns.facts["flops"] = [network.flops for network in networks] if "flops" in wanted else []
+    for fact in ("params", "flops", "structure"):
+        columns.facts[fact] = [getattr(network, fact) for network in networks] if fact in wanted else []
     if not wanted - columns.facts.keys():
         return columns
     plan = population.variant(run)

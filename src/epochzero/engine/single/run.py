@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,12 @@ DEAD = "no gradient of the loss reaches a conv or linear layer"
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
     """Runs a pass and returns its reads; a read without a value is the reason why."""
     wanted = {name for name, _ in items}
-    facts = {"seed": lambda: seed, "params": lambda: network.params, "flops": lambda: network.flops}
+    facts: dict[str, Callable[[], Any]] = {
+        "seed": lambda: seed,
+        "params": lambda: network.params,
+        "flops": lambda: network.flops,
+        "structure": lambda: network.structure,
+    }
     results: dict[Any, Any] = {name: or_why(find) for name, find in facts.items() if name in wanted}
     rest = wanted - results.keys()
     if rest:
