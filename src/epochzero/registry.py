@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
@@ -28,6 +29,12 @@ def near_miss(name: str, known: list[str]) -> str:
     """` Did you mean 'naswot'?` where something known is close, else nothing."""
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def options_of(maker: Callable[..., Any]) -> dict[str, Any]:
+    """The options of a search: the keyword-only arguments of its maker, with their defaults."""
+    arguments = inspect.signature(maker).parameters.values()
+    return {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
 
 
 class Registry(Mapping[str, T], Generic[T]):

@@ -16,7 +16,8 @@ from scipy.stats import chisquare
 from epochzero import data
 from epochzero.engine import Pass, Proxy, Trace, need
 from epochzero.errors import DegenerateError, UnknownNameError, UserError
-from epochzero.registry import spaces
+from epochzero.objectives.goals import parse_goals
+from epochzero.registry import options_of, searches, spaces
 from epochzero.spaces.budget import Budget, BudgetedSpace
 from epochzero.spaces.nb201 import NB201, Cell
 from epochzero.store import Store
@@ -210,7 +211,6 @@ def test_a_tiny_space_is_exhausted(make: Callable[..., Any]) -> None:
     [
         ({"population": 5}, "A tournament of 10 cannot be drawn from a population of 5"),
         ({"tournament": 0}, "A tournament of 0"),
-        ({"batch": 0}, "at least 1 architecture at a time, not 0"),
     ],
 )
 def test_options_that_make_no_evolution(options: dict[str, int], says: str) -> None:
@@ -218,9 +218,12 @@ def test_options_that_make_no_evolution(options: dict[str, int], says: str) -> N
         Evolution(Family(), 0, **options)
 
 
-def test_random_search_asks_for_one_at_least() -> None:
-    with pytest.raises(UserError, match="at least 1 architecture at a time, not -1"):
-        RandomSearch(Family(), 0, batch=-1)
+@pytest.mark.parametrize("method", ["evolution_nasrec", *(n for n in searches if "batch" in options_of(searches[n]))])
+def test_a_search_asks_for_one_at_least(method: str) -> None:
+    options: dict[str, Any] = {"children" if method == "evolution_nasrec" else "batch": 0}
+    options |= {"networks": 2, "proxy": "params"} if method == "top_k" else {}
+    with pytest.raises(UserError, match=f"{method} asks for at least 1 architecture at a time, not 0"):
+        found(sized(), method, options=options, objective=parse_goals("params,-flops") if method == "pareto" else None)
 
 
 # The loop

@@ -18,7 +18,7 @@ from epochzero.data.batch import shape_text
 from epochzero.engine import Proxy, parse_list
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.evaluate.cards import card as card_of
-from epochzero.registry import Registry, experiments, near_miss, proxies, searches, spaces
+from epochzero.registry import Registry, experiments, near_miss, options_of, proxies, searches, spaces
 from epochzero.spaces.base import native_of
 from epochzero.supernet import methods
 
@@ -110,8 +110,7 @@ def _facts(member: Any) -> dict[str, Any]:
             "about": card.summary,
         }
     if inspect.isclass(member):
-        keyword = [p for p in inspect.signature(member).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        settings = ", ".join(f"{p.name}={p.default}" for p in keyword)
+        settings = ", ".join(f"{name}={default}" for name, default in options_of(member).items())
         return {"options": settings, "about": _first_line(inspect.getmodule(member))}
     about = _first_line(inspect.getmodule(type(member)))
     size = f"{member.count():,}" if hasattr(member, "count") else ""

@@ -66,8 +66,8 @@ class Study:
         self._store = Store.open(store)
         self._setting = Setting(self.space.name, proxy.name, "looked up")
         limits = Budget(count(max_params, "max_params"), count(max_flops, "max_flops"))
-        options = dict(options or {})
-        self._search = make_search(method, self._result, limits, seed, options, self._store, lambda result: None)
+        self._result.limits, options = limits, dict(options or {})
+        self._search = make_search(self._result, seed, options, self._store, lambda result: None)
         settings = {
             "space": self.space.name,
             "proxy": proxy.text,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import Objective
 from epochzero.spaces.base import GivesPlans
-from epochzero.store import JSON, Run, Store, manifest
-from epochzero.store.database import MEMORY
+from epochzero.store import JSON, Run, Store
+from epochzero.study.loop import Watch, begun
 from epochzero.study.result import INTERRUPTED, TIME_LIMIT, Candidate, Result
 from epochzero.study.task import Task
 from epochzero.types import Score
@@ -43,7 +43,7 @@ def run_inside(
     objective: Objective,
     options: Mapping[str, Any] | None = None,
     store: Store,
-    progress: Callable[[Any], None] | None = None,
+    progress: Watch | None = None,
     time_limit: float | None = None,
     kind: type[Result] = Result,
 ) -> Result:
@@ -64,10 +64,11 @@ def run_inside(
     sized = partial(make, space=task.space, batch=task.batch, seed=seed, device=task.device, options=options)
     search = result.clock.timed("building", sized)(method)
     result.method, result.total = method, search.steps if steps is None else steps
-    run = _begin(result, seed, options, store)
-    result.store = None if store.path == MEMORY else store.path
+    result.time_limit = math.inf if time_limit is None else time_limit
+    texts: dict[str, JSON] = {key: str(value) for key, value in (defaults_of(method) | options).items()}
+    run = begun(result, store, KIND, {"options": texts, "seed": seed}, {})
     before = result.clock.seconds
-    inside, result.stopped = _taken(search, run, _state(store, run), result, progress, time_limit)
+    inside, result.stopped = _taken(search, run, _state(store, run), result, progress)
     result.inside, result.steps = inside, inside.steps
     result.clock.add("scoring", result.clock.seconds - before)
     kept = None if result.stopped else run  # a search that is not at its end may end with another network
@@ -87,16 +88,8 @@ def run_inside(
     return result
 
 
-def _taken(
-    search: Inside,
-    run: Run,
-    state: State | None,
-    result: Result,
-    progress: Callable[[Any], None] | None,
-    time_limit: float | None,
-) -> tuple[Found, str]:
+def _taken(search: Inside, run: Run, state: State | None, result: Result, progress: Watch | None) -> tuple[Found, str]:
     """Takes the steps; returns what they lead to, and why they ended early."""
-    total, limit = result.total, math.inf if time_limit is None else time_limit
     latest = state
     complete = state if state is not None and _has_network(search, state) else None
     written = time.perf_counter()
@@ -112,11 +105,11 @@ def _taken(
         if progress is not None:
             result.note, result.seconds = search.standing(now), result.clock.seconds
             progress(result)
-        if result.clock.seconds >= limit and result.steps < total:
+        if result.time_left <= 0 and result.steps < result.total:
             raise _TimeUp
 
     try:
-        inside = search.run(total, after, state)
+        inside = search.run(result.total, after, state)
     except (_TimeUp, KeyboardInterrupt) as stop:
         if latest is not None:
             run.save(latest)
@@ -124,11 +117,12 @@ def _taken(
             if isinstance(stop, KeyboardInterrupt):
                 raise
             raise UserError(
-                f"{time_limit:g} s were not enough to find a network: give more time, or the same command again with "
-                "the same --store, which resumes the search."
+                f"{result.time_limit:g} s were not enough to find a network: give more time, or the same command again "
+                "with the same --store, which resumes the search."
             ) from None
         inside = search.run(int(complete["step"]), None, complete)  # type: ignore[arg-type]
-        return inside, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else f"{TIME_LIMIT} of {time_limit:g} s"
+        limit = f"{TIME_LIMIT} of {result.time_limit:g} s"
+        return inside, INTERRUPTED if isinstance(stop, KeyboardInterrupt) else limit
     run.save(inside.state)
     return inside, ""
 
@@ -151,24 +145,3 @@ def _state(store: Store, run: Run) -> State | None:
 
     states = [saved for other in store.runs() if kin(other) and (saved := other.saved()) is not None]
     return max(states, key=lambda state: state["step"], default=None)  # type: ignore[arg-type, return-value]
-
-
-def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) -> Run:
-    """Begins the run that these settings define, or resumes it."""
-    from epochzero.supernet import defaults_of
-
-    task = result.task
-    settings: dict[str, JSON] = {
-        "space": task.space.name,
-        "proxy": result.objective.text,
-        "method": result.method,
-        "options": {key: str(value) for key, value in (defaults_of(result.method) | dict(options)).items()},
-        "budget": result.total,
-        "seed": seed,
-        "batch": task.batch.id,
-        "origin": str(task.origin),
-    }
-    about: dict[str, JSON] = {"data": task.batch.about, "device": task.device}
-    run = store.begin_run(KIND, settings, manifest(settings | about))
-    result.run = run.id
-    return run

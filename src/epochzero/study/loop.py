@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective, is_looked_up
-from epochzero.registry import near_miss, searches
+from epochzero.registry import near_miss, options_of, searches
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
-from epochzero.study.methods.base import Choosing, Pooling, Revising, Search
+from epochzero.study.methods.base import Choosing, Pool, Pooling, Revising, Search, Wanted
 from epochzero.study.pool import PoolSpace, scored_pool
 from epochzero.study.result import TIME_LIMIT, Result
 from epochzero.study.task import Task
@@ -46,8 +45,7 @@ def budget_of(method: str, space: Any, options: Mapping[str, Any] | None = None)
 
 def defaults_of(method: str) -> dict[str, Any]:
     """The options of a search, with their defaults."""
-    signature = inspect.signature(searches[method]).parameters.values()
-    return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
+    return options_of(searches[method])
 
 
 def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,58 +67,52 @@ def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return known | dict(options)
 
 
-def make_search(
-    method: str,
-    result: Result,
-    budget: Budget,
-    seed: int,
-    options: Mapping[str, Any],
-    store: Store,
-    progress: Watch,
-    latency: LatencyLimit | None = None,
-    time_limit: float | None = None,
-) -> Search:
-    """Returns the search of that name, on the part of the space that fits the budget and is in the pool.
+def make_search(result: Result, seed: int, options: Mapping[str, Any], store: Store, progress: Watch) -> Search:
+    """Returns the search of the result's method, on the part of the space within its limits and in the pool.
 
     If time runs out before its own pool is scored, it gets the part that was, and the result says so.
     """
-    maker, task = searches[method], result.task
-    known = resolved(method, options)
     from epochzero.engine.space_networks import budgeted
 
-    space: Any = budgeted(task.space, budget, task.batch)
+    method, task = result.method, result.task
+    maker, known = searches[method], resolved(method, options)
+    space: Any = budgeted(task.space, result.limits, task.batch)
     space.fits = result.clock.timed("building", space.fits)
     for source in task.sources:
         if source.candidates is not None:
             space = PoolSpace(space, source.candidates, source.name)
-    if latency is not None:
-        space = latency.within(space)
-    if not isinstance(maker, Pooling):
-        search: Search = maker(space, seed, **options)
-        return search
+    if result.limit is not None:
+        space = result.limit.within(space)
+    if isinstance(maker, Pooling):
+        pool = _pool(result, space, maker.wants(known), seed, store, progress)
+        search: Search = searches[method](space, seed, pool, **options)
+    else:
+        search = maker(space, seed, **options)
+    if search.batch < 1:
+        raise UserError(f"The search {method} asks for at least 1 architecture at a time, not {search.batch}.")
+    return search
+
+
+def _pool(result: Result, space: Any, wanted: Wanted, seed: int, store: Store, progress: Watch) -> Pool:
+    """The scored pool that the search starts from; the result tells what the user should know of it."""
 
     def show(done: int, total: int) -> None:
         result.note, result.seconds = f"pool {done:,} of {total:,}", result.clock.seconds
         progress(result)
 
-    pooled = scored_pool(task, space, maker.wants(known), seed, store, show, lambda: _time_left(result, time_limit))
+    pooled = scored_pool(result.task, space, wanted, seed, store, show, lambda: result.time_left)
     result.clock.add("scoring", pooled.seconds)
     result.note = ""
     if not any(map(is_looked_up, result.objective.proxies)):
         result.remarks.append(
-            f"{method} chooses networks to be trained: here {result.text} takes the place of their accuracy, which "
-            "--proxy table:COLUMN or --feedback would give."
+            f"{result.method} chooses networks to be trained: here {result.text} takes the place of their accuracy, "
+            "which --proxy table:COLUMN or --feedback would give."
         )
     if pooled.held:
         result.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} were read from the store.")
     if len(pooled.pool.archs) < pooled.wanted:
         result.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
-    made: Any = maker
-    return made(space, seed, pooled.pool, **options)  # type: ignore[no-any-return]
-
-
-def _time_left(result: Result, time_limit: float | None) -> float:
-    return math.inf if time_limit is None else time_limit - result.clock.seconds
+    return pooled.pool
 
 
 def run_search(
@@ -151,17 +143,17 @@ def run_search(
     _check_goals(method, objective)
     task.by_source()
     result = kind(task, objective or Objective(tuple(task.proxies)))
-    result.method, result.total, result.limits = method, evaluations, budget
-    result.limit, result.store = latency, None if store.path == MEMORY else store.path
+    result.method, result.total, result.limits, result.limit = method, evaluations, budget, latency
+    result.time_limit = math.inf if time_limit is None else time_limit
     for source in (*task.sources, *(() if latency is None else (latency.latency,))):
         if hasattr(source, "keep"):  # latencies that are measured
             source.keep(store, result.clock)
     tell = progress or (lambda result: None)
-    search = make_search(method, result, budget, seed, options or {}, store, tell, latency, time_limit)
-    run = _begin(result, method, evaluations, seed, budget, latency, options or {}, store)
+    search = make_search(result, seed, options or {}, store, tell)
+    run = _begin(result, seed, options or {}, store)
     tell(result)
     while result.evaluated < evaluations or result.pool:
-        result.stopped = _reason_to_stop(result, time_limit)
+        result.stopped = _reason_to_stop(result)
         if result.stopped:
             break
         archs = search.ask(1 if result.pool else min(search.batch, evaluations - result.evaluated))
@@ -171,7 +163,7 @@ def run_search(
         measuring = result.clock.spent["latency"]
         new: set[int] = set()
         scores, seconds = task.evaluate(archs, store, run, result.evaluated, new)
-        result.recalled += 0 if store.path == MEMORY else len(archs) - len(new)
+        result.recalled += 0 if result.store is None else len(archs) - len(new)
         seconds -= result.clock.spent["latency"] - measuring
         merits, revised = result.tell(archs, scores)
         search.tell(archs, merits)
@@ -208,11 +200,11 @@ def _choose(search: Choosing, result: Result, store: Store) -> None:
         result.stopped = f"{result.evaluated} networks were too few for its own winner; this is the best of them"
 
 
-def _reason_to_stop(result: Result, time_limit: float | None) -> str:
+def _reason_to_stop(result: Result) -> str:
     """Why the search should end now; empty if it should not."""
-    if result.evaluated and _time_left(result, time_limit) <= 0:
+    if result.evaluated and result.time_left <= 0:
         pool = f"scoring the pool took all the time: {result.pool} scored; the same command with --store resumes"
-        return f"{TIME_LIMIT} of {time_limit:g} s" + (f"; {pool}" if result.pool else "")
+        return f"{TIME_LIMIT} of {result.time_limit:g} s" + (f"; {pool}" if result.pool else "")
     return f"none of the first {result.evaluated} networks has a score" if result.hopeless() else ""
 
 
@@ -236,47 +228,46 @@ def _goes_by_ranks(maker: Any) -> bool:
     return hasattr(maker, "revise") or not getattr(maker, "learns", True)
 
 
-def _begin(
-    result: Result,
-    method: str,
-    evaluations: int,
-    seed: int,
-    budget: Budget,
-    latency: LatencyLimit | None,
-    options: Mapping[str, Any],
-    store: Store,
-) -> Run:
-    """Begins the run that these settings define, or resumes it."""
-    task, objective = result.task, result.objective
+def begun(result: Result, store: Store, kind: str, own: Mapping[str, JSON], about: Mapping[str, JSON]) -> Run:
+    """Begins or resumes the run that the settings of any search and its own define."""
+    task = result.task
     settings: dict[str, JSON] = {
         "space": task.space.name,
         "proxy": result.text,
-        "method": method,
-        "options": dict(options),
-        "budget": evaluations,
-        "seed": seed,
-        "max_params": budget.max_params,
-        "max_flops": budget.max_flops,
+        "method": result.method,
+        "budget": result.total,
         "batch": task.batch.id,
         "origin": str(task.origin),
+        **own,
     }
-    if latency is not None:
-        settings |= {"max_latency_ms": latency.milliseconds, "latency": latency.latency.name}
+    facts: dict[str, JSON] = {"data": task.batch.about, "device": task.device, **about}
+    run = store.begin_run(kind, settings, manifest(settings | facts))
+    result.run, result.store = run.id, None if store.path == MEMORY else store.path
+    return run
+
+
+def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) -> Run:
+    """Begins the run of a search, or resumes it."""
+    task, limit = result.task, result.limit
+    settings: dict[str, JSON] = {
+        "options": dict(options),
+        "seed": seed,
+        "max_params": result.limits.max_params,
+        "max_flops": result.limits.max_flops,
+    }
+    if limit is not None:
+        settings |= {"max_latency_ms": limit.milliseconds, "latency": limit.latency.name}
     if result.pool:
         settings["pool"] = result.pool
     if task.sources:
         settings["sources"] = [source.name for source in task.sources]
+    known = {p.text: dict(p.resolved) for p in result.objective.proxies}
     about: dict[str, JSON] = {
-        "data": task.batch.about,
-        "device": task.device,
         "executor": task.executor.about(),
-        "resolved": {
-            "proxy": {p.text: dict(p.resolved) for p in objective.proxies},
-            "method": resolved(method, options),
-        },
+        "resolved": {"proxy": known, "method": resolved(result.method, options)},
     }
     if isinstance(space := task.space, FittedToTable):
         about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
-    run = store.begin_run("search", settings, manifest(settings | about))
-    result.run, result.earlier = run.id, run.so_far()
+    run = begun(result, store, "search", settings, about)
+    result.earlier = run.so_far()
     return run

@@ -74,6 +74,8 @@ class Result:
         """None while no network has a score"""
         self.method, self.total = "", 0
         """`total` is the budget in networks or steps; 0 where there is none"""
+        self.time_limit = math.inf
+        """seconds"""
         self.evaluated, self.steps = 0, 0
         """`steps` are those of a search inside one network"""
         self.unscored: dict[str, int] = {}
@@ -124,6 +126,11 @@ class Result:
         if self.front is not None:
             return f"front of {len(self.front)}"
         return "" if self.best is None else f"best {self.best.score.value:.4g}"
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until the time limit."""
+        return self.time_limit - self.clock.seconds
 
     @property
     def out_of_time(self) -> bool:

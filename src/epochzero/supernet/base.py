@@ -6,14 +6,13 @@ search.run(100).arch
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from epochzero.data import Batch
 from epochzero.errors import UnknownNameError, UserError
-from epochzero.registry import Registry, near_miss
+from epochzero.registry import Registry, near_miss, options_of
 from epochzero.store import JSON
 
 State = dict[str, JSON]
@@ -55,8 +54,7 @@ methods: Registry[Any] = Registry("search inside one network", "epochzero.supern
 
 def defaults_of(method: str) -> dict[str, Any]:
     """The options of a search, with their defaults."""
-    signature = inspect.signature(methods[method]).parameters.values()
-    return {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
+    return options_of(methods[method])
 
 
 def make(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from epochzero.registry import searches, spaces
+from epochzero.registry import options_of, searches, spaces
 from epochzero.study.methods.base import Pool, Pooling
 
 ASKED = 60
@@ -40,8 +39,7 @@ def _made(name: str, space: Any, seed: int) -> Any:
     maker = searches[name]
     if not isinstance(maker, Pooling):
         return maker(space, seed)
-    parameters = inspect.signature(maker).parameters.values()  # type: ignore[arg-type]
-    wanted = maker.wants({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+    wanted = maker.wants(options_of(maker))  # type: ignore[arg-type]
     rng = Random(seed)
     archs = list(dict.fromkeys(space.sample(rng) for _ in range(4 * ASKED)))
     values = {proxy: np.array([1 + 9 * rng.random() for _ in archs]) for proxy in wanted.proxies}

@@ -140,5 +140,3 @@ def test_published_numbers() -> None:
     assert (az.population, az.budget, az.batch) == (1023, 100_000, 64)
     with pytest.raises(UserError, match="at least 1 network, not 0"):
         ZenEvolution(Digits(), 0, population=0)
-    with pytest.raises(UserError, match="at least 1 architecture at a time, not 0"):
-        AZEvolution(Digits(), 0, batch=0)

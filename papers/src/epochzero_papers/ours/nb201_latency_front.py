@@ -29,13 +29,14 @@ from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.study.loop import run_search
 from epochzero.study.methods.base import Floats
-from epochzero.study.methods.dominance import first_front, hypervolume
+from epochzero.study.methods.dominance import first_front
 from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Status, Work, experiment
 from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.files import FOLDER, NB201, File, missing
+from epochzero_papers.harness.hypervolume import hypervolume
 from epochzero_papers.harness.table_searches import FEEDBACK, POOL, SearchTables, Trials, find_pool
 
 HARDWARE = File(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -93,27 +93,29 @@ class Unseen:
     def __init__(self) -> None:
         self.seen: set[Any] = set()
 
-    def left(self, space: Any) -> Any | None:
-        """The first architecture of an enumerable space that was not drawn, or None."""
-        rest = (arch for arch in iter(space) if arch not in self.seen) if hasattr(space, "__iter__") else iter(())
-        arch = next(rest, None)
-        if arch is not None:
-            self.seen.add(arch)
-        return arch
+    def first(self, made: Iterable[Any], fits: Callable[[Any], bool] = lambda arch: True) -> Any | None:
+        """The first that was not drawn before and fits, or None."""
+        for arch in made:
+            if arch not in self.seen and fits(arch):
+                self.seen.add(arch)
+                return arch
+        return None
 
     def draw(self, make: Callable[[], Any], tries: int = TRIES) -> Any | None:
         """Something new that `make` makes, or None when it keeps making the same."""
-        for _ in range(tries):
-            made = make()
-            if made not in self.seen:
-                self.seen.add(made)
-                return made
-        return None
+        return self.first(make() for _ in range(tries))
 
     def sample(self, space: Sampler, rng: Random) -> Any | None:
-        """A new sample of the space; None when there is nothing left."""
+        """A new sample of the space; None when there is nothing left, or a space that cannot be listed has no more."""
         fresh = self.draw(lambda: space.sample(rng))
-        return self.left(space) if fresh is None else fresh
+        return self.first(space if isinstance(space, Iterable) else ()) if fresh is None else fresh
+
+
+def whole_of(space: Any) -> Any:
+    """The space that a part of it was made from."""
+    while hasattr(space, "space"):
+        space = space.space
+    return space
 
 
 @dataclass(frozen=True)
@@ -128,9 +130,7 @@ class Choices:
     @staticmethod
     def of(space: Any, search: str) -> Choices:
         """UserError for a space of another kind."""
-        whole = space
-        while hasattr(whole, "space"):
-            whole = whole.space
+        whole = whole_of(space)
         if not hasattr(whole, "choices") or not hasattr(whole, "places"):
             name = getattr(whole, "name", type(whole).__name__)
             raise UserError(
@@ -138,12 +138,6 @@ class Choices:
                 f"or nats_sss, and {name} is none: use evolution, random or local_search."
             )
         return Choices(tuple(whole.choices), whole.places, getattr(space, "fits", lambda arch: True))
-
-
-def check_batch(search: str, batch: int) -> None:
-    """UserError for a search that would ask for nothing."""
-    if batch < 1:
-        raise UserError(f"The search {search} asks for at least 1 architecture at a time, not {batch}.")
 
 
 def lowest(merits: Sequence[float | None]) -> list[float]:

@@ -1,4 +1,4 @@
-r"""Pareto dominance among networks with several objectives, and the quality of a front.
+r"""Pareto dominance among networks with several objectives.
 
 Merits are rows [networks, objectives], higher is better in each.
 
@@ -6,18 +6,14 @@ Merits are rows [networks, objectives], higher is better in each.
     front 0           those that nothing dominates; front k, those that only members of earlier fronts dominate
     crowding          sum over objectives of (merit of the next better - merit of the next worse) / (max - min) within
                       a front; infinite for the ends of the front in any objective that varies
-    hypervolume       the volume of { z : reference <= z <= p for a point p }
 
 Equal rows do not dominate each other. An objective that is the same for all members of a front adds nothing to
 their crowding.
 
-Deb, Pratap, Agarwal, Meyarivan. A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE TEC 2002;
-Zitzler, Thiele. Multiobjective optimization using evolutionary algorithms. PPSN 1998 (hypervolume).
+Deb, Pratap, Agarwal, Meyarivan. A fast and elitist multiobjective genetic algorithm: NSGA-II. IEEE TEC 2002
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,36 +80,3 @@ def fittest(merits: Floats, size: int) -> Numbers:
     """The rows that survive: whole fronts, and of the one that does not fit the least crowded; the best first."""
     rank, distance = ranked(merits)
     return np.lexsort((np.arange(len(merits)), -distance, rank))[:size]
-
-
-def hypervolume(merits: Floats, reference: Sequence[float]) -> float:
-    """The exact volume that the rows dominate beyond a reference, with 1, 2 or 3 objectives."""
-    worst = np.asarray(reference, np.float64)
-    merits = np.asarray(merits, np.float64).reshape(-1, len(worst))
-    if len(worst) > 3:
-        raise ValueError(f"The hypervolume is computed for at most 3 objectives, not {len(worst)}.")
-    above = merits[(merits > worst).all(axis=1)] - worst
-    if not len(above):
-        return 0.0
-    if len(worst) == 1:
-        return float(above.max())
-    return _area(above) if len(worst) == 2 else _volume(above)
-
-
-def _area(points: Floats) -> float:
-    """Of the union of the rectangles between the origin and each point."""
-    ordered = points[np.argsort(-points[:, 0], kind="stable")]
-    tallest = np.maximum.accumulate(ordered[:, 1])
-    return float(np.sum(ordered[:, 0] * np.diff(tallest, prepend=0.0)))
-
-
-def _volume(points: Floats) -> float:
-    """Slice by slice from the top: between two heights the cut is the area of all points above."""
-    ordered = points[np.argsort(-points[:, 2], kind="stable")]
-    thickness = ordered[:, 2] - np.append(ordered[1:, 2], 0.0)
-    front, volume = np.empty((0, 2)), 0.0
-    for point, thick in zip(ordered[:, :2], thickness, strict=True):
-        front = np.vstack([front, point])
-        front = front[first_front(front)]
-        volume += thick * _area(front)
-    return float(volume)

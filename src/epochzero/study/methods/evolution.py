@@ -17,7 +17,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, check_batch, lowest
+from epochzero.study.methods.base import Floats, Sampler, Unseen, lowest
 
 CHILD_TRIES = 50
 MOST = 10**9
@@ -32,7 +32,6 @@ class Evolution:
     ) -> None:
         if not 1 <= tournament <= population <= MOST:
             raise UserError(f"A tournament of {tournament} cannot be drawn from a population of {population}.")
-        check_batch("evolution", batch)
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.population, self.tournament = population, tournament
         self.alive: deque[tuple[float, Any]] = deque(maxlen=population)

@@ -24,7 +24,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, check_batch, lowest
+from epochzero.study.methods.base import Floats, Sampler, Unseen, lowest
 
 FOUNDERS = 10
 """networks in the pool up to which children come from the founder; asked for one by one, eleven do"""
@@ -41,7 +41,6 @@ class ZenEvolution:
     def __init__(self, space: Sampler, seed: int, *, population: int = 512, batch: int = 8) -> None:
         if population < 1:
             raise UserError(f"A population has at least 1 network, not {population}.")
-        check_batch("evolution_zen", batch)
         self.space, self.rng, self.batch, self.population = space, Random(seed), batch, population
         self.unseen = Unseen()
         self.founder = space.sample(self.rng)

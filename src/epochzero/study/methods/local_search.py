@@ -15,7 +15,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Unseen, check_batch, lowest
+from epochzero.study.methods.base import Floats, Unseen, lowest
 
 
 @searches.registers("local_search")
@@ -23,7 +23,6 @@ class LocalSearch:
     """Steepest ascent with restarts."""
 
     def __init__(self, space: Any, seed: int, *, batch: int = 8) -> None:
-        check_batch("local_search", batch)
         if not hasattr(space, "neighbours"):
             raise UserError("The search local_search needs a space that knows an architecture's neighbours.")
         self.space, self.rng, self.batch = space, Random(seed), batch

@@ -22,7 +22,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, check_batch
+from epochzero.study.methods.base import Floats, Sampler, Unseen, whole_of
 from epochzero.study.methods.dominance import fittest, ranked
 
 CHILD_TRIES = 50
@@ -59,14 +59,11 @@ class Pareto:
         for option, value in (("crossover", crossover), ("mutation", mutation)):
             if not 0 <= value <= 1:
                 raise UserError(f"The search pareto takes a probability from 0 to 1 for '{option}', not {value:g}.")
-        check_batch("pareto", batch)
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.population, self.crossover, self.mutation = population, crossover, mutation
         self.unseen = Unseen()
         self.fits: Callable[[Any], bool] = getattr(space, "fits", lambda arch: True)
-        whole: Any = space
-        while hasattr(whole, "space"):
-            whole = whole.space
+        whole = whole_of(space)
         self.cross = whole.crossover if isinstance(whole, Crossing) else None
         self.parents: list[Any] = []
         self.merits: Floats = np.empty((0, 0))

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from epochzero.registry import searches
-from epochzero.study.methods.base import Sampler, Unseen, check_batch
+from epochzero.study.methods.base import Sampler, Unseen
 
 
 @searches.registers("random")
@@ -21,7 +21,6 @@ class RandomSearch:
     learns = False
 
     def __init__(self, space: Sampler, seed: int, *, batch: int = 16) -> None:
-        check_batch("random", batch)
         self.space, self.rng, self.batch = space, Random(seed), batch
         self.unseen = Unseen()
 

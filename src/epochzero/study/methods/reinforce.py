@@ -22,7 +22,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Choices, Floats, Sampler, Unseen, check_batch
+from epochzero.study.methods.base import Choices, Floats, Sampler, Unseen
 
 DRAWS, MUTATIONS = 4, 20
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -33,7 +33,6 @@ class Reinforce:
     """Policy gradient over independent choices."""
 
     def __init__(self, space: Sampler, seed: int, *, rate: float = 0.1, momentum: float = 0.9, batch: int = 1) -> None:
-        check_batch("reinforce", batch)
         if not (0 < rate < math.inf and 0 <= momentum < 1):
             raise UserError(
                 f"The search reinforce takes a rate above 0 and a momentum of 0 to 1, not {rate}, {momentum}."

@@ -25,7 +25,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Choices, Floats, Sampler, Unseen, check_batch, lowest
+from epochzero.study.methods.base import Choices, Floats, Sampler, Unseen, lowest
 
 DRAWS = 200
 
@@ -40,7 +40,6 @@ class TENAS:
         return (len(Choices.of(space, "te_nas").choices) - 1) * int(options["networks"]) + 1
 
     def __init__(self, space: Sampler, seed: int, *, networks: int = 64, batch: int = 16) -> None:
-        check_batch("te_nas", batch)
         if networks < 1:
             raise UserError(f"The search te_nas draws at least 1 network in a round, not {networks}.")
         self.of = Choices.of(space, "te_nas")
@@ -71,12 +70,7 @@ class TENAS:
 
     def _drawn(self) -> Any | None:
         """A new network of the remaining choices; None if there is none."""
-        for _ in range(DRAWS):
-            arch = tuple(map(self.rng.choice, self.left))
-            if arch not in self.unseen.seen and self.of.fits(arch):
-                self.unseen.seen.add(arch)
-                return arch
-        return None
+        return self.unseen.first((tuple(map(self.rng.choice, self.left)) for _ in range(DRAWS)), self.of.fits)
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         self.round += archs

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from epochzero.registry import searches
-from epochzero.study.methods.base import Pool, Sampler, Wanted, check_batch
+from epochzero.study.methods.base import Pool, Sampler, Wanted
 
 
 @searches.registers("top_k")
@@ -26,7 +26,6 @@ class TopK:
     def __init__(
         self, space: Sampler, seed: int, pool: Pool, *, proxy: str = "knas", networks: int = 1000, batch: int = 8
     ) -> None:
-        check_batch("top_k", batch)
         self.batch = batch
         (values,), (higher,) = pool.values.values(), pool.better.values()
         scored = np.flatnonzero(np.isfinite(values))

@@ -16,7 +16,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Choices, Sampler, Unseen, check_batch
+from epochzero.study.methods.base import Choices, Sampler, Unseen
 
 DRAWS = 20
 
@@ -26,7 +26,6 @@ class TPE:
     """Tree-structured Parzen estimator over independent choices."""
 
     def __init__(self, space: Sampler, seed: int, *, startup: int = 10, batch: int = 1) -> None:
-        check_batch("tpe", batch)
         if startup < 1:
             raise UserError(f"The search tpe starts with at least 1 random network, not {startup}.")
         self.space, self.rng, self.batch = space, Random(seed), batch
