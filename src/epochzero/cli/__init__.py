@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 from rich.text import Text
+from typer import Option
 
 from epochzero import __version__
 from epochzero.cli.console import err
@@ -37,7 +38,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _epochzero(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+        bool, Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     """Find the network before you train it.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import (
@@ -33,21 +33,15 @@ from epochzero.evaluate.speed.report import left_out
 class MeasurementOptions:
     """The proxies, ways and networks to measure."""
 
-    only: Annotated[
-        str | None, typer.Option("--only", help="Proxies and bundles, separated by commas; default: all.")
-    ] = None
-    ways: Annotated[str | None, typer.Option("--ways", help="Of lockstep, alone, processes; default: all.")] = None
+    only: Annotated[str | None, Option(help="Proxies and bundles, separated by commas; default: all.")] = None
+    ways: Annotated[str | None, Option(help="Of lockstep, alone, processes; default: all.")] = None
     space: SpaceName = Settings.space
-    networks: Annotated[int, typer.Option("--networks", min=1, help="Random networks.")] = Settings.networks
-    alone_networks: Annotated[int, typer.Option("--alone-networks", min=1, help="Of these, scored one at a time.")] = (
-        Settings.alone_networks
+    networks: Annotated[int, Option(min=1, help="Random networks.")] = Settings.networks
+    alone_networks: Annotated[int, Option(min=1, help="Of these, scored one at a time.")] = Settings.alone_networks
+    slow_networks: Annotated[int, Option(min=1, help="Of these, scored by slow proxies.")] = Settings.slow_networks
+    population: Annotated[int | None, Option(min=1, help="Networks in a population; default: what memory allows.")] = (
+        None
     )
-    slow_networks: Annotated[int, typer.Option("--slow-networks", min=1, help="Of these, scored by slow proxies.")] = (
-        Settings.slow_networks
-    )
-    population: Annotated[
-        int | None, typer.Option("--population", min=1, help="Networks in a population; default: what memory allows.")
-    ] = None
 
 
 @panel("Data")
@@ -68,13 +62,9 @@ class RunningOptions:
 
     device: Device = Settings.device
     workers: Workers = None
-    tf32: Annotated[bool, typer.Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False
-    row_seconds: Annotated[float, typer.Option("--row-seconds", help="About, for one measurement.")] = (
-        Settings.row_seconds
-    )
-    budget: Annotated[float, typer.Option("--budget", help="Seconds after which no measurement is started.")] = (
-        Settings.budget
-    )
+    tf32: Annotated[bool, Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False
+    row_seconds: Annotated[float, Option(help="About, for one measurement.")] = Settings.row_seconds
+    budget: Annotated[float, Option(help="Seconds after which no measurement is started.")] = Settings.budget
 
 
 @panel("Output")
@@ -82,9 +72,9 @@ class RunningOptions:
 class OutputOptions:
     """Output on the screen and in files."""
 
-    file: Annotated[Path | None, typer.Option("--out", help="A JSON file for all measurements.")] = None
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the report at --out.")] = False
-    table: Annotated[Path | None, typer.Option("--markdown", help="A file for the table in Markdown.")] = None
+    file: Annotated[Path | None, Option("--out", help="A JSON file for all measurements.")] = None
+    resume: Annotated[bool, Option("--resume", help="Continue the report at --out.")] = False
+    table: Annotated[Path | None, Option("--markdown", help="A file for the table in Markdown.")] = None
     json: AsJson = False
 
 

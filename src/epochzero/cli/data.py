@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from epochzero.cli.console import err, number, out, print_json
 from epochzero.cli.options import AsJson, Plugins, Seed, SpaceName
@@ -24,26 +25,18 @@ data = typer.Typer(no_args_is_help=True, help="Benchmark tables and official fil
 @data.command("import")
 def import_(
     source: Annotated[
-        Path, typer.Argument(help="CSV, Parquet, .tfrecord, .pth, .tar, .pickle.pbz2 or folder of a benchmark.")
+        Path, Argument(help="CSV, Parquet, .tfrecord, .pth, .tar, .pickle.pbz2 or folder of a benchmark.")
     ],
     space: SpaceName,
-    file: Annotated[Path, typer.Option("--out", help=f"The file to write; its name ends in {ENDING}.")],
-    unit: Annotated[
-        str | None, typer.Option("--unit", help="Make accuracies percent or fraction; default: as they are.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", help="Only these, separated by commas; cifar10_* for several.")
-    ] = None,
-    mean: Annotated[bool, typer.Option("--mean", help="Keep means over runs, not each run.")] = False,
-    join: Annotated[
-        list[Path] | None, typer.Option("--join", help="Another table of the same networks, such as latencies.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Random networks to ask a surrogate (NAS-Bench-301) for.")
-    ] = None,
+    file: Annotated[Path, Option("--out", help=f"The file to write; its name ends in {ENDING}.")],
+    unit: Annotated[str | None, Option(help="Make accuracies percent or fraction; default: as they are.")] = None,
+    columns: Annotated[str | None, Option(help="Only these, separated by commas; cifar10_* for several.")] = None,
+    mean: Annotated[bool, Option("--mean", help="Keep means over runs, not each run.")] = False,
+    join: Annotated[list[Path] | None, Option(help="Another table of the same networks, such as latencies.")] = None,
+    sample: Annotated[int | None, Option(min=1, help="Random networks to ask a surrogate (NAS-Bench-301) for.")] = None,
     seed: Seed = 0,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Let the package nasbench301 unpickle the models in the folder.")
+        bool, Option("--trust", help="Let the package nasbench301 unpickle the models in the folder.")
     ] = False,
     plugin: Plugins = None,
     json: AsJson = False,
@@ -74,8 +67,8 @@ def import_(
 
 @data.command()
 def show(
-    file: Annotated[Path, typer.Argument(help=f"An imported benchmark ({ENDING}).")],
-    arch: Annotated[str | None, typer.Option("--arch", help="What is known of this architecture.")] = None,
+    file: Annotated[Path, Argument(help=f"An imported benchmark ({ENDING}).")],
+    arch: Annotated[str | None, Option(help="What is known of this architecture.")] = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
@@ -32,8 +32,7 @@ class MemberOptions:
 
     space: SpaceName = "nb201"
     arch: Annotated[
-        list[str] | None,
-        typer.Option("--arch", help="A member, in place of a method. May be repeated; a single one: a deep ensemble."),
+        list[str] | None, Option(help="A member, in place of a method. May be repeated; a single one: a deep ensemble.")
     ] = None
 
 
@@ -42,32 +41,22 @@ class MemberOptions:
 class ChoiceOptions:
     """The method that chooses the members."""
 
-    method: Annotated[str, typer.Option("--method", help=f"Method that chooses the members: {', '.join(METHODS)}.")] = (
-        Settings.method
+    method: Annotated[str, Option(help=f"Method that chooses the members: {', '.join(METHODS)}.")] = Settings.method
+    size: Annotated[int, Option(min=1, max=100, help="Members.")] = Settings.size
+    pool: Annotated[int, Option(min=1, max=MANY, help="Networks that nes-rs and proxies choose from.")] = Settings.pool
+    proxy: Annotated[str, Option(help="Score for `--method proxies`: dextr, rank(dextr,zico).")] = Settings.proxy
+    supernet_epochs: Annotated[int, Option(min=1, max=MANY, help="Training of the weights that NESBS shares.")] = (
+        Settings.supernet_epochs
     )
-    size: Annotated[int, typer.Option("--size", min=1, max=100, help="Members.")] = Settings.size
-    pool: Annotated[
-        int, typer.Option("--pool", min=1, max=MANY, help="Networks that nes-rs and proxies choose from.")
-    ] = Settings.pool
-    proxy: Annotated[str, typer.Option("--proxy", help="Score for `--method proxies`: dextr, rank(dextr,zico).")] = (
-        Settings.proxy
+    posterior_epochs: Annotated[int, Option(min=1, max=MANY, help="Fitting of NESBS' posterior.")] = (
+        Settings.posterior_epochs
     )
-    supernet_epochs: Annotated[
-        int, typer.Option("--supernet-epochs", min=1, max=MANY, help="Training of the weights that NESBS shares.")
-    ] = Settings.supernet_epochs
-    posterior_epochs: Annotated[
-        int, typer.Option("--posterior-epochs", min=1, max=MANY, help="Fitting of NESBS' posterior.")
-    ] = Settings.posterior_epochs
     likelihood: Annotated[
-        Literal["sum", "mean"],
-        typer.Option("--likelihood", help="Over held-out images, for the posterior; mean keeps it near uniform."),
+        Literal["sum", "mean"], Option(help="Over held-out images, for the posterior; mean keeps it near uniform.")
     ] = Settings.likelihood
-    delta: Annotated[
-        str, typer.Option("--delta", help="Repulsion between members for nesbs-svgd: -2 to 1, grid or bayes.")
-    ] = "grid"
+    delta: Annotated[str, Option(help="Repulsion between members for nesbs-svgd: -2 to 1, grid or bayes.")] = "grid"
     candidates: Annotated[
-        int,
-        typer.Option("--candidates", min=1, max=MANY, help="Ensembles that NESBS chooses from, for each delta tried."),
+        int, Option(min=1, max=MANY, help="Ensembles that NESBS chooses from, for each delta tried.")
     ] = Settings.candidates
 
 
@@ -76,24 +65,18 @@ class ChoiceOptions:
 class OutputOptions:
     """Measures, files and output."""
 
-    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the ensemble. The same command resumes from it.")]
-    attack: Annotated[
-        str | None, typer.Option("--attack", help=f"Adversarial attacks, separated by commas: {', '.join(NAMES)}.")
-    ] = None
-    attack_images: Annotated[
-        int, typer.Option("--attack-images", min=1, max=10**7, help="Test images that are attacked.")
-    ] = 1000
+    out_dir: Annotated[Path, Option("--out", help="Folder for the ensemble. The same command resumes from it.")]
+    attack: Annotated[str | None, Option(help=f"Adversarial attacks, separated by commas: {', '.join(NAMES)}.")] = None
+    attack_images: Annotated[int, Option(min=1, max=10**7, help="Test images that are attacked.")] = 1000
     picture: Annotated[
-        bool, typer.Option("--picture", help="Draw the differences between predictions (t-SNE): predictions.png.")
+        bool, Option("--picture", help="Draw the differences between predictions (t-SNE): predictions.png.")
     ] = False
     json: AsJson = False
 
 
 @spread
 def ensemble(
-    data: Annotated[
-        Path, typer.Option("--data", help="An .npz file, a CIFAR archive or folder, or a folder of images by class.")
-    ],
+    data: Annotated[Path, Option(help="An .npz file, a CIFAR archive or folder, or a folder of images by class.")],
     members: MemberOptions,
     choice: ChoiceOptions,
     training: TrainingOptions,

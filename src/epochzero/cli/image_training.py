@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from epochzero.cli.console import err
 from epochzero.cli.options import Classes, Device, Plugins, Seed, panel
@@ -23,12 +23,10 @@ from epochzero.train.recipes import RECIPES, Recipe, recipe_of
 class TrainingOptions:
     """A recipe and changes of it."""
 
-    recipe: Annotated[str, typer.Option("--recipe", help=f"Training recipe: {', '.join(RECIPES)}.")] = "default"
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Default: those of the recipe.")] = None
-    batch_size: Annotated[int | None, typer.Option("--batch-size", help="Default: that of the recipe.")] = None
-    option: Annotated[
-        list[str] | None, typer.Option("--option", help="Change the recipe: learning_rate=0.05. May be repeated.")
-    ] = None
+    recipe: Annotated[str, Option(help=f"Training recipe: {', '.join(RECIPES)}.")] = "default"
+    epochs: Annotated[int | None, Option(help="Default: those of the recipe.")] = None
+    batch_size: Annotated[int | None, Option(help="Default: that of the recipe.")] = None
+    option: Annotated[list[str] | None, Option(help="Change the recipe: learning_rate=0.05. May be repeated.")] = None
 
     @property
     def changed(self) -> Recipe:
@@ -43,12 +41,8 @@ class TrainingOptions:
 class ImageOptions:
     """Settings for reading images."""
 
-    image_size: Annotated[
-        int, typer.Option("--image-size", min=8, max=2048, help="Side that image files are scaled to.")
-    ] = SIDE
-    unreadable: Annotated[
-        str, typer.Option("--unreadable", help="Unreadable image files: stop, or skip and list them.")
-    ] = "stop"
+    image_size: Annotated[int, Option(min=8, max=2048, help="Side that image files are scaled to.")] = SIDE
+    unreadable: Annotated[str, Option(help="Unreadable image files: stop, or skip and list them.")] = "stop"
     classes: Classes = None
 
     def load(self, data: Path, seed: int) -> Images:

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from epochzero.cli.card import show_card
 from epochzero.cli.console import out, print_json
@@ -40,8 +40,8 @@ LEGEND = """
 
 
 def list_(
-    kind: Annotated[str, typer.Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
-    card: Annotated[str | None, typer.Option("--card", help="Everything about these proxies, or `all`.")] = None,
+    kind: Annotated[str, Argument(metavar="proxies|spaces|searches|experiments", help="What to list.")],
+    card: Annotated[str | None, Option(help="Everything about these proxies, or `all`.")] = None,
     folder: DataFolder = DATA_FOLDER,
     plugin: Plugins = None,
     json: AsJson = False,

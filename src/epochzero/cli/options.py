@@ -10,7 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import typer
+from typer import Option
 
 from epochzero.cli.plugin import load_plugins
 from epochzero.executors import Executor, executor_of
@@ -19,54 +19,44 @@ T = TypeVar("T")
 
 Plugins = Annotated[
     list[str] | None,
-    typer.Option(
-        "--plugin", help="Your own file.py or module, run to register spaces, proxies, searches. May be repeated."
-    ),
+    Option("--plugin", help="Your own file.py or module, run to register spaces, proxies, searches. May be repeated."),
 ]
-SpaceName = Annotated[str, typer.Option("--space", help="Search space; `epochzero list spaces`.")]
+SpaceName = Annotated[str, Option("--space", help="Search space; `epochzero list spaces`.")]
 ProxyNames = Annotated[
-    str,
-    typer.Option("--proxy", help="Proxies, separated by commas, settings in parentheses: dextr,zico(batches=4)."),
+    str, Option("--proxy", help="Proxies, separated by commas, settings in parentheses: dextr,zico(batches=4).")
 ]
 DataSource = Annotated[
-    str, typer.Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
+    str, Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
 ]
-InputShape = Annotated[str | None, typer.Option("--input-shape", help="Of one sample of noise: 3,224,224.")]
-BatchSize = Annotated[int, typer.Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
-Classes = Annotated[int | None, typer.Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
-Init = Annotated[
-    str, typer.Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")
-]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, ...")]
+InputShape = Annotated[str | None, Option("--input-shape", help="Of one sample of noise: 3,224,224.")]
+BatchSize = Annotated[int, Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
+Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
+Seed = Annotated[int, Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
+Init = Annotated[str, Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")]
+Device = Annotated[str, Option("--device", help="cpu, cuda, cuda:1, ...")]
 StorePath = Annotated[
-    Path | None,
-    typer.Option("--store", help="Result store (SQLite). The same command with the same store resumes."),
+    Path | None, Option("--store", help="Result store (SQLite). The same command with the same store resumes.")
 ]
 ExecutorName = Annotated[
-    str, typer.Option("--executor", help="Who scores: local (this process), processes (all cores), ray (a cluster).")
+    str, Option("--executor", help="Who scores: local (this process), processes (all cores), ray (a cluster).")
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="Networks scored at a time; default: all cores, or the whole cluster.")
+    int | None, Option("--workers", help="Networks scored at a time; default: all cores, or the whole cluster.")
 ]
-Threads = Annotated[
-    int | None, typer.Option("--threads", help="Threads of each worker; default: all cores (local), or 1.")
-]
+Threads = Annotated[int | None, Option("--threads", help="Threads of each worker; default: all cores (local), or 1.")]
 Address = Annotated[
-    str | None, typer.Option("--address", help="Head of a Ray cluster: host:port, or auto; default: start one here.")
+    str | None, Option("--address", help="Head of a Ray cluster: host:port, or auto; default: start one here.")
 ]
 Gpus = Annotated[
-    float | None, typer.Option("--gpus", help="GPUs of each Ray worker, 0.25 for a quarter; default: 1 on cuda.")
+    float | None, Option("--gpus", help="GPUs of each Ray worker, 0.25 for a quarter; default: 1 on cuda.")
 ]
 BadLines = Annotated[
-    str,
-    typer.Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside."),
+    str, Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside.")
 ]
 DataFolder = Annotated[
-    str,
-    typer.Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where experiments find tables and images, by name."),
+    str, Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where experiments find tables and images, by name.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
 
 def panel(name: str) -> Callable[[type[T]], type[T]]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, Plugins
@@ -15,21 +15,19 @@ from epochzero.errors import UserError
 
 
 def report(
-    store: Annotated[Path, typer.Argument(help="The store of the run: what was given as --store.")],
-    table: Annotated[
-        Path | None, typer.Option("--table", help="Accuracies of known networks, to compare the scores with.")
-    ] = None,
+    store: Annotated[Path, Argument(help="The store of the run: what was given as --store.")],
+    table: Annotated[Path | None, Option(help="Accuracies of known networks, to compare the scores with.")] = None,
     target: Annotated[
-        str | None, typer.Option("--target", help="Columns of the --table, separated by commas; default: its first.")
+        str | None, Option(help="Columns of the --table, separated by commas; default: its first.")
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Start of the run's id; default: the latest.")] = None,
-    out_file: Annotated[Path | None, typer.Option("--out", help="The HTML file; default: report.html.")] = None,
+    run: Annotated[str | None, Option(help="Start of the run's id; default: the latest.")] = None,
+    out_file: Annotated[Path | None, Option("--out", help="The HTML file; default: report.html.")] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Serve a live page while the run is under way, instead of a file.")
+        bool, Option("--serve", help="Serve a live page while the run is under way, instead of a file.")
     ] = False,
-    host: Annotated[str, typer.Option("--host", help="Address of --serve; default: only this machine.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0: any free port.")] = 8765,
-    force: Annotated[bool, typer.Option("--force", help="Allow a --host that other machines can reach.")] = False,
+    host: Annotated[str, Option(help="Address of --serve; default: only this machine.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port of --serve; 0: any free port.")] = 8765,
+    force: Annotated[bool, Option("--force", help="Allow a --host that other machines can reach.")] = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from epochzero import data as data_
 from epochzero.api import as_network
@@ -37,14 +37,10 @@ from epochzero.types import Origin
 
 
 def score(
-    space: Annotated[str | None, typer.Option("--space", help="Space of the architecture.")] = None,
-    arch: Annotated[str | None, typer.Option("--arch", help="Architecture, in the space's own text.")] = None,
-    module: Annotated[
-        str | None, typer.Option("--module", help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option("--output", help="Which part of its output: a name or index, or a path heads.0.")
-    ] = None,
+    space: Annotated[str | None, Option(help="Space of the architecture.")] = None,
+    arch: Annotated[str | None, Option(help="Architecture, in the space's own text.")] = None,
+    module: Annotated[str | None, Option(help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")] = None,
+    output: Annotated[str | None, Option(help="Which part of its output: a name or index, or a path heads.0.")] = None,
     proxy: ProxyNames = "dextr",
     data: DataSource = "pink",
     input_shape: InputShape = None,

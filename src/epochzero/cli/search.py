@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from epochzero.cli.console import progress_bar
 from epochzero.cli.options import (
@@ -43,27 +44,21 @@ class SearchOptions:
     space: SpaceName = "nb201"
     proxy: Annotated[
         str,
-        typer.Option(
-            "--proxy",
+        Option(
             help="Score to search by: `epochzero list proxies`, several by rank(dextr,zico), or table:COLUMN of the "
-            "--table.",
+            "--table."
         ),
     ] = "dextr"
     objectives: Annotated[
         str | None,
-        typer.Option(
-            "--objectives",
-            help="Several at once in place of --proxy: dextr,-flops,latency (-: as little as possible, +: as much).",
+        Option(
+            help="Several at once in place of --proxy: dextr,-flops,latency (-: as little as possible, +: as much)."
         ),
     ] = None
     method: Annotated[
-        str | None,
-        typer.Option("--method", help="`epochzero list searches`; default: evolution, or pareto for --objectives."),
+        str | None, Option(help="`epochzero list searches`; default: evolution, or pareto for --objectives.")
     ] = None
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", help="An option of the method: population=100. May be repeated."),
-    ] = None
+    option: Annotated[list[str] | None, Option(help="An option of the method: population=100. May be repeated.")] = None
 
 
 @panel("Limits")
@@ -73,29 +68,23 @@ class LimitOptions:
 
     budget: Annotated[
         int | None,
-        typer.Option(
-            "--budget",
+        Option(
             help="Networks to evaluate, or steps of nasi and zero_cost_pt; default: the method's own, or 300, or no "
-            "limit but time.",
+            "limit but time."
         ),
     ] = None
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds after which no further networks are evaluated.")
-    ] = None
-    max_params: Annotated[str | None, typer.Option("--max-params", help="Most parameters: 1.5M.")] = None
-    max_flops: Annotated[str | None, typer.Option("--max-flops", help="Most multiply-accumulates: 450M.")] = None
+    time_limit: Annotated[float | None, Option(help="Seconds after which no further networks are evaluated.")] = None
+    max_params: Annotated[str | None, Option(help="Most parameters: 1.5M.")] = None
+    max_flops: Annotated[str | None, Option(help="Most multiply-accumulates: 450M.")] = None
     max_latency_ms: Annotated[
-        float | None,
-        typer.Option("--max-latency-ms", help="Most milliseconds for one batch, at the upper end of a 95 % interval."),
+        float | None, Option(help="Most milliseconds for one batch, at the upper end of a 95 % interval.")
     ] = None
     latency: Annotated[
-        str,
-        typer.Option("--latency", help="Latency source: torch or onnxruntime, measured here, or table:FILE:COLUMN."),
+        str, Option(help="Latency source: torch or onnxruntime, measured here, or table:FILE:COLUMN.")
     ] = "torch"
-    latency_batch: Annotated[int, typer.Option("--latency-batch", help="Samples in the batch that is timed.")] = 1
+    latency_batch: Annotated[int, Option(help="Samples in the batch that is timed.")] = 1
     pool: Annotated[
-        Path | None,
-        typer.Option("--pool", help="Score table (.parquet, .csv): search among its networks, by its scores."),
+        Path | None, Option(help="Score table (.parquet, .csv): search among its networks, by its scores.")
     ] = None
 
 
@@ -104,10 +93,9 @@ class LimitOptions:
 class DataOptions:
     """The data that networks are scored on."""
 
-    data: Annotated[
-        str,
-        typer.Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder."),
-    ] = "pink"
+    data: Annotated[str, Option(help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")] = (
+        "pink"
+    )
     input_shape: InputShape = None
     batch_size: BatchSize = BATCH_SIZE
     classes: Classes = None
@@ -122,25 +110,20 @@ class ScoringOptions:
     init: Init = "default"
     feedback: Annotated[
         str | None,
-        typer.Option(
-            "--feedback",
+        Option(
             help="In place of --proxy, a short training on half of --data, judged by the other half: a recipe of "
-            "`epochzero train`, hnas(epochs=1,images=2000).",
+            "`epochzero train`, hnas(epochs=1,images=2000)."
         ),
     ] = None
     table: Annotated[
         Path | None,
-        typer.Option(
-            "--table",
-            help="Accuracies of known networks, for table:COLUMN and to look up those of the winner or the front.",
-        ),
+        Option(help="Accuracies of known networks, for table:COLUMN and to look up those of the winner or the front."),
     ] = None
     winner_scores: Annotated[
         str,
-        typer.Option(
-            "--winner-scores",
+        Option(
             help="Further scores of the winner: none, all quick proxies, or auto: all, but for a large winner, and "
-            "when time is up, only those that need no run.",
+            "when time is up, only those that need no run."
         ),
     ] = "auto"
 
@@ -151,14 +134,12 @@ class OutputOptions:
     """Files and output."""
 
     store: StorePath = None
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Folder for the winner's drawing, code and facts.")] = (
+    out_dir: Annotated[Path | None, Option("--out", help="Folder for the winner's drawing, code and facts.")] = None
+    top: Annotated[int | None, Option(min=1, max=100, help="How many of the best to show; not for --objectives.")] = (
         None
     )
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, max=100, help="How many of the best to show; not for --objectives.")
-    ] = None
     auxiliary: Annotated[
-        bool, typer.Option("--auxiliary", help="Give model.py the auxiliary tower of a DARTS network, for training.")
+        bool, Option("--auxiliary", help="Give model.py the auxiliary tower of a DARTS network, for training.")
     ] = False
     json: AsJson = False
 
@@ -168,17 +149,12 @@ class OutputOptions:
 class RecommenderOptions:
     """Options of the old spelling."""
 
-    schema: Annotated[
-        str | None, typer.Option("--schema", help="--data is a table of clicks (criteo, avazu, a .json file).")
-    ] = None
+    schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
     bad_lines: BadLines = "strict"
-    warmup: Annotated[float, typer.Option("--warmup", help="Share of an epoch that the supernet is trained for.")] = (
-        0.01
+    warmup: Annotated[float, Option(help="Share of an epoch that the supernet is trained for.")] = 0.01
+    preset: Annotated[str | None, Option(help="published sizes, or reduced ones; default: reduced without --data.")] = (
+        None
     )
-    preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="published sizes, or reduced ones; default: reduced without --data."),
-    ] = None
 
 
 @spread

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Argument, Option
 
 from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson
@@ -15,13 +15,11 @@ from epochzero.store import Store, add, export
 
 
 def store(
-    path: Annotated[Path, typer.Argument(help="The store, e.g. run.db.")],
-    to: Annotated[
-        Path | None, typer.Option("--to", help="Write every score to this file: .csv, .csv.gz or .parquet.")
-    ] = None,
+    path: Annotated[Path, Argument(help="The store, e.g. run.db.")],
+    to: Annotated[Path | None, Option(help="Write every score to this file: .csv, .csv.gz or .parquet.")] = None,
     more: Annotated[
         list[Path] | None,
-        typer.Option("--add", help="Add the scores of such a file, or of all in a folder. May be repeated."),
+        Option("--add", help="Add the scores of such a file, or of all in a folder. May be repeated."),
     ] = None,
     json: AsJson = False,
 ) -> None:

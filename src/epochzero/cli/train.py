@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
@@ -25,13 +25,12 @@ from epochzero.train.images import METRICS, plan_for, train_architecture
 class NetworkOptions:
     """The network to train."""
 
-    arch: Annotated[
-        str | None, typer.Option("--arch", help="Architecture, as the space writes it; default: that of the search.")
-    ] = None
+    arch: Annotated[str | None, Option(help="Architecture, as the space writes it; default: that of the search.")] = (
+        None
+    )
     space: SpaceName = "nb201"
     teacher: Annotated[
-        Path | None,
-        typer.Option("--teacher", help="Learn also from this trained network: the --out of another training."),
+        Path | None, Option(help="Learn also from this trained network: the --out of another training.")
     ] = None
 
 
@@ -41,11 +40,11 @@ class OutputOptions:
     """Files and output on the screen."""
 
     out_dir: Annotated[
-        Path, typer.Option("--out", help="Folder for checkpoints and metrics. The same command resumes from it.")
+        Path, Option("--out", help="Folder for checkpoints and metrics. The same command resumes from it.")
     ]
-    tensorboard: Annotated[
-        Path | None, typer.Option("--tensorboard", help="Also log loss and accuracy for TensorBoard in this folder.")
-    ] = None
+    tensorboard: Annotated[Path | None, Option(help="Also log loss and accuracy for TensorBoard in this folder.")] = (
+        None
+    )
     json: AsJson = False
 
 
@@ -54,9 +53,7 @@ class OutputOptions:
 class ClickOptions:
     """Settings for reading a table of clicks."""
 
-    schema: Annotated[
-        str | None, typer.Option("--schema", help="--data is a table of clicks (criteo, avazu, a .json file).")
-    ] = None
+    schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
     bad_lines: BadLines = "strict"
 
 
@@ -64,10 +61,9 @@ class ClickOptions:
 def train(
     data: Annotated[
         Path,
-        typer.Option(
-            "--data",
+        Option(
             help="An .npz file, a CIFAR archive or folder, a folder of images by class; a table of clicks with "
-            "--schema, or the folder of a search on one.",
+            "--schema, or the folder of a search on one."
         ),
     ],
     network: NetworkOptions,

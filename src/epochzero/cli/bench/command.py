@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from epochzero.cli.bench.tables import show
 from epochzero.cli.console import err, out, print_json, progress_bar
@@ -40,22 +40,15 @@ class ComparisonOptions:
     """The proxies, and how they are compared."""
 
     proxy: ProxyNames = BenchSettings.proxies
-    space: Annotated[
-        list[str] | None,
-        typer.Option("--space", help="Search space, once, or once for each table; default: nb201."),
-    ] = None
-    sample: Annotated[
-        int | None, typer.Option("--sample", min=3, help="Networks of each table to score; default: all.")
-    ] = None
-    unscored: Annotated[str, typer.Option("--unscored", help="Networks without a score: drop, or rank them worst.")] = (
-        "drop"
+    space: Annotated[list[str] | None, Option(help="Search space, once, or once for each table; default: nb201.")] = (
+        None
     )
-    top: Annotated[str, typer.Option("--top", help="The k of regret and precision among the first k: 1,10.")] = "10"
-    versus: Annotated[
-        str | None, typer.Option("--versus", help="One of the proxies: compare the others with it, as pairs.")
-    ] = None
+    sample: Annotated[int | None, Option(min=3, help="Networks of each table to score; default: all.")] = None
+    unscored: Annotated[str, Option(help="Networks without a score: drop, or rank them worst.")] = "drop"
+    top: Annotated[str, Option(help="The k of regret and precision among the first k: 1,10.")] = "10"
+    versus: Annotated[str | None, Option(help="One of the proxies: compare the others with it, as pairs.")] = None
     share: Annotated[
-        bool, typer.Option("--share", help="Score one of isomorphic networks for all of them; the output says so.")
+        bool, Option("--share", help="Score one of isomorphic networks for all of them; the output says so.")
     ] = False
 
 
@@ -70,12 +63,10 @@ class DataOptions:
     classes: Classes = None
     seed: Seed = 0
     seeds: Annotated[
-        str | None,
-        typer.Option("--seeds", help="Repeats: seeds of weights and batch, such as 0,1,2; default: the --seed."),
+        str | None, Option(help="Repeats: seeds of weights and batch, such as 0,1,2; default: the --seed.")
     ] = None
     data_seeds: Annotated[
-        str | None,
-        typer.Option("--data-seeds", help="Seeds of the batches, one for each of --seeds or one; default: the same."),
+        str | None, Option(help="Seeds of the batches, one for each of --seeds or one; default: the same.")
     ] = None
     init: Init = "default"
 
@@ -86,11 +77,11 @@ class OutputOptions:
     """Output on the screen and in files."""
 
     more: Annotated[
-        bool, typer.Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")
+        bool, Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")
     ] = False
     out_dir: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for results.json, .csv, scores.csv, ranking.md, and plots with matplotlib."),
+        Option("--out", help="Folder for results.json, .csv, scores.csv, ranking.md, and plots with matplotlib."),
     ] = None
     store: StorePath = None
     json: AsJson = False
@@ -99,14 +90,10 @@ class OutputOptions:
 @spread
 def bench(
     table: Annotated[
-        list[Path],
-        typer.Option(
-            "--table", help="CSV, Parquet or imported (.ezb): a column arch_str, and accuracies. May be repeated."
-        ),
+        list[Path], Option(help="CSV, Parquet or imported (.ezb): a column arch_str, and accuracies. May be repeated.")
     ],
     target: Annotated[
-        list[str],
-        typer.Option("--target", help="Columns to compare with, separated by commas; once, or once for each table."),
+        list[str], Option(help="Columns to compare with, separated by commas; once, or once for each table.")
     ],
     comparison: ComparisonOptions,
     scoring: DataOptions,
