@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from epochzero.errors import UserError
+from epochzero.errors import MachineError, UserError
 
 
 @contextmanager
@@ -60,6 +62,24 @@ def made_folder(folder: Path) -> Path:
     except OSError as error:
         raise UserError(f"The folder '{folder}' cannot be written ({error.strerror}): choose another --out.") from None
     return folder
+
+
+@contextmanager
+def writing(what: str, folder: Path) -> Iterator[None]:
+    """Turns errors of the disk into a MachineError that says what could not be written."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(f"The {what} could not be written to '{folder}': {error.strerror}.") from error
+
+
+def csv_text(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV, numbers in full."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_json(path: Path, content: Any) -> None:

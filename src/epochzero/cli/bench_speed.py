@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from typer import Option
 
-from epochzero.cli.console import err, out, print_json
+from epochzero.cli.console import err, out, plain_table, print_json
 from epochzero.cli.options import (
     AsJson,
     BatchSize,
@@ -109,9 +109,7 @@ def bench_speed(
 
 def _show(report: dict[str, Any]) -> None:
     heads = ("networks", "at a time", "ms a network", "networks/s", "peak MiB", "floor ms", "times")
-    table = Table("proxies", "way", box=None, pad_edge=False, header_style="dim")
-    for head in heads:
-        table.add_column(head, justify="right")
+    table = plain_table("proxies", "way", numbers=heads)
     for row in report["rows"]:
         limit = [f"{row['floor']['ms']:.3g}", f"{row['times_floor']:.3g}"] if row["times_floor"] else ["", ""]
         cells = [f"{row['ms']:.3f}", f"{row['per_second']:.1f}", f"{row['peak_mib']:.0f}", *limit]
@@ -126,9 +124,8 @@ def _show(report: dict[str, Any]) -> None:
 
 def _agreement(equality: list[dict[str, Any]]) -> Table:
     """Lockstep against one by one."""
-    table = Table("lockstep against alone", "in", box=None, pad_edge=False, header_style="dim")
-    for head in ("networks", "one has no score", "worst relative error", "Spearman"):
-        table.add_column(head, justify="right")
+    heads = ("networks", "one has no score", "worst relative error", "Spearman")
+    table = plain_table("lockstep against alone", "in", numbers=heads)
     for one in equality:
         numbers = [one["worst_relative_error"], one["spearman"]]
         shown = ["" if number is None else f"{number:.3g}" for number in numbers]

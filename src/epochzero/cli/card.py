@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill, indent
 
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from epochzero.cli.console import out
+from epochzero.cli.console import out, plain_table
 from epochzero.evaluate.cards import Card, Demands
 from epochzero.evaluate.cards.demands import COUNTS
 
@@ -89,7 +89,7 @@ def _show_correlations(card: Card) -> None:
     for proxy in dict.fromkeys(proxy for proxy, _, _ in by_source):
         if proxy != card.name:
             _paragraph(proxy)
-        table = Table("space", "", *COMMON, box=None, pad_edge=False, header_style="dim")
+        table = plain_table("space", "", *COMMON)
         last = ""
         for (_, space, source), values in ((key, by_source[key]) for key in by_source if key[0] == proxy):
             other = [f"{target} {value}" for target, value in values.items() if target not in COMMON]
@@ -129,13 +129,10 @@ def _paragraph(text: str, style: str = "", hanging: str = "") -> None:
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> None:
     """Prints names and texts in two columns."""
-    column = max((len(name) for name, _ in pairs), default=0) + 2
-    for name, said in pairs:
-        wrapped = fill(said, _width() - column - 2, break_on_hyphens=False)
-        first, *rest = indent(wrapped, " " * (column + 2)).splitlines() or [""]
-        out.print(Text.assemble(("  " + name.ljust(column), "dim"), first.strip()))
-        for line in rest:
-            out.print(Text(line))
+    grid = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2))
+    for pair in pairs:
+        grid.add_row(*pair)
+    out.print(Padding(grid, (0, 0, 0, 2)), width=_width(), soft_wrap=False)
 
 
 def _width() -> int:

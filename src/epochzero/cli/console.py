@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,14 @@ def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, in
             bar.stop()
 
 
+def plain_table(*heads: str, numbers: Iterable[str] = ()) -> Table:
+    """A table without lines: columns of text, then columns of numbers, which are aligned to the right."""
+    table = Table(*heads, box=None, pad_edge=False, header_style="dim")
+    for head in numbers:
+        table.add_column(head, justify="right", overflow="fold")
+    return table
+
+
 def score_json(proxy: Proxy, score: Score) -> dict[str, Any]:
     """A score as the design's JSON fields."""
     return {
@@ -80,7 +88,7 @@ def score_json(proxy: Proxy, score: Score) -> dict[str, Any]:
 
 def score_table(proxies: list[Proxy], scores: Mapping[str, Score]) -> Table:
     """Scores as a table: the value, or the reason why there is none."""
-    table = Table("proxy", "value", "better", "", box=None, pad_edge=False, header_style="dim")
+    table = plain_table("proxy", "value", "better", "")
     for proxy in proxies:
         score = scores[proxy.text]
         direction = "higher" if proxy.higher_is_better else "lower"

@@ -7,10 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rich.table import Table
 from typer import Option
 
-from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.console import err, millions, out, plain_table, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
 from epochzero.cli.options import AsJson, SpaceName, panel, spread
 from epochzero.cli.plugin import load_plugins
@@ -139,7 +138,7 @@ def _show(report: dict[str, Any], withstood: list[Robustness]) -> None:
     out.print(f"disagreement   {100 * measures['ppd']:.2f} % of the images, of two members on average")
     out.print(f"calibration    ECE {measures['ece']:.4f}  NLL {measures['nll']:.4f}")
     if withstood:
-        table = Table("attack", "one member", "all together", "images", box=None, pad_edge=False, header_style="dim")
+        table = plain_table("attack", "one member", "all together", "images")
         for one in (w.as_json() for w in withstood):
             shown = (
                 f"{100 * one[f'{side}_accuracy']:.2f} ± {100 * one[f'{side}_std']:.2f} %"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
-from epochzero.cli.console import out, print_json
+from epochzero.cli.console import out, plain_table, print_json
 from epochzero.cli.loading import missing_papers
 from epochzero.registry import experiments
 
@@ -28,7 +26,7 @@ def show_experiments(folder: str, json: bool) -> None:
     if json:
         print_json({"experiments": rows})
         return
-    shown = Table("name", "status", "about", box=None, pad_edge=False, header_style="dim")
+    shown = plain_table("name", "status", "about")
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
     for row in rows:
         style = "dim" if row["status"] == "planned" else ""

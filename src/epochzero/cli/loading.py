@@ -71,11 +71,8 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
     for name, load in others.items():
         verb, dot, part = name.partition(".")
         if dot and verb in names:
-            alone, member, own = (
-                typer.Typer(add_completion=False, rich_markup_mode="rich"),
-                load(),
-                whole.commands[verb],
-            )
+            alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            member, own = load(), whole.commands[verb]
             assert isinstance(own, TyperGroup)
             alone.command(part, context_settings=_settings(member))(member)
             own.add_command(typer.main.get_command(alone), part)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
-from epochzero.cli.winner import earlier_json, known_of, say_time
-from epochzero.errors import MachineError, UserError
+from epochzero.cli.winner import course_json, known_of, say_time
+from epochzero.errors import UserError
 from epochzero.evaluate import plots
 from epochzero.evaluate.front_plot import drawn
+from epochzero.files import writing
 from epochzero.hardware.latency import KEYS, Latency, teller
 from epochzero.hardware.timing import RUNS, Timing
 from epochzero.objectives.goals import LATENCY
@@ -49,16 +50,7 @@ def front_report(result: Result, latency: Latency | None, table: TableSource | N
     return {
         "front": members,
         "objectives": [{"name": goal.proxy.text, "better": "higher" if goal.higher else "lower"} for goal in goals],
-        "space": result.task.space.name,
-        "evaluated": result.evaluated,
-        "from_store": result.recalled,
-        "stopped": result.stopped,
-        "unscored": sum(result.unscored.values()),
-        "unscored_why": result.unscored,
-        "seconds": result.seconds,
-        "clock": result.clock.split(result.seconds),
-        "earlier": earlier_json(result),
-        "run": result.run,
+        **course_json(result),
         **known,
     }
 
@@ -144,13 +136,11 @@ def _more_columns(report: dict[str, Any]) -> dict[str, list[Any]]:
 def write_front(folder: Path, result: Result, report: dict[str, Any]) -> list[str]:
     """The front as JSON, CSV and, with matplotlib, as a plot; the names of the files."""
     texts = {"front.json": as_json(report, indent=2), "front.csv": as_csv(result.the_front, _more_columns(report))}
-    try:
+    with writing("front", folder):
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")
-        drawing = plots.save(drawn(result.the_front), folder, "front")
-    except UserError as error:  # no matplotlib
-        err.print(str(error), style="yellow")
-        drawing = []
-    except OSError as error:
-        raise MachineError(f"The front could not be written to '{folder}': {error.strerror}.") from error
-    return [*texts, *drawing]
+        try:
+            return [*texts, *plots.save(drawn(result.the_front), folder, "front")]
+        except UserError as error:  # no matplotlib
+            err.print(str(error), style="yellow")
+            return [*texts]

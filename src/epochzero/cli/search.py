@@ -26,9 +26,10 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.winner import check_tower, check_winner, end_search, no_score
+from epochzero.errors import UserError
 from epochzero.files import made_folder
 from epochzero.quantities import key_values, shape
-from epochzero.registry import spaces
+from epochzero.registry import searches, spaces
 from epochzero.store import Store
 from epochzero.study.loop import FittedToTable
 from epochzero.study.result import INTERRUPTED, Result
@@ -216,11 +217,22 @@ def search(
 def _feedback(
     recipe: str, what: SearchOptions, data: DataOptions, scoring: ScoringOptions, running: RunningOptions
 ) -> Feedback:
-    """The short training that scores networks."""
-    from epochzero.cli.feedback import trained_by
+    """The short training that scores networks; UserError for options that do not go with it."""
+    from epochzero.data import NOISE
+    from epochzero.supernet import methods
+    from epochzero.train.feedback import ShortTraining
 
-    given = {"--objectives": what.objectives, "--executor": running.executor}
-    return trained_by(recipe, what.method, spaces[what.space], data.data, scoring.seed, running.device, given)
+    if what.method is not None and what.method not in searches and what.method in methods:
+        raise UserError(f"{what.method} evaluates no single networks, so --feedback means nothing to it: use hnas.")
+    for option, value in (("--objectives", what.objectives), ("--executor", running.executor)):
+        if value not in (None, "local"):
+            raise UserError(f"Networks are trained here, one after the other: leave out {option} with --feedback.")
+    if data.data in NOISE:
+        raise UserError(
+            f"--feedback needs images with labels to train on, and {data.data} is noise: give --data FILE.npz."
+        )
+    trained = ShortTraining.of(recipe, spaces[what.space], Path(data.data), seed=scoring.seed, device=running.device)
+    return Feedback(trained, trained.name)
 
 
 def _watched(prepared: PreparedSearch, store: Store) -> Result:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from rich.table import Table
 from typer import Argument, Option
 
-from epochzero.cli.console import err, out, print_json
+from epochzero.cli.console import err, out, plain_table, print_json
 from epochzero.cli.options import AsJson
 from epochzero.errors import UserError
 from epochzero.store import Store, add, export
@@ -40,7 +39,7 @@ def store(
     if json:
         print_json({"runs": [{"id": r.id, "kind": r.kind, "state": r.state, "settings": r.settings} for r in runs]})
         return
-    table = Table("run", "kind", "state", "settings", box=None, pad_edge=False, header_style="dim")
+    table = plain_table("run", "kind", "state", "settings")
     for run in runs:
         settings = ", ".join(f"{key}={value}" for key, value in run.settings.items() if value not in (None, {}))
         table.add_row(run.id, run.kind, run.state, settings)

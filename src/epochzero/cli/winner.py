@@ -27,6 +27,7 @@ from epochzero.cli.console import (
 )
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
+from epochzero.files import writing
 from epochzero.plan import Plan
 from epochzero.plan.drawing import draw
 from epochzero.registry import proxies
@@ -112,6 +113,7 @@ def known_of(text: str, table: TableSource) -> dict[str, float] | None:
 
 def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score], top: int) -> dict[str, Any]:
     best = result.winner
+    pools = [source.name for source in result.task.sources if source.candidates is not None]
     return {
         "best": {
             "arch": best.text,
@@ -120,30 +122,27 @@ def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score],
             "scores": {proxy.text: score_json(proxy, scores[proxy.text]) for proxy in everything},
         },
         "top": [{"arch": one.text, "score": one.score.value} for one in result.top(top)],
-        "space": result.task.space.name,
+        **course_json(result),
         "proxy": result.objective.text,
+        "scoring_seconds": result.scoring_seconds,
+        "data": f"the scores in {pools[0]}" if pools else result.task.batch.about,
+    }
+
+
+def course_json(result: Result) -> dict[str, Any]:
+    """How a search went, as JSON fields; `earlier` is the work of earlier runs, which its seconds leave out."""
+    return {
+        "space": result.task.space.name,
         "evaluated": result.evaluated,
         "from_store": result.recalled,
         "stopped": result.stopped,
         "unscored": sum(result.unscored.values()),
         "unscored_why": result.unscored,
         "seconds": result.seconds,
-        "scoring_seconds": result.scoring_seconds,
         "clock": result.clock.split(result.seconds),
-        "earlier": earlier_json(result),
+        "earlier": dict(zip(("evaluated", "scoring_seconds"), result.earlier, strict=True)),
         "run": result.run,
-        "data": _data(result),
     }
-
-
-def earlier_json(result: Result) -> dict[str, float]:
-    """The work of earlier runs of the same search, which its seconds leave out."""
-    return dict(zip(("evaluated", "scoring_seconds"), result.earlier, strict=True))
-
-
-def _data(result: Result) -> str:
-    pools = [source.name for source in result.task.sources if source.candidates is not None]
-    return f"the scores in {pools[0]}" if pools else result.task.batch.about
 
 
 def end_search(result: Result, store: Store, which: str, folder: Path | None, output: Any) -> None:
@@ -165,7 +164,9 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
         report |= {"known": known_of(result.winner.text, result.accuracies), "table": result.accuracies.name}
     files = {} if folder is None and output.json else files_of(result, report, output.auxiliary)
     if folder is not None:
-        write_winner(folder, files)
+        with writing("winner", folder):
+            for name, content in files.items():
+                (folder / name).write_text(content(), encoding="utf-8")
     if output.json:
         print_json(report)
         return
@@ -245,11 +246,3 @@ def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[st
     plan, cell = result.plan, space.cell_block
     code = _with_tower(result.task, result.winner.arch).code if auxiliary else plan.code
     return {"cell.svg": lambda: draw.svg(plan, cell), "network.svg": plan.svg, "model.py": code} | facts
-
-
-def write_winner(folder: Path, files: Mapping[str, Callable[[], str]]) -> None:
-    try:
-        for name, content in files.items():
-            (folder / name).write_text(content(), encoding="utf-8")
-    except OSError as error:
-        raise MachineError(f"The winner could not be written to '{folder}': {error.strerror}.") from error

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from epochzero.errors import MachineError
 from epochzero.evaluate import plots
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import Place
-from epochzero.files import as_json, write
+from epochzero.files import as_json, csv_text, write, writing
 from epochzero.progress import Progress
 from epochzero.stats import Estimate
 from epochzero.stats.text import short
@@ -86,11 +82,11 @@ def write_results(outcome: BenchOutcome, folder: Path) -> list[str]:
     """Writes all results except the plots into a folder; returns the names of the files."""
     contents = {
         "results.json": as_json(as_document(outcome), indent=2) + "\n",
-        "results.csv": _csv(FIGURES, _figure_lines(outcome)),
-        "scores.csv": _csv(SCORES, _score_lines(outcome)),
+        "results.csv": csv_text(FIGURES, _figure_lines(outcome)),
+        "scores.csv": csv_text(SCORES, _score_lines(outcome)),
         "ranking.md": as_markdown(outcome),
     }
-    with _writing(folder):
+    with writing("results", folder):
         for name, content in contents.items():
             write(folder / name, content)
     return list(contents)
@@ -98,7 +94,7 @@ def write_results(outcome: BenchOutcome, folder: Path) -> list[str]:
 
 def draw_results(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
     """Draws the ranking and a scatter plot for each row; UserError without matplotlib."""
-    with _writing(folder):
+    with writing("results", folder):
         names = plots.save(plots.ranking(outcome), folder, "ranking")
         rows = [(case, row) for case in outcome.cases for row in case.figures.rows]
         for done, (case, row) in enumerate(rows, 1):
@@ -110,27 +106,11 @@ def draw_results(outcome: BenchOutcome, folder: Path, progress: Progress) -> lis
     return names
 
 
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise MachineError(f"The results could not be written to '{folder}': {error.strerror}.") from error
-
-
 def file_name(*parts: str) -> str:
     """`nb201.csv.gz`, `cifar10_test`, `zico(batches=4)` as `nb201-cifar10_test-zico_batches_4`."""
     table, *others = parts
     table = re.sub(r"\.(csv|csv\.gz|parquet|ezb)$", "", Path(table).name, flags=re.IGNORECASE)
     return "-".join(re.sub(r"[^\w.]+", "_", part).strip("_.") for part in (table, *others))[:150]
-
-
-def _csv(heads: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(lines)
-    return text.getvalue()
 
 
 def _figure_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:

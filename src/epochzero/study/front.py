@@ -6,8 +6,6 @@ evaluated networks, not of the last population.
 
 from __future__ import annotations
 
-import csv
-import io
 from array import array
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from epochzero.files import csv_text
 from epochzero.objectives.goals import Goals
 from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import dominates
@@ -79,9 +78,9 @@ class Front:
 
 def as_csv(front: Front, more: Mapping[str, Sequence[object]] = MappingProxyType({})) -> str:
     """One line per network of the front, numbers in full, and more columns by name."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["arch", *(goal.proxy.text for goal in front.goals.goals), *more])
-    for place, member in enumerate(front.members):
-        writer.writerow([member.text, *member.values, *(column[place] for column in more.values())])
-    return text.getvalue()
+    heads = ["arch", *(goal.proxy.text for goal in front.goals.goals), *more]
+    rows = (
+        [member.text, *member.values, *(column[place] for column in more.values())]
+        for place, member in enumerate(front.members)
+    )
+    return csv_text(heads, rows)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.table import Table
 from rich.text import Text
 
-from epochzero.cli.console import out
+from epochzero.cli.console import out, plain_table
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import BenchPair, BenchRow
 from epochzero.evaluate.results import interval
@@ -48,7 +46,7 @@ def _show_case(case: CaseOutcome, more: bool) -> None:
     for statistic in statistics:
         regret = statistic.startswith("regret")
         heads = [f"{target} {unit}".strip() if regret else target for target, unit in case.sample.units.items()]
-        table = _table(SHORT.get(statistic, statistic), heads, "n", "none")
+        table = plain_table(SHORT.get(statistic, statistic), numbers=["n", "none", *heads])
         for proxy, rows in by_proxy.items():
             cells = [
                 _cell(row.quality.figures[statistic], statistic == "spearman" and (row.target, proxy) in marked)
@@ -78,7 +76,7 @@ def _in_order(case: CaseOutcome) -> dict[str, list[BenchRow]]:
 
 def _pairs(case: CaseOutcome) -> Table:
     """Differences of Spearman; bold if the interval excludes 0."""
-    table = _table(f"difference from {case.figures.pairs[0].versus}", case.case.targets)
+    table = plain_table(f"difference from {case.figures.pairs[0].versus}", numbers=case.case.targets)
     cells: dict[str, list[Text]] = {}
     for pair in case.figures.pairs:
         cells.setdefault(pair.proxy, []).append(_difference(pair))
@@ -95,15 +93,6 @@ def _difference(pair: BenchPair) -> Text:
     return Text.assemble(
         (f"{difference.value:+.3f}", style), (f" [{difference.low:+.3f}, {difference.high:+.3f}]", "dim")
     )
-
-
-def _table(head: str, targets: Sequence[str], *counts: str) -> Table:
-    table = Table(head, box=None, pad_edge=False, header_style="dim")
-    for count in counts:
-        table.add_column(count, justify="right")
-    for target in targets:
-        table.add_column(target, justify="right", overflow="fold")
-    return table
 
 
 def _cell(figure: Figure, tied: bool) -> Text:
