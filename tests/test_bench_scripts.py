@@ -28,6 +28,7 @@ from epochzero.store import Evaluated, ScoreRow, Store, add, export
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
 from epochzero.types import Origin, Score, Setting
+from epochzero_papers.harness.scoring import recall
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data"
@@ -313,7 +314,7 @@ def test_stored_scores_are_of_the_batch_that_they_name(name: str, images: str, s
     with Store.open(":memory:") as store:
         assert add(store, DATA / f"{name}.csv.gz") >= 34_000
         arch = space.parse(store.archs(task.setting)[700])
-        (known,), ((now, _),) = task.recall([arch], store), task.score([arch])
+        (known,), ((now, _),) = recall(task, [arch], store), task.score([arch])
     for proxy, score in known.items():
         assert now[proxy].value == pytest.approx(score.value, rel=1e-2 if proxy == "grad_norm" else 1e-5), proxy
 

@@ -45,7 +45,7 @@ class Result(result.Result):
         from epochzero.train.recipes import recipe_of
 
         task, how = self.task, recipe_of(recipe, changes)
-        space = _of_plans(task.space)
+        space = space_of_plans(task.space)
         images = load_images(Path(data), seed=task.origin.seed)
         facts = {"space": space.name, "arch": self.winner.text}
         place = None if folder is None else Path(folder)
@@ -92,7 +92,8 @@ class Study(ask_tell.Study):
         def result(self) -> Result: ...
 
 
-def _of_plans(space: Any) -> Space:
+def space_of_plans(space: Any) -> Space:
+    """The same space; UserError for one whose networks are modules."""
     if not isinstance(space, Space):
         raise UserError(f"The space '{space.name}' gives modules and no plans: train them with your own loop.")
     return space

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from typer import Option
 
 from epochzero.cli.console import err, millions, out, plain_table, print_json, progress_bar
-from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
+from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
 from epochzero.cli.options import AsJson, SpaceName, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine.device import usable
@@ -20,6 +20,8 @@ from epochzero.ensemble.build import build_ensemble
 from epochzero.ensemble.selection import METHODS, Job, Settings
 from epochzero.errors import UserError
 from epochzero.files import made_folder
+from epochzero.next_steps import space_of_plans
+from epochzero.registry import spaces
 
 MANY = 10**6
 
@@ -94,7 +96,7 @@ def ensemble(
     """
     start = time.perf_counter()
     load_plugins(running.plugin)
-    space, recipe = space_of_plans(members.space), training.changed
+    space, recipe = space_of_plans(spaces[members.space]), training.changed
     settings = Settings(**asdict(choice) | {"delta": _delta(choice.delta), "seed": running.seed})
     archs = [space.parse(text) for text in members.arch or ()]
     usable(running.device)

@@ -12,8 +12,6 @@ from epochzero.cli.console import err
 from epochzero.cli.options import Classes, Device, Plugins, Seed, panel
 from epochzero.errors import UserError
 from epochzero.quantities import key_values
-from epochzero.registry import spaces
-from epochzero.spaces.base import Space
 from epochzero.train.image_data import SIDE, Images, load_images
 from epochzero.train.recipes import RECIPES, Recipe, recipe_of
 
@@ -64,11 +62,3 @@ class RunOptions:
     seed: Seed = 0
     device: Device = "cpu"
     plugin: Plugins = None
-
-
-def space_of_plans(name: str) -> Space:
-    """A space by its name; UserError for one whose networks are modules."""
-    space = spaces[name]
-    if not isinstance(space, Space):
-        raise UserError(f"The space '{name}' gives modules and no plans: train them with your own loop.")
-    return space

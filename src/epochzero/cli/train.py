@@ -9,14 +9,16 @@ from typing import Annotated, Any
 from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions, space_of_plans
+from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
 from epochzero.cli.options import AsJson, BadLines, SpaceName, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.files import made_folder
+from epochzero.next_steps import space_of_plans
 from epochzero.recommend.jobs import is_search
+from epochzero.registry import spaces
 from epochzero.train.images import METRICS, plan_for, train_architecture
 
 
@@ -99,7 +101,7 @@ def train(
         return
     if network.arch is None:
         raise UserError("Say which network to train: give --arch.")
-    recipe, space = training.changed, space_of_plans(network.space)
+    recipe, space = training.changed, space_of_plans(spaces[network.space])
     arch = space.parse(network.arch)
     usable(running.device)
     images = reading.load(data, running.seed)

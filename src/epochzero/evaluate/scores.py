@@ -70,11 +70,6 @@ class Work:
             for name, score in scores.items():
                 self.new_scores[name].append(score)
 
-    @property
-    def scores(self) -> Scores:
-        """The scores of the whole sample."""
-        return {name: [scores[place] for place in self.places] for name, scores in self.new_scores.items()}
-
 
 def score_all(
     samples: Sequence[Sample], tasks: Sequence[Sequence[Task]], runs: Sequence[Run], store: Store, progress: Progress
@@ -86,26 +81,26 @@ def score_all(
     ]
     _work_off([work for repeats in works for parts in repeats for work in parts], store, progress)
     return [
-        [
-            {proxy.text: _merged(parts)[proxy.text] for proxy in task.proxies}
-            for parts, task in zip(repeats, own, strict=True)
-        ]
+        [_scores(parts, task) for parts, task in zip(repeats, own, strict=True)]
         for repeats, own in zip(works, tasks, strict=True)
     ]
 
 
-def _merged(parts: Sequence[Work]) -> Scores:
-    return {name: scores for part in parts for name, scores in part.scores.items()}
+def _scores(parts: Sequence[Work], task: Task) -> Scores:
+    """The scores of the whole sample by the task's proxies."""
+    scores = {
+        name: [scores[place] for place in part.places] for part in parts for name, scores in part.new_scores.items()
+    }
+    return {proxy.text: scores[proxy.text] for proxy in task.proxies}
 
 
 def _works(table: int, sample: Sample, task: Task, run: Run, store: Store) -> list[Work]:
     """One part, or two if scores are shared: parameters and FLOPs are counted for each network."""
     everyone = list(range(len(sample.values)))
-    if sample.sharing is None:
-        return [_work((table, 0), task, everyone, sample, run, store)]
-    own = [proxy for proxy in task.proxies if proxy.free]
-    shared = [proxy for proxy in task.proxies if not proxy.free]
-    parts = [(own, everyone), (shared, sample.sharing.leaders)]
+    parts = [(list(task.proxies), everyone)]
+    if sample.sharing is not None:
+        shared = [proxy for proxy in task.proxies if not proxy.free]
+        parts = [([proxy for proxy in task.proxies if proxy.free], everyone), (shared, sample.sharing.leaders)]
     return [
         _work((table, part), replace(task, proxies=some), of, sample, run, store)
         for part, (some, of) in enumerate(parts)
@@ -115,11 +110,9 @@ def _works(table: int, sample: Sample, task: Task, run: Run, store: Store) -> li
 
 def _work(kind: tuple[int, int], task: Task, leaders: list[int], sample: Sample, run: Run, store: Store) -> Work:
     chosen = list(dict.fromkeys(leaders))
-    texts = [sample.archs[leader] for leader in chosen]
-    stored = [store.scores(task.setting, proxy.key, texts) for proxy in task.proxies]
-    known = frozenset(i for i, text in enumerate(texts) if all(text in scores for scores in stored))
-    place = {leader: i for i, leader in enumerate(chosen)}
     values = [sample.values[leader] for leader in chosen]
+    known = frozenset(i for i, held in enumerate(task.held(values, store)) if held)
+    place = {leader: i for i, leader in enumerate(chosen)}
     empty: Scores = {proxy.text: [] for proxy in task.proxies}
     return Work(kind, task, values, run, [place[leader] for leader in leaders], empty, known)
 

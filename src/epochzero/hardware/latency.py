@@ -28,6 +28,7 @@ from epochzero.objectives.goals import LATENCY
 from epochzero.registry import near_miss
 from epochzero.store import Evaluated, Store
 from epochzero.study.clock import Clock
+from epochzero.study.methods.base import whole_of
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
 from epochzero.types import Score, Setting
@@ -162,10 +163,7 @@ class SwiftSpace:
 
     def __init__(self, space: Any, limit: LatencyLimit) -> None:
         self.space, self.limit = space, limit
-        whole = space
-        while hasattr(whole, "space"):
-            whole = whole.space
-        self.start = self._fastest() if limit.latency.meter.instant else self._smallest(whole)
+        self.start = self._fastest() if limit.latency.meter.instant else self._smallest()
 
     def fits(self, arch: Any) -> bool:
         return bool(self.space.fits(arch)) and self.limit.latency.within(arch, self.limit.milliseconds)
@@ -200,11 +198,9 @@ class SwiftSpace:
         """The fastest network of the table."""
         latency, limit = self.limit
         assert isinstance(latency.meter, TableMeter)
-        timed = [
-            (timing.high, i) for i, arch in enumerate(latency.meter.table.archs) if (timing := _timed(latency, arch))
-        ]
-        archs = (latency.meter.table.archs[i] for _, i in sorted(timed))
-        arch = next(filter(self.space.fits, archs), None)
+        timings = {arch: latency.of(arch) for arch in latency.meter.table.archs}
+        known = {arch: timing.high for arch, timing in timings.items() if isinstance(timing, Timing)}
+        arch = next(filter(self.space.fits, sorted(known, key=known.__getitem__)), None)
         if arch is None:
             raise UserError(f"{latency.name} knows the latency of no network that is within the other limits.")
         if not self.fits(arch):
@@ -213,9 +209,9 @@ class SwiftSpace:
             )
         return arch
 
-    def _smallest(self, whole: Any) -> Any:
+    def _smallest(self) -> Any:
         """The smallest network, where it has a latency and is one of those to search among; else a sample that fits."""
-        latency, limit = self.limit
+        (latency, limit), whole = self.limit, whole_of(self.space)
         smallest = whole.smallest()
         timing = latency.of(smallest)
         if isinstance(timing, Timing) and timing.high > limit:
@@ -236,11 +232,6 @@ class SwiftSpace:
             if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.timings.values()):
                 raise UserError(f"The latency of {latency.space.name} networks cannot be measured: {latency.of(arch)}.")
         raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
-
-
-def _timed(latency: Latency, arch: Any) -> Timing | None:
-    timing = latency.of(arch)
-    return timing if isinstance(timing, Timing) else None
 
 
 def timed(

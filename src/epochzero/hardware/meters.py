@@ -86,8 +86,7 @@ class TorchMeter:
 
     def _timed(self, module: nn.Module) -> Timing:
         module, x = module.to(self.task.device), self.x
-        clock = _on_gpu if x.is_cuda else _on_cpu
-        return clock(lambda: module(x))
+        return _timing(lambda: module(x), _on_gpu if x.is_cuda else _on_cpu)
 
 
 class OnnxMeter(TorchMeter):
@@ -126,7 +125,7 @@ class OnnxMeter(TorchMeter):
             session.run_with_iobinding(bound)
             bound.synchronize_outputs()
 
-        return _on_cpu(run)
+        return _timing(run, _on_cpu)
 
 
 def exported(module: nn.Module, x: Tensor) -> bytes:
@@ -159,29 +158,25 @@ def quietly() -> Iterator[None]:
             torch._C._jit_onnx_log = printed
 
 
-def _on_cpu(run: Callable[[], object]) -> Timing:
-    """Between two looks at the clock; `run` returns when it is done."""
+def _timing(run: Callable[[], object], milliseconds: Callable[[Callable[[], object]], float]) -> Timing:
     for _ in range(WARM_UP):
         run()
-    times = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        run()
-        times.append(1e3 * (time.perf_counter() - start))
-    return summed_up(times)
+    return summed_up([milliseconds(run) for _ in range(RUNS)])
 
 
-def _on_gpu(run: Callable[[], object]) -> Timing:
-    """Between two events on the device, one run at a time."""
-    for _ in range(WARM_UP):
-        run()
-    times = []
-    for _ in range(RUNS):
-        torch.cuda.synchronize()
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        run()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return summed_up(times)
+def _on_cpu(run: Callable[[], object]) -> float:
+    """Milliseconds by the clock; `run` returns when it is done."""
+    start = time.perf_counter()
+    run()
+    return 1e3 * (time.perf_counter() - start)
+
+
+def _on_gpu(run: Callable[[], object]) -> float:
+    """Milliseconds between two events on the device."""
+    torch.cuda.synchronize()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end))

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from epochzero.errors import UserError
-from epochzero.registry import near_miss
-from epochzero.study.sources import REASONS, TableSource
+from epochzero.study.sources import TableSource
 
 RUNS, WARM_UP = 31, 5
 TAIL = 0.025
@@ -79,12 +77,7 @@ class TableMeter:
     instant: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        columns = [name for name in self.table.table.columns if name != REASONS]
-        if self.column not in columns:
-            raise UserError(
-                f"{self.table.table.source} has no column '{self.column}'.{near_miss(self.column, columns)} "
-                f"It has {', '.join(columns)}."
-            )
+        self.table.check_column(self.column)
         self._cells = dict(zip(self.table.archs, self.table.table.cells(self.column), strict=True))
 
     @property

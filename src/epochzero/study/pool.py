@@ -17,7 +17,7 @@ from epochzero.errors import UserError
 from epochzero.executors.base import population
 from epochzero.spaces.budget import BudgetedSpace
 from epochzero.store import JSON, Run, Store
-from epochzero.study.methods.base import Floats, Pool, Unseen, Wanted
+from epochzero.study.methods.base import Pool, Unseen, Wanted
 from epochzero.study.result import enough_without
 from epochzero.study.sources import TableSource
 from epochzero.study.task import Task
@@ -101,7 +101,8 @@ def scored_pool(
         scores, seconds = _scored(part, archs, held, store, run, progress, time_left)
     _check_hope(part.proxies, scores, whole=True)
     better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
-    return ScoredPool(Pool(archs[: len(scores)], _columns(part.proxies, scores), better), len(archs), seconds, held)
+    values = {p.text: np.array([one[p.text].value for one in scores], np.float64) for p in part.proxies}
+    return ScoredPool(Pool(archs[: len(scores)], values, better), len(archs), seconds, held)
 
 
 def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
@@ -151,17 +152,14 @@ def _scored(
         scored += scores
         _check_hope(task.proxies, scored)
         left = time_left()
-        if left <= 0 and (any(map(_whole, scored)) or enough_without(len(scored), True)):
+        whole = any(all(score.ok for score in one.values()) for one in scored)
+        if left <= 0 and (whole or enough_without(len(scored), True)):
             break
         allowed = min(CHUNK_SECONDS, max(left, 0.0))
         fitting = min(2 * size, int(size * allowed / max(seconds, CHUNK_SECONDS / most)))
         size = least if len(scored) <= held else max(least, min(most, fitting // least * least))
     progress(len(scored), len(archs))
     return scored, total
-
-
-def _whole(scores: Mapping[str, Score]) -> bool:
-    return all(score.ok for score in scores.values())
 
 
 def _check_hope(proxies: Sequence[Proxy], scored: Sequence[Mapping[str, Score]], whole: bool = False) -> None:
@@ -176,8 +174,3 @@ def _check_hope(proxies: Sequence[Proxy], scored: Sequence[Mapping[str, Score]],
                 f"None of the first {len(scores)} networks of the pool has a {proxy.text} score; most often: {why}. "
                 "Score the pool by another proxy."
             )
-
-
-def _columns(proxies: Sequence[Proxy], scores: Sequence[Mapping[str, Score]]) -> dict[str, Floats]:
-    """By proxy, nan where there is no score."""
-    return {p.text: np.array([one[p.text].value for one in scores], np.float64) for p in proxies}

@@ -89,6 +89,7 @@ class PreparedSearch:
     budget: int | None
     """None: the steps of the method itself"""
     accuracies: TableSource | None
+    limits: Budget
     limit: LatencyLimit | None
     inside: bool
     """true for a search inside one network"""
@@ -126,10 +127,9 @@ class PreparedSearch:
 
             result = run_inside(self.task, self.method, self.budget, **common)
         else:
-            limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
-            by: dict[str, Any] = {"budget": limits, "latency": self.limit}
+            limits: dict[str, Any] = {"budget": self.limits, "latency": self.limit}
             try:
-                result = run_search(self.task, self.method, self.budget, **by, **common)
+                result = run_search(self.task, self.method, self.budget, **limits, **common)
             except KeyboardInterrupt:
                 if not keep_interrupted or not latest or latest[0].best is None:
                     raise
@@ -157,8 +157,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use hnas.")
     if feedback is not None and goals is not None:
         raise UserError("Networks are trained by one feedback: leave out --objectives.")
-    for option, given_limit in (("--max-params", settings.max_params), ("--max-flops", settings.max_flops)):
-        count(given_limit, option)
+    limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
     accuracies = None if settings.table is None else TableSource.read(settings.table, space)
     sources: list[Source] = []
     if settings.pool is not None:
@@ -166,19 +165,17 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if settings.among is not None:
         sources.append(Listed(TableSource.read(settings.among, space)))
     sources += [source for source in (accuracies, feedback) if source is not None]
-    batch = (
-        settings.data
-        if not isinstance(settings.data, (str, Path))
-        else batch_for(
+    batch = settings.data
+    if isinstance(batch, (str, Path)):
+        batch = batch_for(
             space,
-            settings.data,
+            batch,
             input_shape=settings.input_shape,
             num_classes=settings.classes,
             size=settings.batch_size or BATCH_SIZE,
             parts=settings.parts or (PARTS_INSIDE if inside else PARTS),
             seed=settings.data_seed,
         )
-    )
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     limit = None
@@ -186,7 +183,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         from epochzero.hardware.latency import timed
 
         task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
-    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limit, inside)
+    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limits, limit, inside)
 
 
 def _is_inside(method: str) -> bool:

@@ -84,13 +84,17 @@ class TableSource:
     def covers(self, proxy: Proxy) -> bool:
         if self.pool == proxy.name.startswith((TABLE, FEEDBACK)):
             return False
-        column = proxy.text if self.pool else proxy.name.removeprefix(TABLE)
-        if column not in self.table.columns:
-            raise UserError(
-                f"{self.table.source} has no column '{column}'.{near_miss(column, self.table.columns)} "
-                f"It has {', '.join(name for name in self.table.columns if name != REASONS)}."
-            )
+        self.check_column(proxy.text if self.pool else proxy.name.removeprefix(TABLE))
         return True
+
+    def check_column(self, column: str) -> None:
+        """UserError for a column that the table lacks."""
+        columns = [name for name in self.table.columns if name != REASONS]
+        if column not in columns:
+            raise UserError(
+                f"{self.table.source} has no column '{column}'.{near_miss(column, columns)} "
+                f"It has {', '.join(columns)}."
+            )
 
     def known(self, text: str) -> int | None:
         """The row of an architecture, or of an isomorphic one."""

@@ -90,13 +90,6 @@ class Task:
             by_source.setdefault(source, []).append(proxy)
         return list(by_source.items())
 
-    def recall(self, archs: Sequence[Any], store: Store) -> list[dict[str, Score]]:
-        """Scores from the store; a score that it lacks is a failed one."""
-        texts = [self.space.text(arch) for arch in archs]
-        known = {proxy.text: store.scores(self.setting, proxy.key, texts) for proxy in self.proxies}
-        lacks = Score.failed("the scores that were given have none of it")
-        return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
-
     def held(self, archs: Sequence[Any], store: Store) -> list[bool]:
         """For each architecture, true if the store has every score."""
         texts = [self.space.text(arch) for arch in archs]

@@ -9,6 +9,7 @@ from typing import Any
 from epochzero.data.batch import digest
 from epochzero.errors import DataError
 from epochzero.executors.base import population
+from epochzero.store import Store
 from epochzero.study.task import Task
 from epochzero.types import Score
 from epochzero_papers.harness.base import Work
@@ -60,11 +61,19 @@ def nothing_recalled(experiment: str, reasons: Sequence[str]) -> DataError:
     return DataError(f"{experiment} cannot be made of these scores. {' '.join(reasons)} Leave out --scores to compute.")
 
 
+def recall(task: Task, archs: Sequence[Any], store: Store) -> list[Scores]:
+    """Scores from the store; a score that it lacks is a failed one."""
+    texts = [task.space.text(arch) for arch in archs]
+    known = {proxy.text: store.scores(task.setting, proxy.key, texts) for proxy in task.proxies}
+    lacks = Score.failed("the scores that were given have none of it")
+    return [{name: scores.get(text, lacks) for name, scores in known.items()} for text in texts]
+
+
 def score_all(work: Work, jobs: Sequence[Job]) -> list[list[list[Scores]]]:
     """Returns the scores by job, task and architecture; computes those that the store lacks, unless `recalls`."""
     work.begin(jobs=[job.digest for job in jobs])
     if work.recalls:
-        return [[task.recall(job.archs, work.store) for task in job.tasks] for job in jobs]
+        return [[recall(task, job.archs, work.store) for task in job.tasks] for job in jobs]
     total = sum(len(job.archs) for job in jobs)
     scores: list[list[list[Scores]]] = []
     done = 0

@@ -57,6 +57,7 @@ def demands(proxy: Proxy) -> Demands:
             forward += proxy.runs[0]
             backward.update([proxy.runs[1]] if proxy.runs[1] else [])
     counts = _written(backward)
+    layers = "; ".join(name for name, reads in LAYERS.items() if reads & every)
     return Demands(
         data=_data(list(runs)),
         labels=proxy.needs_labels,
@@ -67,12 +68,8 @@ def demands(proxy: Proxy) -> Demands:
         backward_passes="own" if untold else counts,
         weights=_weights(list(runs)),
         norms=", ".join(sorted({run.norm for run in runs})),
-        layers=proxy.valid or "; ".join(name for name, reads in LAYERS.items() if reads & every) or _other(untold),
+        layers=proxy.valid or layers or ("own" if untold else "any"),
     )
-
-
-def _other(untold: bool) -> str:
-    return "own" if untold else "any"
 
 
 def _on_circle(run: Pass) -> bool:

@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, get_type_hints
 
 FOLDER = Path(__file__).parent
 PUBLISHED, MEASURED, COSTS = (FOLDER / f"{name}.csv" for name in ("published", "measured", "costs"))
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Cost:
 
 @cache
 def published() -> tuple[Published, ...]:
-    return tuple(Published(**row | {"value": float(row["value"])}) for row in _rows(PUBLISHED))
+    return _rows(PUBLISHED, Published)
 
 
 @cache
@@ -81,17 +82,12 @@ def measured() -> tuple[Measured, ...]:
 
 def read_measured(path: Path) -> tuple[Measured, ...]:
     """The figures in a file of the form of measured.csv."""
-    whole, real = ("n", "unscored", "seed"), ("spearman", "low", "high", "kendall", "kendall_low", "kendall_high")
-    numbers = {**dict.fromkeys(whole, int), **dict.fromkeys(real, float)}
-    return tuple(Measured(**row | {key: kind(row[key]) for key, kind in numbers.items()}) for row in _rows(path))
+    return _rows(path, Measured)
 
 
 @cache
 def costs() -> tuple[Cost, ...]:
-    real = ("milliseconds", "mebibytes")
-    return tuple(
-        Cost(**row | {"batch": int(row["batch"])} | {key: float(row[key]) for key in real}) for row in _rows(COSTS)
-    )
+    return _rows(COSTS, Cost)
 
 
 def proxy_of(text: str) -> str:
@@ -100,6 +96,9 @@ def proxy_of(text: str) -> str:
     return match[0] if match else ""
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Path, kind: type[T]) -> tuple[T, ...]:
+    """The rows of a table as objects, with numbers where their fields are numbers."""
+    kinds = get_type_hints(kind)
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        rows = csv.DictReader(file)
+        return tuple(kind(**{name: kinds[name](cell) for name, cell in row.items()}) for row in rows)
