@@ -7,7 +7,7 @@ and at least 100.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -22,65 +22,31 @@ MOST = 24
 """columns of the table of agreement"""
 
 
-class Judged(TypedDict):
-    """The rank correlation of a score with a known accuracy."""
-
-    score: str
-    truth: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    repeats: int
-    resamples: int
-    why: str
-
-
-def with_truth(candidates: Candidates) -> list[Judged]:
+def with_truth(candidates: Candidates) -> list[dict[str, Any]]:
     """Every score and cost against every truth, by the size of the correlation."""
-    judged: list[Judged] = []
+    judged: list[dict[str, Any]] = []
     for truth in candidates.of_kind("truth"):
         each = [_judged(column, truth) for column in candidates.of_kind("score", "cost")]
         judged += sorted(each, key=lambda one: -abs(one["value"] or 0.0))
     return judged
 
 
-def _judged(column: Column, truth: Column) -> Judged:
+def _judged(column: Column, truth: Column) -> dict[str, Any]:
     """The correlation over networks with the truth and a score in every repeat; higher scores count as better."""
     both = ~(np.isnan(column.repeats).any(axis=0) | np.isnan(truth.values))
     n = int(both.sum())
     resamples = max(FEWEST, min(RESAMPLES, RESAMPLES * NETWORKS // max(n, 1)))
-    made = Judged(
-        score=column.name,
-        truth=truth.name,
-        value=None,
-        low=None,
-        high=None,
-        n=n,
-        repeats=len(column.repeats),
-        resamples=resamples,
-        why="",
-    )
+    about = {"score": column.name, "truth": truth.name, "n": n, "repeats": len(column.repeats), "resamples": resamples}
     sign = -1.0 if column.kind == "score" and not column.higher else 1.0
     try:
         rho = spearman(sign * column.repeats[:, both], truth.merits[both], resamples=resamples)
     except DegenerateError as error:
-        made["why"] = str(error)
-    else:
-        made["value"], made["low"], made["high"] = rho.value, rho.low, rho.high
-    return made
+        return {**about, "value": None, "low": None, "high": None, "why": str(error)}
+    return {**about, "value": rho.value, "low": rho.low, "high": rho.high, "why": ""}
 
 
-class Agreement(TypedDict):
-    """Spearman's rho of each pair of columns [columns][columns], or None."""
-
-    names: list[str]
-    values: list[list[float | None]]
-    networks: list[list[int]]
-
-
-def with_each_other(candidates: Candidates) -> Agreement | None:
-    """Correlations of scores, truths and costs with each other; None with fewer than two columns."""
+def with_each_other(candidates: Candidates) -> dict[str, Any] | None:
+    """Spearman's rho of scores, truths and costs with each other [columns][columns]; None with fewer than two."""
     columns = [column for column in candidates.of_kind("score", "truth", "cost") if _varies(column.values)][:MOST]
     if len(columns) < 2:
         return None
@@ -88,11 +54,11 @@ def with_each_other(candidates: Candidates) -> Agreement | None:
     every = range(len(columns))
     half = {(a, b): _rho(oriented[a], oriented[b]) for a in every for b in every if a <= b}
     pairs = [[half[min(a, b), max(a, b)] for b in every] for a in every]
-    return Agreement(
-        names=[column.name for column in columns],
-        values=[[rho for rho, _ in row] for row in pairs],
-        networks=[[n for _, n in row] for row in pairs],
-    )
+    return {
+        "names": [column.name for column in columns],
+        "values": [[rho for rho, _ in row] for row in pairs],
+        "networks": [[n for _, n in row] for row in pairs],
+    }
 
 
 def _rho(x: Floats, y: Floats) -> tuple[float | None, int]:

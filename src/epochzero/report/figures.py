@@ -6,7 +6,7 @@ Stores of earlier releases keep only the value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any
 
 from epochzero.store import JSON, Run
 
@@ -22,21 +22,7 @@ ABOUT = {
 """descriptions of an ensemble's figures"""
 
 
-class Figure(TypedDict):
-    """A number of a run's result."""
-
-    name: str
-    statistic: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: float | None
-    paper: float | None
-    why: str
-    about: str
-
-
-def figures_of(run: Run) -> list[Figure]:
+def figures_of(run: Run) -> list[dict[str, Any]]:
     """The numbers of a run's result, in its order."""
     abouts = ABOUT if run.kind == "ensemble" else {}
     figures = []
@@ -47,20 +33,10 @@ def figures_of(run: Run) -> list[Figure]:
     return figures
 
 
-def _figure(name: str, kept: Mapping[str, JSON], about: str) -> Figure:
-    value, low, high, n, paper = (_number(kept.get(part)) for part in ("value", "low", "high", "n", "paper"))
+def _figure(name: str, kept: Mapping[str, JSON], about: str) -> dict[str, Any]:
+    numbers = {part: _number(kept.get(part)) for part in ("value", "low", "high", "n", "paper")}
     statistic, why = str(kept.get("statistic") or ""), str(kept.get("why") or "")
-    return Figure(
-        name=name.removesuffix(f" {statistic}"),
-        statistic=statistic,
-        value=value,
-        low=low,
-        high=high,
-        n=n,
-        paper=paper,
-        why=why,
-        about=about,
-    )
+    return {"name": name.removesuffix(f" {statistic}"), "statistic": statistic, "why": why, "about": about, **numbers}
 
 
 def _number(value: JSON) -> float | None:

@@ -19,7 +19,7 @@ from epochzero.plan import Plan
 from epochzero.plan.blocks import input_shapes, shape_text
 from epochzero.plan.drawing import draw
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.registry import near_miss, spaces
+from epochzero.registry import spaces
 from epochzero.report.candidates import ON, Candidates
 from epochzero.spaces.base import Space
 from epochzero.spaces.budget import Sizing
@@ -45,18 +45,12 @@ class Networks:
     sizes: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
 
     @property
-    def _settings(self) -> Mapping[str, JSON]:
-        kept = self.run.manifest.get("settings")
-        return kept if isinstance(kept, Mapping) else {}
-
-    @property
     def _fitted(self) -> Mapping[str, JSON]:
-        kept = self._settings.get("fitted")
-        return kept if isinstance(kept, Mapping) else {}
+        return _part(_part(self.run.manifest, "settings"), "fitted")
 
     @property
     def _about(self) -> str:
-        data = self._settings.get("data")
+        data = _part(self.run.manifest, "settings").get("data")
         return str(data[0] if isinstance(data, Sequence) and not isinstance(data, str) and data else data)
 
     def space(self, name: str) -> Space | None:
@@ -184,6 +178,11 @@ def _space(name: str) -> Space | None:
     return space if isinstance(space, Space) else None
 
 
+def _part(kept: Mapping[str, JSON], name: str) -> Mapping[str, JSON]:
+    part = kept.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
 def _sizes(kept: JSON) -> Any:
     return tuple(kept) if isinstance(kept, Sequence) else kept
 
@@ -196,9 +195,7 @@ class Known:
         self.source = _table(path, [str(named)] if named else list(dict.fromkeys(seen)))
         self.targets = list(targets) or self._usual(run)
         for target in self.targets:
-            if target not in self.source.table.columns:
-                hint = near_miss(target, self.source.table.columns)
-                raise UserError(f"{path} has no column '{target}'.{hint} It has {', '.join(self._accuracies())}.")
+            self.source.check_column(target)
 
     def _usual(self, run: Run) -> list[str]:
         """The targets of a benchmark, or the first accuracy of the table."""

@@ -20,6 +20,14 @@ from epochzero.report.content import Subject
 from epochzero.report.page import page
 from epochzero.report.reading import reading
 
+SAFE = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""headers of every answer"""
+
 
 def serve(
     subject: Subject,
@@ -132,13 +140,7 @@ class Handler(BaseHTTPRequestHandler):
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("X-Frame-Options", "DENY")
-        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
-        for name, value in more.items():
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **SAFE, **more}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
+from torch import nn
+
+from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import GELU, ReLU, Sigmoid
 from epochzero.plan.ops.attention import Attention, RelativeAttention
@@ -121,6 +125,18 @@ def _layer(rng: Random, shape: Shape, heads: int) -> Plan:
 
 
 KINDS: dict[str, Make] = {"cells": cells, "widths": widths, "transformers": transformers}
+
+
+def printed(plan: Plan) -> nn.Module | None:
+    """The network that the printed code makes; None where an op has no code, as printing says."""
+    try:
+        source = plan.code()
+    except UserError:
+        return None
+    names: dict[str, Any] = {}
+    exec(compile(source, "printed", "exec"), names)
+    network: nn.Module = names["Network"]()
+    return network
 
 
 def some(kind: str, count: int, seed: int = 0) -> list[Plan]:

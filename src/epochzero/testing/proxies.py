@@ -121,9 +121,8 @@ def check_plan_and_module_agree(name: str) -> None:
     space = spaces[SPACE]
     plan = space.plan(space.sample(Random(3)))
     module = plan.module()
-    names: dict[str, object] = {}
-    exec(compile(plan.code(), "printed", "exec"), names)
-    printed = names["Network"]()  # type: ignore[operator]
+    printed = networks.printed(plan)
+    assert printed is not None
     printed.load_state_dict(module.state_dict())
     planned = score_network(PlanNetwork(plan), [parse(name)], batch, 0).scores[name]
     for what, network in (("module", as_network(module, batch)), ("printed code", as_network(printed, batch))):

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero import data
@@ -28,6 +28,7 @@ from epochzero.plan import Plan
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, check_complete
 from epochzero.spaces.budget import Budget, Cost, least_of
+from epochzero.testing import networks
 from epochzero.testing.populations import by_itself, check_same_in_a_population, precise
 from epochzero.types import Origin, Shape
 
@@ -168,7 +169,7 @@ def check_plan(plan: Plan) -> None:
     module = plan.module()
     trainable = sum(p.numel() for p in module.parameters() if p.requires_grad)
     assert plan.params == trainable, f"the plan has {plan.params} parameters, and its module {trainable}"
-    printed = _printed(plan)
+    printed = networks.printed(plan)
     if printed is not None:
         printed.load_state_dict(module.state_dict())
     x = torch.randn(4, *plan.input_shape, generator=torch.Generator().manual_seed(0))
@@ -187,18 +188,6 @@ def check_plan(plan: Plan) -> None:
     if plan.flops != macs:
         macs += _unknown_to_torch(plan)
     assert plan.flops == macs, f"the plan has {plan.flops} multiply-accumulates, and torch counts {macs}"
-
-
-def _printed(plan: Plan) -> nn.Module | None:
-    """The network that the printed code makes; None where an op has no code, as printing says."""
-    try:
-        source = plan.code()
-    except UserError:
-        return None
-    names: dict[str, Any] = {}
-    exec(compile(source, "printed", "exec"), names)
-    printed: nn.Module = names["Network"]()
-    return printed
 
 
 def _unknown_to_torch(plan: Plan) -> int:
