@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,10 +28,7 @@ from epochzero.evaluate.speed.report import left_out
 
 
 @panel("Measurements")
-@dataclass(frozen=True)
 class MeasurementOptions:
-    """The proxies, ways and networks to measure."""
-
     only: Annotated[str | None, Option(help="Proxies and bundles, separated by commas; default: all.")] = None
     ways: Annotated[str | None, Option(help="Of lockstep, alone, processes; default: all.")] = None
     space: SpaceName = Settings.space
@@ -45,10 +41,7 @@ class MeasurementOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class DataOptions:
-    """The batch that networks are scored on."""
-
     batch_size: BatchSize = Settings.batch_size
     data: DataSource = Settings.data
     input_shape: InputShape = None
@@ -56,10 +49,7 @@ class DataOptions:
 
 
 @panel("Running")
-@dataclass(frozen=True)
 class RunningOptions:
-    """The device, and time limits."""
-
     device: Device = Settings.device
     workers: Workers = None
     tf32: Annotated[bool, Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False
@@ -68,10 +58,7 @@ class RunningOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Output on the screen and in files."""
-
     file: Annotated[Path | None, Option("--out", help="A JSON file for all measurements.")] = None
     resume: Annotated[bool, Option("--resume", help="Continue the report at --out.")] = False
     table: Annotated[Path | None, Option("--markdown", help="A file for the table in Markdown.")] = None

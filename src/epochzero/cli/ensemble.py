@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,10 +27,7 @@ MANY = 10**6
 
 
 @panel("Members")
-@dataclass(frozen=True)
 class MemberOptions:
-    """The architectures of the members."""
-
     space: SpaceName = "nb201"
     arch: Annotated[
         list[str] | None, Option(help="A member, in place of a method. May be repeated; a single one: a deep ensemble.")
@@ -38,10 +35,7 @@ class MemberOptions:
 
 
 @panel("Choice of members")
-@dataclass(frozen=True)
 class ChoiceOptions:
-    """The method that chooses the members."""
-
     method: Annotated[str, Option(help=f"Method that chooses the members: {', '.join(METHODS)}.")] = Settings.method
     size: Annotated[int, Option(min=1, max=100, help="Members.")] = Settings.size
     pool: Annotated[int, Option(min=1, max=MANY, help="Networks that nes-rs and proxies choose from.")] = Settings.pool
@@ -62,10 +56,7 @@ class ChoiceOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Measures, files and output."""
-
     out_dir: Annotated[Path, Option("--out", help="Folder for the ensemble. The same command resumes from it.")]
     attack: Annotated[str | None, Option(help=f"Adversarial attacks, separated by commas: {', '.join(NAMES)}.")] = None
     attack_images: Annotated[int, Option(min=1, max=10**7, help="Test images that are attacked.")] = 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +16,7 @@ from epochzero.train.recipes import RECIPES, Recipe, recipe_of
 
 
 @panel("Training")
-@dataclass(frozen=True)
 class TrainingOptions:
-    """A recipe and changes of it."""
-
     recipe: Annotated[str, Option(help=f"Training recipe: {', '.join(RECIPES)}.")] = "default"
     epochs: Annotated[int | None, Option(help="Default: those of the recipe.")] = None
     batch_size: Annotated[int | None, Option(help="Default: that of the recipe.")] = None
@@ -35,10 +31,7 @@ class TrainingOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class ImageOptions:
-    """Settings for reading images."""
-
     image_size: Annotated[int, Option(min=8, max=2048, help="Side that image files are scaled to.")] = SIDE
     unreadable: Annotated[str, Option(help="Unreadable image files: stop, or skip and list them.")] = "stop"
     classes: Classes = None
@@ -55,10 +48,7 @@ class ImageOptions:
 
 
 @panel("Running")
-@dataclass(frozen=True)
 class RunOptions:
-    """Where networks are trained, and from which seed."""
-
     seed: Seed = 0
     device: Device = "cpu"
     plugin: Plugins = None

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from typer import Option
 
@@ -59,12 +59,13 @@ DataFolder = Annotated[
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
 
+@dataclass_transform(frozen_default=True)
 def panel(name: str) -> Callable[[type[T]], type[T]]:
-    """The heading under which the help lists the options of a dataclass."""
+    """Makes a frozen dataclass of options, which the help lists under this heading."""
 
     def decorate(group: type[T]) -> type[T]:
         group.panel = name  # type: ignore[attr-defined]
-        return group
+        return dataclass(frozen=True)(group)
 
     return decorate
 
@@ -109,10 +110,7 @@ def _in_panel(kind: Any, name: str | None) -> Any:
 
 
 @panel("Running")
-@dataclass(frozen=True)
 class RunningOptions:
-    """Device and workers."""
-
     device: Device = "cpu"
     executor: ExecutorName = "local"
     workers: Workers = None

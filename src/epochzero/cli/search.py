@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,10 +38,7 @@ from epochzero.study.sources import Feedback
 
 
 @panel("Search")
-@dataclass(frozen=True)
 class SearchOptions:
-    """Space, score and method."""
-
     space: SpaceName = "nb201"
     proxy: Annotated[
         str,
@@ -63,10 +60,7 @@ class SearchOptions:
 
 
 @panel("Limits")
-@dataclass(frozen=True)
 class LimitOptions:
-    """Budget, and limits on the networks."""
-
     budget: Annotated[
         int | None,
         Option(
@@ -90,10 +84,7 @@ class LimitOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class DataOptions:
-    """The data that networks are scored on."""
-
     data: Annotated[str, Option(help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")] = (
         "pink"
     )
@@ -103,10 +94,7 @@ class DataOptions:
 
 
 @panel("Scoring")
-@dataclass(frozen=True)
 class ScoringOptions:
-    """Weights, feedback and further scores."""
-
     seed: Seed = 0
     init: Init = "default"
     feedback: Annotated[
@@ -130,10 +118,7 @@ class ScoringOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Files and output."""
-
     store: StorePath = None
     out_dir: Annotated[Path | None, Option("--out", help="Folder for the winner's drawing, code and facts.")] = None
     top: Annotated[int | None, Option(min=1, max=100, help="How many of the best to show; not for --objectives.")] = (
@@ -146,10 +131,7 @@ class OutputOptions:
 
 
 @panel("Recommenders (now `epochzero recommend search`)")
-@dataclass(frozen=True)
 class RecommenderOptions:
-    """Options of the old spelling."""
-
     schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
     bad_lines: BadLines = "strict"
     warmup: Annotated[float, Option(help="Share of an epoch that the supernet is trained for.")] = 0.01

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,10 +23,7 @@ from epochzero.train.images import METRICS, plan_for, train_architecture
 
 
 @panel("Network")
-@dataclass(frozen=True)
 class NetworkOptions:
-    """The network to train."""
-
     arch: Annotated[str | None, Option(help="Architecture, as the space writes it; default: that of the search.")] = (
         None
     )
@@ -37,10 +34,7 @@ class NetworkOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Files and output on the screen."""
-
     out_dir: Annotated[
         Path, Option("--out", help="Folder for checkpoints and metrics. The same command resumes from it.")
     ]
@@ -51,10 +45,7 @@ class OutputOptions:
 
 
 @panel("Recommenders (now `epochzero recommend train`)")
-@dataclass(frozen=True)
 class ClickOptions:
-    """Settings for reading a table of clicks."""
-
     schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
     bad_lines: BadLines = "strict"
 

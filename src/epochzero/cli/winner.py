@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -171,7 +171,9 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
         print_json(report)
         return
     show(result, report, score_table(everything, scores))
-    say_places(result.task.space.name, output.store, folder, list(files))
+    say_places("winner", output.store, folder, files)
+    if folder is not None and "model.py" not in files:
+        err.print(f"        {result.task.space.name} gives modules: no drawing, no printed code")
 
 
 def show(result: Result, report: dict[str, Any], scores: Table) -> None:
@@ -227,14 +229,12 @@ def say_time(result: Result, winner_seconds: float | None = None) -> None:
         err.print(f"  {times} × {why}")
 
 
-def say_places(space: str, store: Path | None, folder: Path | None, files: list[str]) -> None:
+def say_places(what: str, store: Path | None, folder: Path | None, files: Iterable[str]) -> None:
     """Where things were written."""
     if store is not None:
         err.print(f"scores  {store}", soft_wrap=True)
     if folder is not None:
-        err.print(f"winner  {folder}/{', '.join(files)}", soft_wrap=True)
-        if "model.py" not in files:
-            err.print(f"        {space} gives modules: no drawing, no printed code")
+        err.print(f"{what:7} {folder}/{', '.join(files)}", soft_wrap=True)
 
 
 def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:

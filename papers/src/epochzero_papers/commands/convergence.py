@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as json_
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,6 @@ from epochzero_papers.thesis.convergence import Study, study_convergence
 
 
 @panel("Networks")
-@dataclass(frozen=True)
 class NetworkOptions:
     """The cell and the size of its networks."""
 
@@ -34,7 +33,6 @@ class NetworkOptions:
 
 
 @panel("Training")
-@dataclass(frozen=True)
 class TrainingOptions:
     """The data and the training of the networks."""
 
@@ -48,7 +46,6 @@ class TrainingOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
     """The folder of the study."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,6 @@ from epochzero_papers.harness.report import circumstances, table, write
 
 
 @panel("Size")
-@dataclass(frozen=True)
 class SizeOptions:
     """The size of an experiment, and its random draws."""
 
@@ -33,7 +31,6 @@ class SizeOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class InputOptions:
     """Tables, images and scores."""
 
@@ -52,7 +49,6 @@ class InputOptions:
 
 
 @panel("Running")
-@dataclass(frozen=True)
 class RunningOptions:
     """The device and the store."""
 
@@ -62,7 +58,6 @@ class RunningOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
     """The list of experiments, a description, or results."""
 

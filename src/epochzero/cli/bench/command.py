@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -35,10 +34,7 @@ from epochzero.store import Store
 
 
 @panel("Comparison")
-@dataclass(frozen=True)
 class ComparisonOptions:
-    """The proxies, and how they are compared."""
-
     proxy: ProxyNames = BenchSettings.proxies
     space: Annotated[list[str] | None, Option(help="Search space, once, or once for each table; default: nb201.")] = (
         None
@@ -53,10 +49,7 @@ class ComparisonOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class DataOptions:
-    """The data that networks are scored on, and seeds."""
-
     data: DataSource = "pink"
     input_shape: InputShape = None
     batch_size: BatchSize = 64
@@ -72,10 +65,7 @@ class DataOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Output on the screen and in files."""
-
     more: Annotated[
         bool, Option("--more", help="Print every statistic: given params and FLOPs, regret, precision, ...")
     ] = False

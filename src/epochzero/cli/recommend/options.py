@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +26,6 @@ BadLines = Annotated[
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class Reading:
     """The format of the table."""
 
@@ -39,7 +37,6 @@ class Reading:
 
 
 @panel("Training")
-@dataclass(frozen=True)
 class Training:
     """The settings of a training."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,6 @@ from epochzero.quantities import count, key_values
 
 
 @panel("Search")
-@dataclass(frozen=True)
 class Searching:
     """The space, and the way through it."""
 
@@ -35,7 +34,6 @@ class Searching:
 
 
 @panel("Sizes and limits")
-@dataclass(frozen=True)
 class Sizes:
     """The sizes of the search and of its networks."""
 
