@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +23,6 @@ from epochzero.types import Origin
 
 
 @panel("Network")
-@dataclass(frozen=True)
 class NetworkOptions:
     """The network to export."""
 
@@ -45,7 +43,6 @@ class NetworkOptions:
 
 
 @panel("Data")
-@dataclass(frozen=True)
 class DataOptions:
     """Inputs and classes."""
 
@@ -66,7 +63,6 @@ class DataOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
     """The product."""
 
