@@ -7,6 +7,8 @@ ends with exit code 2. Anything else that goes wrong is a failure of the machine
 from __future__ import annotations
 
 from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, EROFS
+from importlib import import_module
+from typing import Any
 
 PATH_ERRORS = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
 """errors of the system due to a path from the user"""
@@ -34,6 +36,14 @@ class MachineError(RuntimeError):
 
 class DegenerateError(Exception):
     """A proxy has no value for this network. The message becomes `Score.why`."""
+
+
+def needed(module: str, what: str, extra: str) -> Any:
+    """An optional module; UserError that says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UserError(f"{what} needs {module.partition('.')[0]}: pip install 'epochzero[{extra}]'.") from None
 
 
 def explained(error: BaseException) -> tuple[str, int]:

@@ -43,11 +43,12 @@ def key_values(pairs: Iterable[str]) -> dict[str, int | float | str]:
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not equals or not key or not value:
             raise UserError(f"--option takes key=value, not {pair!r}.")
-        read[key.replace("-", "_")] = _number(value)
+        read[key.replace("-", "_")] = number(value)
     return read
 
 
-def _number(text: str) -> int | float | str:
+def number(text: str) -> int | float | str:
+    """A whole number if it is one, else a float, else the text itself."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

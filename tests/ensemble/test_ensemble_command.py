@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,6 @@ def test_attacks_need_bytes(tmp_path: Path) -> None:
 
 
 def test_a_toolbox_that_is_missing_is_said_at_once(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "art", None)
     says = refusal("ensemble", "--data", file, "--out", tmp_path, "--arch", CHEAP, "--attack", "cw")
     assert "pip install 'epochzero[attacks]'" in says

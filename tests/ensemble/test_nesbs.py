@@ -131,7 +131,7 @@ def test_delta_by_bayesian_optimisation() -> None:
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bayes_opt", None)
-    with pytest.raises(UserError, match=r"needs bayesian-optimization: pip install 'epochzero\[hnas\]', or choose"):
+    with pytest.raises(UserError, match=r"and not from a grid, needs bayes_opt: pip install 'epochzero\[hnas\]'"):
         search(FLAT, predict, LABELS, sampler="svgd", delta="bayes")
 
 

@@ -136,7 +136,7 @@ def test_an_export_that_breaks_off_leaves_the_old_file(
 
 def test_parquet_needs_its_extra_and_says_so(filled: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"needs the parquet extra: pip install 'epochzero\[parquet\]'"):
+    with pytest.raises(UserError, match=r"needs pyarrow: pip install 'epochzero\[parquet\]'"):
         export(filled, tmp_path / "scores.parquet")
     assert not list(tmp_path.glob("*scores*"))
 

@@ -128,12 +128,12 @@ def test_erasing_is_as_often_and_as_large_as_said() -> None:
 
 def test_mixup_mixes_images_as_it_says() -> None:
     x = torch.randn(6, 3, 4, 4)
-    mixed = augment.mixup(x, 0.2, rng(1))
-    assert sorted(mixed.partner.tolist()) == list(range(6))
-    assert 0 <= mixed.share <= 1
-    for i, j in enumerate(mixed.partner):
-        torch.testing.assert_close(mixed.x[i], mixed.share * x[i] + (1 - mixed.share) * x[j])
-    shares = [augment.mixup(x, 0.2, rng(seed)).share for seed in range(400)]
+    mixed, partner, share = augment.mixup(x, 0.2, rng(1))
+    assert sorted(partner.tolist()) == list(range(6))
+    assert 0 <= share <= 1
+    for i, j in enumerate(partner):
+        torch.testing.assert_close(mixed[i], share * x[i] + (1 - share) * x[j])
+    shares = [augment.mixup(x, 0.2, rng(seed))[2] for seed in range(400)]
     assert float(np.mean(shares)) == pytest.approx(0.5, abs=0.08)
     assert float(np.var(shares)) == pytest.approx(1 / (4 * 1.4), abs=0.03)  # of Beta(a, a): 1 / (4 (2a + 1))
 

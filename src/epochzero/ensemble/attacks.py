@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from epochzero.ensemble.model import Ensemble
-from epochzero.errors import UnknownNameError, UserError
+from epochzero.errors import UnknownNameError, UserError, needed
 from epochzero.plan.init import generator
 from epochzero.progress import Progress, silent
 from epochzero.registry import near_miss
@@ -89,9 +89,9 @@ def attack_of(name: str) -> Attack:
         raise UnknownNameError(
             f"No attack is called '{name}'.{near_miss(name, list(NAMES))} Known: {', '.join(NAMES)}."
         )
-    from epochzero.ensemble.attacks_art import auto_attack, carlini_wagner, check_toolbox
+    needed("art", "This attack", "attacks")
+    from epochzero.ensemble.attacks_art import auto_attack, carlini_wagner
 
-    check_toolbox()
     return carlini_wagner if name == "cw" else auto_attack
 
 

@@ -16,7 +16,6 @@ Nicolae et al. Adversarial Robustness Toolbox. 2018. arXiv:1807.01069
 
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,17 +25,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from epochzero.errors import UserError
-
 CONSTANT, BISECTIONS, STEPS, RATE = 2.5, 3, 50, 0.01
 BOX = 8 / 255
 ITERATIONS, RESTARTS, QUERIES = 100, 5, 5000
-
-
-def check_toolbox() -> None:
-    """UserError if the toolbox is missing."""
-    if importlib.util.find_spec("art") is None:
-        raise UserError("This attack needs the toolbox of attacks: pip install 'epochzero[attacks]'.")
 
 
 def carlini_wagner(network: nn.Module, x: Tensor, y: Tensor, rng: Generator) -> Tensor:

@@ -33,7 +33,7 @@ from torch import Generator, Tensor
 from epochzero.ensemble.metrics import ensemble_error, nll
 from epochzero.ensemble.posterior import ABSENT, Posterior
 from epochzero.ensemble.svgd import svgd_rd
-from epochzero.errors import UserError
+from epochzero.errors import UserError, needed
 from epochzero.plan import generator
 from epochzero.supernet.single_path import Picks
 
@@ -162,13 +162,7 @@ def search(
 
 def bayesian(try_at: Callable[[float], list[Tried]], seed: int = 0, *, first: int = 4, then: int = 8) -> list[Tried]:
     """All ensembles that were tried in the search for the delta in [-2, 1] with the lowest loss."""
-    try:
-        from bayes_opt import BayesianOptimization
-    except ImportError as error:
-        raise UserError(
-            "Choosing delta by Bayesian optimisation needs bayesian-optimization: pip install 'epochzero[hnas]', or "
-            "choose from a grid."
-        ) from error
+    bayes_opt = needed("bayes_opt", "Choosing delta by Bayesian optimisation, and not from a grid,", "hnas")
     all_tried: list[Tried] = []
 
     def worth(delta: float) -> float:
@@ -176,7 +170,7 @@ def bayesian(try_at: Callable[[float], list[Tried]], seed: int = 0, *, first: in
         all_tried.extend(new)
         return -min(one.loss for one in new)
 
-    optimiser = BayesianOptimization(worth, {"delta": RANGE}, random_state=seed % 2**32, verbose=0)
+    optimiser = bayes_opt.BayesianOptimization(worth, {"delta": RANGE}, random_state=seed % 2**32, verbose=0)
     optimiser.maximize(init_points=first, n_iter=then)
     return all_tried
 

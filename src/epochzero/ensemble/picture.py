@@ -10,7 +10,6 @@ van der Maaten, Hinton. Visualizing data using t-SNE. JMLR 9, 2008.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from epochzero.ensemble.metrics import ensemble_error
-from epochzero.errors import UserError
+from epochzero.errors import UserError, needed
 from epochzero.evaluate.plots import new_figure
 
 PERPLEXITY = 5.0
@@ -32,8 +31,7 @@ def check_picture(members: int) -> None:
     if members < 3:
         raise UserError(f"A picture of predictions needs at least 3 members, not {members}: draw several ensembles.")
     for library, extra in (("sklearn", "attacks"), ("matplotlib", "plots")):
-        if importlib.util.find_spec(library) is None:
-            raise UserError(f"The picture needs {library}: pip install 'epochzero[{extra}]'.")
+        needed(library, "The picture", extra)
 
 
 def layout(predictions: Tensor, seed: int = 0) -> NDArray[np.float64]:

@@ -50,17 +50,17 @@ def resolve(
         if text is None:
             name, text = _winner(space, store, opened)
         sizes = input_shape or (tuple(known["input_shape"]) if "input_shape" in known else None)
-        real = None if data is None else real_inputs(data, sizes, origin.seed)
+        real, num_classes = (None, None) if data is None else real_inputs(data, sizes, origin.seed)
         subject = Subject.of(
             spaces[name],
             spaces[name].parse(text),
-            num_classes=classes or known.get("num_classes") or (None if real is None else real.num_classes),
-            input_shape=sizes or (None if real is None else tuple(real.x.shape[1:])),
+            num_classes=classes or known.get("num_classes") or num_classes,
+            input_shape=sizes or (None if real is None else tuple(real.shape[1:])),
             weights=given,
             origin=origin,
             store=opened,
         )
-    return Resolved(subject, None if real is None else real.x, [] if given is None else given.refused)
+    return Resolved(subject, real, [] if given is None else given.refused)
 
 
 def _opened(path: Path) -> Store:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, get_args
 
-from epochzero.errors import DataError, UserError
+from epochzero.errors import DataError, UserError, needed
 from epochzero.store.sqlite import ScoreRow, Store
 from epochzero.types import Status
 
@@ -101,11 +101,9 @@ def _score(row: Mapping[str, Any]) -> ScoreRow:
 
 
 def _parquet(path: Path) -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError("A Parquet file needs the parquet extra: pip install 'epochzero[parquet]'.") from None
+    needed("pyarrow", "A Parquet file", "parquet")
+    import pyarrow.parquet
+
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:

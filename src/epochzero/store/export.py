@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from epochzero.errors import MachineError, UserError
+from epochzero.errors import MachineError, UserError, needed
 from epochzero.files import replacing
 from epochzero.store.sqlite import ScoreRow, Store
 
@@ -51,13 +51,8 @@ def _write_csv_gz(file: IO[bytes], rows: Iterable[ScoreRow]) -> None:
 
 
 def _write_parquet(file: IO[bytes], rows: Iterator[ScoreRow]) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UserError(
-            "A Parquet file needs the parquet extra: pip install 'epochzero[parquet]'. CSV needs nothing."
-        ) from None
+    needed("pyarrow", "A Parquet file", "parquet")
+    import pyarrow.parquet
 
     numbers = {"value", "seconds"}
     schema = pyarrow.schema(

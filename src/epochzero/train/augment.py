@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import math
 from random import Random
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -127,17 +126,8 @@ def _blanked(x: Tensor, top: Tensor, bottom: Tensor, left: Tensor, right: Tensor
     return x.masked_fill(inside[:, None], 0.0)
 
 
-class Mixed(NamedTuple):
-    """Images, and the labels of the two that each is made of."""
-
-    x: Tensor
-    partner: Tensor
-    """[B], for each image the place of the second"""
-    share: float
-    """of the first"""
-
-
-def mixup(x: Tensor, alpha: float, rng: Generator) -> Mixed:
+def mixup(x: Tensor, alpha: float, rng: Generator) -> tuple[Tensor, Tensor, float]:
+    """The mixed images, for each the place of its partner [B], and its own share."""
     partner = torch.randperm(len(x), generator=rng).to(x.device, non_blocking=True)
     share = Random(int(torch.randint(2**62, (), generator=rng))).betavariate(alpha, alpha)
-    return Mixed(share * x + (1 - share) * x[partner], partner, share)
+    return share * x + (1 - share) * x[partner], partner, share

@@ -22,6 +22,7 @@ import torch
 
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
+from epochzero.quantities import number
 from epochzero.spaces.base import AnySpace, Space
 from epochzero.train.image_data import Images, load_images
 from epochzero.train.images import plan_for, train
@@ -82,9 +83,4 @@ def _change(text: str) -> tuple[str, int | float | str]:
     key, equals, value = (piece.strip() for piece in text.partition("="))
     if not equals or not value:
         raise UserError(f"{text!r} does not change a recipe: write key=value.")
-    for kind in (int, float):
-        try:
-            return key, kind(value)
-        except ValueError:
-            continue
-    return key, value
+    return key, number(value)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochzero.errors import DataError, UserError
+from epochzero.errors import DataError, needed
 
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -61,10 +61,7 @@ class FolderReader:
         return np.stack(pixels), np.array(labels, np.int64)
 
     def _image(self, file: Path) -> NDArray[Any] | None:
-        try:
-            from PIL import Image, ImageOps
-        except ImportError:
-            raise UserError("Reading images needs Pillow: pip install pillow, or save them as .npz.") from None
+        Image, ImageOps = (needed(f"PIL.{part}", "Reading images", "images") for part in ("Image", "ImageOps"))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", Image.DecompressionBombWarning)

@@ -7,25 +7,19 @@ from pathlib import Path
 
 from torch import Tensor
 
-from epochzero.errors import DataError, UserError
+from epochzero.errors import DataError, needed
 
 
 def as_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     """The content of a safetensors file."""
-    try:
-        from safetensors.torch import save
-    except ImportError:
-        raise UserError("Writing weights needs safetensors: pip install 'epochzero[export]'.") from None
-    return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    save = needed("safetensors.torch", "Writing weights", "export").save
+    return bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file; DataError if it is damaged."""
+    load_file = needed("safetensors.torch", "Reading .safetensors", "export").load_file
     try:
-        from safetensors.torch import load_file
-    except ImportError:
-        raise UserError("Reading .safetensors needs safetensors: pip install 'epochzero[export]'.") from None
-    try:
-        return load_file(path)
+        return dict(load_file(path))
     except Exception:
         raise DataError(f"The weights '{path}' are damaged, cut short or not a safetensors file.") from None

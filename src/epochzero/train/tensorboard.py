@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from epochzero.errors import UserError
+from epochzero.errors import needed
 
 Board = Callable[[dict[str, float]], None]
 
@@ -14,10 +14,9 @@ Board = Callable[[dict[str, float]], None]
 @contextmanager
 def logged(folder: Path) -> Iterator[Board]:
     """A function that logs the record of an epoch, and drops the folder's records of that epoch and later ones."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError("--tensorboard needs TensorBoard: pip install 'epochzero[tensorboard]'.") from None
+    needed("tensorboard", "--tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
     writer: SummaryWriter | None = None
 
     def log(record: dict[str, float]) -> None:

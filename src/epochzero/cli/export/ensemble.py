@@ -19,7 +19,7 @@ def export_members(
     """Writes a saved ensemble as a product; `unused` options are refused."""
     refuse(unused, f"The ensemble '{saved}'")
     ensemble = Ensemble.load(saved)
-    real = None if data is None else real_inputs(data, ensemble.input_shape).x
+    real = None if data is None else real_inputs(data, ensemble.input_shape)[0]
     folder = made_folder(out_dir)
     made = with_status(lambda say: export_ensemble(ensemble, folder, real=real, onnx=onnx, say=say))
     facts = {"space": ensemble.space.name, "archs": ensemble.texts, "params": ensemble.params}

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from epochzero.plan.ops.base import Jet, Op, Param, product, tokens
-from epochzero.plan.ops.norm import standardised
+from epochzero.plan.ops.norm import LayerNorm, standardised
 from epochzero.types import Shape
 
 
@@ -165,8 +165,7 @@ class FaintNorm(Op):
     drawn_as = "layer norm"
 
     def params(self, *inputs: Shape) -> dict[str, Param]:
-        e = inputs[0][-1:]
-        return {"weight": Param(e, "one"), "bias": Param(e, "zero")}
+        return LayerNorm().params(*inputs)
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return nn.functional.layer_norm(x[0], x[0].shape[-1:], self.scale * w[0], w[1])
