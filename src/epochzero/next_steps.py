@@ -41,18 +41,15 @@ class Result(result.Result):
         With a folder every epoch is kept, and the same call resumes.
         """
         from epochzero.train.image_data import load_images
-        from epochzero.train.images import plan_for, train
+        from epochzero.train.images import train_architecture
         from epochzero.train.recipes import recipe_of
 
         task, how = self.task, recipe_of(recipe, changes)
         space = space_of_plans(task.space)
         images = load_images(Path(data), seed=task.origin.seed)
-        facts = {"space": space.name, "arch": self.winner.text}
         place = None if folder is None else Path(folder)
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        plan = plan_for(space, self.winner.arch, images, how)
-        return train(plan, images, how, seed=task.origin.seed, device=task.device, folder=place, facts=facts)
+        seed, device = task.origin.seed, task.device
+        return train_architecture(space, self.winner.arch, images, how, place, seed=seed, device=device)
 
     def export(self, folder: str | Path, *, weights: str | Path | None = None, onnx: bool = True) -> Exported:
         """Writes the winner as code, weights, ONNX and a model card; `weights` is the folder of a training."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +18,13 @@ from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.files import made_folder
 from epochzero.next_steps import space_of_plans
+from epochzero.progress import silent
 from epochzero.recommend.jobs import is_search
 from epochzero.registry import spaces
 from epochzero.train.images import METRICS, plan_for, train_architecture
+from epochzero.train.processes import joined
+from epochzero.train.teacher import read_teacher
+from epochzero.train.tensorboard import logged
 
 
 @panel("Network")
@@ -97,7 +102,9 @@ def train(
     usable(running.device)
     images = reading.load(data, running.seed)
     plan, folder = plan_for(space, arch, images, recipe), made_folder(output.out_dir)
-    with progress_bar("train") as progress:
+    with ExitStack() as stack:
+        progress, processes = stack.enter_context(progress_bar("train")), stack.enter_context(joined(running.device))
+        first, board = processes.first, output.tensorboard
         trained = train_architecture(
             space,
             arch,
@@ -105,12 +112,12 @@ def train(
             recipe,
             folder,
             seed=running.seed,
-            device=running.device,
-            teacher=network.teacher,
-            tensorboard=output.tensorboard,
-            progress=progress,
+            teacher=None if network.teacher is None else read_teacher(network.teacher),
+            processes=processes,
+            progress=progress if first else silent,
+            watch=stack.enter_context(logged(board)) if board is not None and first else None,
         )
-    if not trained.first:
+    if not first:
         return
     last = trained.history[-1]
     report: dict[str, Any] = {

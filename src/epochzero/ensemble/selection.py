@@ -37,7 +37,7 @@ from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
 from epochzero.train.image_data import Images
-from epochzero.train.images import plan_for, train
+from epochzero.train.images import How, train_architecture
 from epochzero.train.recipes import Recipe
 from epochzero.train.supernet import SUPERNET, held_out, train_supernet
 from epochzero.types import Origin
@@ -102,12 +102,8 @@ class Job:
 
     def trained(self, arch: Any, images: Images, place: int, folder: str, progress: Progress) -> PlanModule:
         """An architecture trained by the recipe from the seed + place, with checkpoints in a sub-folder."""
-        plan = plan_for(self.space, arch, images, self.recipe)
-        facts = {"space": self.space.name, "arch": self.space.text(arch)}
-        seed, kept = self.settings.seed + place, self.subfolder(folder)
-        return train(
-            plan, images, self.recipe, seed=seed, device=self.device, folder=kept, facts=facts, progress=progress
-        ).module
+        how: How = {"seed": self.settings.seed + place, "device": self.device, "progress": progress}
+        return train_architecture(self.space, arch, images, self.recipe, self.subfolder(folder), **how).module
 
 
 def choose(job: Job) -> list[Any]:

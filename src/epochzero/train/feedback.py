@@ -25,7 +25,7 @@ from epochzero.plan.init import generator
 from epochzero.quantities import number
 from epochzero.spaces.base import AnySpace, Space
 from epochzero.train.image_data import Images, load_images
-from epochzero.train.images import plan_for, train
+from epochzero.train.images import plan_for, train_architecture
 from epochzero.train.recipes import Recipe, recipe_of
 
 WRITTEN = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*")
@@ -62,8 +62,7 @@ class ShortTraining:
         return ShortTraining(space, images, recipe, name, seed, device)
 
     def __call__(self, arch: Any) -> float:
-        plan = plan_for(self.space, arch, self.images, self.recipe)
-        trained = train(plan, self.images, self.recipe, seed=self.seed, device=self.device)
+        trained = train_architecture(self.space, arch, self.images, self.recipe, seed=self.seed, device=self.device)
         return 100 * float(trained.history[-1]["test_accuracy"])
 
 

@@ -1,8 +1,7 @@
 """Trains a network on images with a recipe, and resumes exactly where it stopped.
 
     images = load_images("cifar10.npz")
-    plan = plan_for(space, arch, images, recipe)
-    trained = train(plan, images, recipe, folder=Path("run"), seed=0)
+    trained = train_architecture(space, arch, images, recipe, Path("run"), seed=0)
 
 Everything random in an epoch comes from one generator, seeded by the training's seed and the epoch's number, and the
 learning rate is a function of the step. Weights and momentum are therefore enough to resume after any epoch: on a CPU,
@@ -14,10 +13,9 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from epochzero.data.sealed import put
 from epochzero.errors import UserError
@@ -28,10 +26,9 @@ from epochzero.spaces.base import Space
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Training
-from epochzero.train.processes import Processes, joined
+from epochzero.train.processes import Processes
 from epochzero.train.recipes import Recipe
-from epochzero.train.teacher import Teacher, read_teacher
-from epochzero.train.tensorboard import logged
+from epochzero.train.teacher import Teacher
 
 FORMAT = 1
 """version of the checkpoint format"""
@@ -39,6 +36,17 @@ METRICS = "metrics.jsonl"
 
 Watch = Callable[[dict[str, float]], None]
 """called with the record of each epoch after it was trained"""
+
+
+class How(TypedDict, total=False):
+    """Keywords of `train`, with its defaults."""
+
+    seed: int
+    device: str
+    teacher: Teacher | None
+    processes: Processes | None
+    progress: Progress
+    watch: Watch | None
 
 
 @dataclass
@@ -52,8 +60,6 @@ class Trained:
     """epochs that were read from a checkpoint"""
     refused: list[str] = field(default_factory=list)
     """why damaged checkpoints were skipped"""
-    first: bool = True
-    """true in the process that writes and prints, if there are several"""
 
 
 def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
@@ -68,40 +74,13 @@ def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
 
 
 def train_architecture(
-    space: Space,
-    arch: Any,
-    images: Images,
-    recipe: Recipe,
-    folder: Path,
-    *,
-    seed: int = 0,
-    device: str = "cpu",
-    teacher: Path | None = None,
-    tensorboard: Path | None = None,
-    progress: Progress = silent,
+    space: Space, arch: Any, images: Images, recipe: Recipe, folder: Path | None = None, **how: Unpack[How]
 ) -> Trained:
-    """Trains an architecture of a space, in several processes if `torchrun` started them.
-
-    `teacher` is the folder of another training to learn from; TensorBoard files go to the folder `tensorboard`.
-    """
-    plan = plan_for(space, arch, images, recipe)
-    with ExitStack() as stack:
-        processes = stack.enter_context(joined(device))
-        board = stack.enter_context(logged(tensorboard)) if tensorboard is not None and processes.first else None
-        trained = train(
-            plan,
-            images,
-            recipe,
-            seed=seed,
-            folder=folder,
-            facts={"space": space.name, "arch": space.text(arch)},
-            teacher=None if teacher is None else read_teacher(teacher),
-            processes=processes,
-            progress=progress if processes.first else silent,
-            watch=board,
-        )
-        trained.first = processes.first
-    return trained
+    """Trains an architecture of a space; a checkpoint names both."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    facts = {"space": space.name, "arch": space.text(arch)}
+    return train(plan_for(space, arch, images, recipe), images, recipe, folder=folder, facts=facts, **how)
 
 
 def train(
