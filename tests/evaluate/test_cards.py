@@ -27,7 +27,12 @@ from tests.proxies.nets import random_batch
 ROOT = Path(__file__).parents[2]
 CELL = "|nor_conv_1x1~0|+|skip_connect~0|none~1|+|avg_pool_3x3~0|skip_connect~1|nor_conv_1x1~2|"
 SAMPLES = 8
-FEW = {"near": "near(samples=8)", "swap": "swap(repeats=2,samples=8)", "swap_reg": "swap_reg(repeats=2,samples=8)"}
+FEW = {
+    "lswag": "lswag(samples=8)",
+    "near": "near(samples=8)",
+    "swap": "swap(repeats=2,samples=8)",
+    "swap_reg": "swap_reg(repeats=2,samples=8)",
+}
 QUICK = [FEW.get(name, name) for name in proxies]
 
 # Completeness

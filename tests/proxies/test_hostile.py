@@ -31,7 +31,7 @@ from tests.proxies.nets import (
 FROM_LABELS = {
     *("epe_nas", "fisher", "grad_norm", "grasp", "hnas", "hnas(metric=grasp,literal=true)", "knas"),
     *("knas(variant=reference)", "nasi_trace", "nasi_trace_sum", "ntk_cond", "ntk_trace", "plain"),
-    *("sigeo(batches=2)", "snip", "vkdnw", "zico"),
+    *("lswag(samples=8)", "sigeo(batches=2)", "snip", "vkdnw", "zico"),
 }
 FROM_THE_INPUTS = FROM_LABELS | {
     *("dextr", "dextr(variant=reference)", "dextr_opt", "fmi", "jacov", "meco", "meco_opt", "naswot"),

@@ -30,7 +30,7 @@ NEEDS = {
         *("hnas(form=realizable,metric=naswot)", "linear_regions", "naswot", "ntk_cond", "ntk_cond(of=sum)"),
     },
     4: {"knas(variant=reference)"},
-    16: {"near", "swap", "swap_reg"},
+    16: {"lswag", "near", "swap", "swap_reg"},
 }
 ALL = [parse(proxy) for least in NEEDS for proxy in sorted(NEEDS[least])]
 

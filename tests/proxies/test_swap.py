@@ -35,6 +35,8 @@ from tests.proxies.nets import (
     value,
 )
 
+RECTIFIERS = nn.ReLU | nn.ReLU6 | nn.GELU | nn.SiLU | nn.Hardswish
+
 
 def counted(network: PlanNetwork, batch: Batch, samples: int, seed: int = 0, which: int = 0) -> int:
     """For every unit of every ReLU on maps, on which samples it is on: how many different answers."""
@@ -43,7 +45,7 @@ def counted(network: PlanNetwork, batch: Batch, samples: int, seed: int = 0, whi
         twin(batch.part(0)[0][:samples].double())
     found = set()
     for part, given, _ in twin.outputs:
-        if isinstance(part, nn.ReLU | nn.ReLU6 | nn.GELU | nn.SiLU | nn.Hardswish) and given.dim() == 4:
+        if isinstance(part, RECTIFIERS) and given.dim() == 4:
             for unit in (given > 0).flatten(1).unbind(1):
                 found.add(tuple(unit.tolist()))
     return len(found)

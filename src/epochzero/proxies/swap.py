@@ -25,7 +25,7 @@ arXiv:2403.04161
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -78,10 +78,15 @@ def distinct(trace: Trace, samples: int) -> Tensor:
     return patterns_seen  # type: ignore[no-any-return]
 
 
+def read_patterns(samples: int) -> Callable[..., Tensor | None]:
+    """Returns the function that reads the patterns of as many samples of each layer."""
+    return Summed(patterns) if samples <= FEW else patterns
+
+
 def needs(repeats: int, samples: int) -> Sequence[Need]:
     if repeats < 1 or not 1 <= samples <= 62:
         raise UserError("swap takes repeats of at least 1, and 1 to 62 samples.")
-    read = Summed(patterns) if samples <= FEW else patterns
+    read = read_patterns(samples)
     return [need(Pass(only=(0, samples), init="normal", draw=i), "params", relus=read) for i in range(repeats)]
 
 

@@ -27,6 +27,7 @@ from epochzero.types import Shape
 SIZES = (1, 3, 8)
 CLASSES, SAMPLES = 3, 3
 FEW = {
+    "lswag": f"lswag(samples={SAMPLES})",
     "near": f"near(samples={SAMPLES})",
     "swap": f"swap(repeats=2,samples={SAMPLES})",
     "swap_reg": f"swap_reg(repeats=2,samples={SAMPLES})",

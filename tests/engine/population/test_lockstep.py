@@ -39,7 +39,12 @@ from epochzero.spaces import nb201
 from epochzero.types import Origin, Score
 from tests.proxies.nets import conv_net, cut_net, dead_path_net, shared_net
 
-FEW = {"near": "near(samples=4)", "swap": "swap(repeats=2,samples=4)", "swap_reg": "swap_reg(repeats=2,samples=4)"}
+FEW = {
+    "lswag": "lswag(samples=4)",
+    "near": "near(samples=4)",
+    "swap": "swap(repeats=2,samples=4)",
+    "swap_reg": "swap_reg(repeats=2,samples=4)",
+}
 SHAPE = (3, 8, 8)
 pytestmark = pytest.mark.usefixtures("repeating_nb201")
 
