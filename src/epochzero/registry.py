@@ -16,7 +16,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +35,13 @@ def options_of(maker: Callable[..., Any]) -> dict[str, Any]:
     """The options of a search: the keyword-only arguments of its maker, with their defaults."""
     arguments = inspect.signature(maker).parameters.values()
     return {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+
+
+def check_known(name: str, known: Iterable[str], missing: str, has: str = "Known:") -> None:
+    """Raises UnknownNameError for a name that is not known; the message says what is `missing` and lists the names."""
+    names = list(known)
+    if name not in names:
+        raise UnknownNameError(f"{missing}.{near_miss(name, names)} {has} {', '.join(names)}.")
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -86,10 +93,9 @@ class Registry(Mapping[str, T], Generic[T]):
         return name in self._members
 
     def __getitem__(self, name: str) -> T:
-        if name in self:
-            return self._members[name]
-        known = sorted(self._members)
-        raise UnknownNameError(f"No {self.kind} is called '{name}'.{near_miss(name, known)} Known: {', '.join(known)}.")
+        if name not in self:
+            check_known(name, sorted(self._members), f"No {self.kind} is called '{name}'")
+        return self._members[name]
 
     def _load_module(self, name: str) -> None:
         for package in self.packages if name.isidentifier() else ():

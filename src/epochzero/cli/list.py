@@ -16,9 +16,9 @@ from epochzero.cli.options import AsJson, DataFolder, Plugins
 from epochzero.cli.plugin import load_plugins
 from epochzero.data.batch import shape_text
 from epochzero.engine import Proxy, parse_list
-from epochzero.errors import UnknownNameError, UserError
+from epochzero.errors import UserError
 from epochzero.evaluate.cards import card as card_of
-from epochzero.registry import Registry, experiments, near_miss, options_of, proxies, searches, spaces
+from epochzero.registry import Registry, check_known, experiments, options_of, proxies, searches, spaces
 from epochzero.spaces.base import native_of
 from epochzero.supernet import methods
 
@@ -53,9 +53,7 @@ def list_(
     epochzero list proxies --card dextr
     """
     load_plugins(plugin)
-    if kind not in KINDS:
-        hint = near_miss(kind, list(KINDS))
-        raise UnknownNameError(f"There is nothing called '{kind}' to list.{hint} Known: {', '.join(KINDS)}.")
+    check_known(kind, KINDS, f"There is nothing called '{kind}' to list")
     if card is not None:
         _show_cards(kind, card, json)
         return

@@ -30,10 +30,10 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from epochzero.ensemble.model import Ensemble
-from epochzero.errors import UnknownNameError, UserError, needed
+from epochzero.errors import UserError, needed
 from epochzero.plan.init import generator
 from epochzero.progress import Progress, silent
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 
 EPSILON, STEP, STEPS = 0.01, 0.008, 40
 
@@ -85,10 +85,7 @@ def attack_of(name: str) -> Attack:
     """An attack by its name; the last two need the extra `attacks`."""
     if name in OWN:
         return OWN[name]
-    if name not in NAMES:
-        raise UnknownNameError(
-            f"No attack is called '{name}'.{near_miss(name, list(NAMES))} Known: {', '.join(NAMES)}."
-        )
+    check_known(name, NAMES, f"No attack is called '{name}'")
     needed("art", "This attack", "attacks")
     from epochzero.ensemble.attacks_art import auto_attack, carlini_wagner
 

@@ -28,11 +28,11 @@ from epochzero.ensemble.choosing import distances_at_start, forward_greedy, trai
 from epochzero.ensemble.model import probabilities_of
 from epochzero.ensemble.nesbs import check_delta, search
 from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_posterior
-from epochzero.errors import UnknownNameError, UserError
+from epochzero.errors import UserError
 from epochzero.objectives.objective import parse_objective
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
 from epochzero.supernet import shared
@@ -69,9 +69,7 @@ class Settings:
     """over the held-out images that NESBS' posterior is fitted to"""
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            hint = near_miss(self.method, list(METHODS))
-            raise UnknownNameError(f"No method is called '{self.method}'.{hint} Known: {', '.join(METHODS)}.")
+        check_known(self.method, METHODS, f"No method is called '{self.method}'")
         if self.method in ("nes-rs", "proxies") and self.pool < self.size:
             raise UserError(f"A pool of {self.pool} is too small to choose {self.size} from: give a larger --pool.")
         check_delta(self.delta)

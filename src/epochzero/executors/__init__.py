@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor, Prepare
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 
 __all__ = ["Executor", "Prepare", "executor_of"]
 
@@ -24,8 +24,7 @@ def executor_of(
     """The executor of that name. Each takes the settings that mean something for it and refuses the others."""
     given = {"workers": workers, "address": address, "gpus": gpus}
     takes: dict[str, set[str]] = {"local": set(), "processes": {"workers"}, "ray": {"workers", "address", "gpus"}}
-    if name not in takes:
-        raise UserError(f"No executor is called '{name}'.{near_miss(name, list(NAMES))} Known: {', '.join(NAMES)}.")
+    check_known(name, NAMES, f"No executor is called '{name}'")
     for setting, value in given.items():
         if value is not None and setting not in takes[name]:
             fit = " or ".join(other for other in NAMES if setting in takes[other])

@@ -25,10 +25,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from epochzero.errors import UnknownNameError
 from epochzero.plan.ops.base import Param
 from epochzero.plan.upload import upload
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 from epochzero.types import Origin
 
 STANDARD_DEVIATION: dict[str, Callable[[Param], float]] = {
@@ -50,9 +49,7 @@ def generator(seed: int, *path: object) -> torch.Generator:
 
 def check(origin: Origin) -> None:
     """Raises UnknownNameError for a scheme that does not exist."""
-    if origin.scheme not in SCHEMES:
-        hint = near_miss(origin.scheme, list(SCHEMES))
-        raise UnknownNameError(f"No initialisation is called '{origin.scheme}'.{hint} Known: {', '.join(SCHEMES)}.")
+    check_known(origin.scheme, SCHEMES, f"No initialisation is called '{origin.scheme}'")
 
 
 class _Drawn:

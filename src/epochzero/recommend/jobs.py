@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from epochzero.errors import DataError, UnknownNameError, UserError
+from epochzero.errors import DataError, UserError
 from epochzero.progress import Progress
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encode
@@ -24,7 +24,7 @@ from epochzero.recommend.recommender import ENCODING
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.sub_one_shot import PRESETS, Preset
 from epochzero.recommend.training.trainer import Settings
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 
 RESULT, CHOICE, TABLE = "result.json", "choice.json", "table"
 SYNTHETIC = "synthetic"
@@ -131,18 +131,14 @@ def _job_of_search(folder: Path, arch: str | None, options: Mapping[str, Any]) -
 def _checked(options: Mapping[str, Any], kinds: Mapping[str, type], whole: str) -> None:
     """UserError for an option that is unknown or of another type; `whole` names what has these options."""
     for name, value in options.items():
-        if name not in kinds:
-            hint = near_miss(name, list(kinds))
-            raise UnknownNameError(f"{whole} has no option '{name}'.{hint} It has {', '.join(kinds)}.")
+        check_known(name, kinds, f"{whole} has no option '{name}'", "It has")
         if not isinstance(value, (int, float) if kinds[name] is float else int):
             raise UserError(f"The option '{name}' takes {kinds[name].__name__}, not {value!r}.")
 
 
 def preset_of(preset: str, options: Mapping[str, Any]) -> tuple[Preset, dict[str, Any]]:
     """The preset as the options change it, and those that are of the search itself."""
-    if preset not in PRESETS:
-        hint = near_miss(preset, list(PRESETS))
-        raise UnknownNameError(f"No preset is called '{preset}'.{hint} Known: {', '.join(PRESETS)}.")
+    check_known(preset, PRESETS, f"No preset is called '{preset}'")
     own = {"scaled": int, "share": float, "highest": float} | dict.fromkeys(EMBEDDING_LIMITS, int)
     _checked(options, {field.name: int for field in fields(Preset)} | own, "A search for recommenders")
     mine = {name: bool(value) if name == "scaled" else value for name, value in options.items() if name in own}

@@ -36,7 +36,7 @@ from random import Random
 
 from epochzero.errors import UserError
 from epochzero.plan import Plan
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 from epochzero.spaces.base import check_images, quoted
 from epochzero.spaces.block_networks import Arch, Block, SubLayer, network, size, zennas_flops, zennas_params
 from epochzero.spaces.budget import Size
@@ -120,9 +120,7 @@ class BlockStrings:
                     f"A {self.name} string is a row of blocks such as {FIRST}(3,8,2,1); not {quoted(text[at:])}."
                 )
             kind, written = match[1], match[2].split(",")
-            if kind not in known:
-                hint = near_miss(kind, known)
-                raise UserError(f"{self.name} has no block {quoted(kind)}.{hint} It has {', '.join(known)}.")
+            check_known(kind, known, f"{self.name} has no block {quoted(kind)}", "It has")
             body = kind in self.kinds
             if len(written) != (5 if body else 4) or not all(NUMBER.fullmatch(number) for number in written):
                 wanted = "(in,out,stride,bottleneck,sub-layers)" if body else "(in,out,stride,1)"

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from epochzero.errors import UserError
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 from epochzero.spaces.base import quoted
 
 SEARCHED = (
@@ -70,9 +70,7 @@ def parse(text: str) -> Genotype:
     shown = quoted(text)
     match tree := _tree(text):
         case ast.Name(name):
-            if name not in GENOTYPES:
-                hint = near_miss(name, list(GENOTYPES))
-                raise UserError(f"No published genotype is called {name!r}.{hint} Known: {', '.join(GENOTYPES)}.")
+            check_known(name, GENOTYPES, f"No published genotype is called {name!r}")
             return GENOTYPES[name]
         case ast.Call(ast.Name("Genotype"), [], fields):
             given = {field.arg: _value(field.value) for field in fields}
@@ -129,9 +127,7 @@ def _cell(name: str, edges: Any, concat: Any) -> tuple[Cell, tuple[int, ...]]:
                 cell.append((op, source))
             case _:
                 raise UserError(f"Edge {i} of the {name} cell should be written as ('operation', source).")
-        if op not in OPS:
-            hint = near_miss(op, list(OPS))
-            raise UserError(f"A {name} cell has no operation {quoted(op)}.{hint} It may have {', '.join(OPS)}.")
+        check_known(op, OPS, f"A {name} cell has no operation {quoted(op)}", "It may have")
         if not 0 <= source < node:
             raise UserError(f"Node {node} of the {name} cell reads node {source}; it may read 0 to {node - 1}.")
     last = len(cell) // 2 + 1

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from epochzero.errors import UserError
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 from epochzero.spaces.base import quoted
 
 OPS = ("conv3x3", "conv1x1", "maxpool3x3")
@@ -197,8 +197,6 @@ def _from_naslib(numbers: Sequence[int]) -> Cell:
 
 
 def _op(name: str) -> str:
-    for op, official in OFFICIAL.items():
-        if name in (op, official):
-            return op
-    hint = near_miss(name, list(OPS))
-    raise UserError(f"nb101 has no operation {quoted(name)}.{hint} It has {', '.join(OPS)}.")
+    op = {official: op for op, official in OFFICIAL.items()}.get(name, name)
+    check_known(op, OPS, f"nb101 has no operation {quoted(name)}", "It has")
+    return op

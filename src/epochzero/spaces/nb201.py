@@ -25,7 +25,7 @@ from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
-from epochzero.registry import near_miss, spaces
+from epochzero.registry import check_known, spaces
 from epochzero.spaces.base import check_classes, quoted, sides
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
@@ -69,9 +69,7 @@ class NB201(Product[str]):
                 match = EDGE.fullmatch(edge)
                 if match is None or match[2] != str(source):
                     raise UserError(f"Edge {quoted(edge)} of node {to} should be written as op~{source}.")
-                if match[1] not in OPS:
-                    hint = near_miss(match[1], list(OPS))
-                    raise UserError(f"nb201 has no operation {quoted(match[1])}.{hint} It has {', '.join(OPS)}.")
+                check_known(match[1], OPS, f"nb201 has no operation {quoted(match[1])}", "It has")
                 cell.append(match[1])
         return tuple(cell)
 

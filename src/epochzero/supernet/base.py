@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from epochzero.data import Batch
-from epochzero.errors import UnknownNameError, UserError
-from epochzero.registry import Registry, near_miss, options_of
+from epochzero.errors import UserError
+from epochzero.registry import Registry, check_known, options_of
 from epochzero.store import JSON
 
 State = dict[str, JSON]
@@ -69,9 +69,7 @@ def make(
     known = defaults_of(method)
     given = {}
     for option, value in (options or {}).items():
-        if option not in known:
-            hint = near_miss(option, list(known))
-            raise UnknownNameError(f"The search {method} has no option '{option}'.{hint} It has {', '.join(known)}.")
+        check_known(option, known, f"The search {method} has no option '{option}'", "It has")
         kind = type(known[option])
         try:
             given[option] = kind(value)

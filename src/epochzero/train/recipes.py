@@ -33,8 +33,8 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from epochzero.errors import UnknownNameError, UserError
-from epochzero.registry import near_miss
+from epochzero.errors import UserError
+from epochzero.registry import check_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +188,11 @@ RECIPES = {
 
 def recipe_of(name: str, changes: dict[str, Any] | None = None) -> Recipe:
     """A recipe by its name, with some of its settings changed."""
-    if name not in RECIPES:
-        raise UnknownNameError(
-            f"No recipe is called '{name}'.{near_miss(name, list(RECIPES))} Known: {', '.join(RECIPES)}."
-        )
+    check_known(name, RECIPES, f"No recipe is called '{name}'")
     changes = changes or {}
     known = {field.name: getattr(RECIPES[name], field.name) for field in fields(Recipe)}
     for key, value in changes.items():
-        if key not in known:
-            raise UserError(f"A recipe has no '{key}'.{near_miss(key, list(known))} It has {', '.join(known)}.")
+        check_known(key, known, f"A recipe has no '{key}'", "It has")
         if isinstance(known[key], str) and value not in ("cosine", "linear"):
             raise UserError(f"A recipe's {key} is cosine or linear, not '{value}'.")
         whole = isinstance(known[key], int)

@@ -39,7 +39,7 @@ from epochzero.executors.base import LARGEST
 from epochzero.executors.processes import cores
 from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
-from epochzero.registry import near_miss, spaces
+from epochzero.registry import check_known, spaces
 
 WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
 GPU_WORKERS = 8
@@ -185,8 +185,7 @@ def _ways(settings: Settings) -> list[Way]:
         return list(WAYS)
     asked = split_list(settings.ways)
     for way in asked:
-        if way not in WAYS:
-            raise UserError(f"There is no way '{way}'.{near_miss(way, list(WAYS))} Known: {', '.join(WAYS)}.")
+        check_known(way, WAYS, f"There is no way '{way}'")
     return [way for way in WAYS if way in asked]
 
 

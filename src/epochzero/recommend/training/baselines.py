@@ -13,9 +13,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from epochzero.errors import UnknownNameError, UserError
+from epochzero.errors import UserError
 from epochzero.plan.ops.embedding import Tables
-from epochzero.registry import near_miss
+from epochzero.registry import check_known
 
 WIDTH = 16
 """features of an embedding"""
@@ -204,9 +204,7 @@ BASELINES: dict[str, Baseline] = {"dlrm": DLRM, "deepfm": DeepFM, "xdeepfm": XDe
 
 
 def baseline_class(name: str) -> Baseline:
-    if name not in BASELINES:
-        hint = near_miss(name, list(BASELINES))
-        raise UnknownNameError(f"No baseline is called '{name}'.{hint} Known: {', '.join(BASELINES)}.")
+    check_known(name, BASELINES, f"No baseline is called '{name}'")
     return BASELINES[name]
 
 

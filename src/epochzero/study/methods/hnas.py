@@ -46,7 +46,7 @@ from typing import Any
 import numpy as np
 
 from epochzero.errors import UserError
-from epochzero.registry import near_miss, searches
+from epochzero.registry import check_known, searches
 from epochzero.study.methods.base import Floats, Pool, Sampler, Wanted
 
 METRICS = {
@@ -112,10 +112,7 @@ class HNAS:
     @staticmethod
     def wants(options: Mapping[str, Any]) -> Wanted:
         metric = options["metric"]
-        if metric not in METRICS:
-            raise UserError(
-                f"hnas has no metric '{metric}'.{near_miss(metric, list(METRICS))} It has {', '.join(METRICS)}."
-            )
+        check_known(metric, METRICS, f"hnas has no metric '{metric}'", "It has")
         return Wanted([METRICS[metric], KAPPA], options["networks"])
 
     def ask(self, n: int) -> list[Any]:
