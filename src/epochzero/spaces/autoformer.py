@@ -31,6 +31,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import GELU
@@ -42,7 +43,7 @@ from epochzero.plan.ops.pool import TokenMean
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
 from epochzero.plan.ops.wiring import Add
 from epochzero.registry import spaces
-from epochzero.spaces.base import Architectures, check_classes, quoted, replaced, sides
+from epochzero.spaces.base import Architectures, check_classes, quoted, replaced
 from epochzero.types import Shape
 
 PATCH = 16
@@ -197,7 +198,7 @@ class Autoformer(Architectures):
         if len(input_shape) != 3 or input_shape[1] != input_shape[2] or input_shape[1] % PATCH or not input_shape[1]:
             raise UserError(
                 f"{self.name} takes square images whose side is a multiple of {PATCH}, such as 3x224x224, not "
-                f"{sides(input_shape)}."
+                f"{shape_text(input_shape)}."
             )
         net = Builder()
         x = net.inline(_stem(arch.width, input_shape), net.input(input_shape), name="stem")

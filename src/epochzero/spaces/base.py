@@ -119,12 +119,7 @@ def check_images(space: str, num_classes: int, shape: Shape, example: str) -> No
     """Raises UserError for a classifier without outputs, or for an input that is not an image CxHxW."""
     check_classes(space, num_classes)
     if len(shape) != 3 or min(shape) < 1:
-        raise UserError(f"{space} takes images CxHxW, such as {example}, not {sides(shape)}.")
-
-
-def sides(shape: Shape) -> str:
-    """Returns a shape for messages, such as 3x32x32."""
-    return "x".join(map(str, shape))
+        raise UserError(f"{space} takes images CxHxW, such as {example}, not {'x'.join(map(str, shape))}.")
 
 
 def replaced(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:

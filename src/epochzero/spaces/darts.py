@@ -50,6 +50,11 @@ ALL_NODES = tuple(range(2, NODES + 2))
 RELU, SUM, JOIN, NORM, BARE_NORM = ReLU(), Add(), Concat(), BatchNorm(), BatchNorm(affine=False)
 
 
+def reductions(cells: int) -> tuple[int, int]:
+    """Returns the numbers of the reduction cells."""
+    return cells // 3, 2 * cells // 3
+
+
 @dataclass(frozen=True)
 class Darts:
     """Networks of DARTS cells."""
@@ -62,14 +67,10 @@ class Darts:
     """True for the edges of DARTS's search and of NASLib: norms without scale and shift, and one after each pool"""
 
     @property
-    def _reductions(self) -> tuple[int, int]:
-        return self.cells // 3, 2 * self.cells // 3
-
-    @property
     def cell_block(self) -> tuple[str, ...]:
         """A normal cell, if possible the second, since the first reads the stem twice, and a reduction cell."""
-        normal = [i for i in range(self.cells) if i not in self._reductions][:2]
-        reduction = Called(f"cell{self._reductions[0]}", "reduction cell")
+        normal = [i for i in range(self.cells) if i not in reductions(self.cells)][:2]
+        reduction = Called(f"cell{reductions(self.cells)[0]}", "reduction cell")
         return (*(Called(f"cell{i}", "normal cell") for i in normal[-1:]), reduction)
 
     @property
@@ -162,12 +163,12 @@ class Darts:
         cells = (in_order(arch.normal), arch.normal_concat), (in_order(arch.reduce), arch.reduce_concat)
         width, tower, reduced = self.channels, None, self.imagenet
         for i in range(self.cells):
-            reduces = i in self._reductions
+            reduces = i in reductions(self.cells)
             width *= 2 if reduces else 1
             shapes = net.shape(before), net.shape(last)
             cell = _cell(*cells[reduces], width, reduces, reduced, self.search_edges, *shapes)
             before, last, reduced = last, net.inline(cell, before, last, name=f"cell{i}"), reduces
-            if auxiliary and i == self._reductions[-1]:
+            if auxiliary and i == reductions(self.cells)[-1]:
                 tower = net.inline(self._tower(num_classes, net.shape(last)), last, name="auxiliary")
         net.inline(pooled_classifier(num_classes, net.shape(last)), last, name="head")
         return net.plan(tower)

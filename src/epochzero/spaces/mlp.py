@@ -15,13 +15,14 @@ import math
 from collections.abc import Iterator
 from random import Random
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Plan, chain
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.wiring import Flatten
 from epochzero.registry import spaces
-from epochzero.spaces.base import Architectures, check_classes, quoted, sides
+from epochzero.spaces.base import Architectures, check_classes, quoted
 from epochzero.types import Shape
 
 STEP = 2
@@ -63,7 +64,7 @@ class MLP(Architectures):
     def plan(self, arch: int, num_classes: int = 10, input_shape: Shape = (1, 28, 28)) -> Plan:
         check_classes(self.name, num_classes)
         if not math.prod(input_shape):
-            raise UserError(f"mlp takes inputs such as 1x28x28, not {sides(input_shape)}, which is empty.")
+            raise UserError(f"mlp takes inputs such as 1x28x28, not {shape_text(input_shape)}, which is empty.")
         hidden, classifier = Linear(arch), Linear(num_classes)
         return chain(input_shape, flatten=Flatten(), hidden=hidden, relu=ReLU(), classifier=classifier)
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.activation import ReLU
@@ -26,7 +27,7 @@ from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool
 from epochzero.plan.ops.wiring import Add, Concat, Identity, Shift, Zero
 from epochzero.registry import check_known, spaces
-from epochzero.spaces.base import check_classes, quoted, sides
+from epochzero.spaces.base import check_classes, quoted
 from epochzero.spaces.product import Product
 from epochzero.types import Shape
 
@@ -139,7 +140,9 @@ def check_task(space: str, num_classes: int, shape: Shape) -> None:
     """Raises UserError for an input that cannot be halved twice, or for no classes."""
     check_classes(space, num_classes)
     if len(shape) != 3 or min(shape) < 1 or shape[1] % 4 or shape[2] % 4:
-        raise UserError(f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {sides(shape)}.")
+        raise UserError(
+            f"{space} takes images CxHxW with H and W multiples of 4, such as 3x32x32, not {shape_text(shape)}."
+        )
 
 
 @lru_cache(maxsize=1024)

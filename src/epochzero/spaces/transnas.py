@@ -30,12 +30,13 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan, chain
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.wiring import Concat, Pick, Tiles
 from epochzero.registry import spaces
-from epochzero.spaces.base import Architectures, check_classes, pooled_classifier, quoted, sides
+from epochzero.spaces.base import Architectures, check_classes, pooled_classifier, quoted
 from epochzero.spaces.budget import Cost
 from epochzero.spaces.nb201 import EDGES, NORM, OPS, RELU, SUM, Cell, cell, conv
 from epochzero.spaces.product import Product
@@ -96,7 +97,7 @@ class TransNAS:
             x = net.add(Concat(), *seen, name="join")
         else:
             if len(shape) != 3:
-                raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {sides(shape)}.")
+                raise UserError(f"{self.name} takes images CxHxW, such as 3x256x256, not {shape_text(shape)}.")
             x = _lay(net, x, modules, arch)
         net.inline(pooled_classifier(classes, net.shape(x)), x, name="head")
         return net.plan()
@@ -108,7 +109,7 @@ class TransNAS:
         if not cut and (len(shape) != 4 or shape[0] != count):
             raise UserError(
                 f"{self.name} takes nine tiles 9xCxHxW, such as 9x3x64x64, or images CxHxW with H and W multiples of 3 "
-                f"that it cuts into nine, not {sides(shape)}."
+                f"that it cuts into nine, not {shape_text(shape)}."
             )
         tiles = net.add(Tiles(GRID), x, name="tiles") if cut else x
         return [net.add(Pick(i), tiles, name=f"tile{i}") for i in range(count)]

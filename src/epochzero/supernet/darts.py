@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
 from epochzero.plan.ops.pool import MaxPool
@@ -27,6 +28,7 @@ from epochzero.spaces.darts import (
     edge_block,
     prepared,
     projected,
+    reductions,
     stem_block,
 )
 from epochzero.spaces.genotypes import SEARCHED, Genotype, in_order
@@ -48,12 +50,8 @@ def check(space: Darts, num_classes: int, shape: Shape, cells: int) -> None:
     if cells in (1, 2):
         raise UserError(f"A search in {space.name} takes at least 3 cells: {cells} would all be reduction cells.")
     if len(shape) != 3 or min(shape[1:]) < 4:
-        given = "x".join(map(str, shape))
+        given = shape_text(shape)
         raise UserError(f"A search in {space.name} takes images CxHxW of at least 4x4, such as 3x32x32, not {given}.")
-
-
-def reductions(cells: int) -> tuple[int, int]:
-    return cells // 3, 2 * cells // 3
 
 
 @relax.register

@@ -27,19 +27,10 @@ from epochzero.plan import Builder, Plan
 from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.wiring import Narrow
 from epochzero.spaces.base import pooled_classifier
-from epochzero.spaces.darts import (
-    ALL_NODES,
-    JOIN,
-    NORM,
-    SUM,
-    Darts,
-    edge_block,
-    prepared,
-    stem_block,
-)
+from epochzero.spaces.darts import ALL_NODES, JOIN, NORM, SUM, Darts, edge_block, prepared, reductions, stem_block
 from epochzero.spaces.genotypes import SEARCHED, Genotype, in_order
 from epochzero.spaces.genotypes import Cell as Edges
-from epochzero.supernet.darts import CELLS, KINDS, STEM, check, reductions
+from epochzero.supernet.darts import CELLS, KINDS, STEM, check
 from epochzero.supernet.relaxed import MIXTURE, Choice, mix
 from epochzero.supernet.single_path import Decision, Picks, SinglePath, own_name, shared
 from epochzero.types import Shape

@@ -32,12 +32,13 @@ from functools import cached_property
 from random import Random
 from typing import Any, NoReturn
 
+from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.recommend.data.schema import CRITEO_ROWS
 from epochzero.recommend.spaces.nasrec_network import EMBEDDING, ROWS, WIDTHS, Block, Largest, Network, network
 from epochzero.registry import spaces
-from epochzero.spaces.base import check_classes, quoted
+from epochzero.spaces.base import check_classes, quoted, replaced
 from epochzero.spaces.budget import Budget
 from epochzero.types import Shape
 
@@ -259,13 +260,11 @@ class Nasrec:
             fields = ("dense_ops", "sparse_ops") if key == "ops" else (key,)
             child = arch[number]._replace(**{field: getattr(fresh, field) for field in fields})
             if child != arch[number]:
-                return (*arch[:number], child, *arch[number + 1 :])
+                return replaced(arch, number, child)
 
     def neighbours(self, arch: Choices) -> list[Choices]:
         """All architectures that differ in one choice of one block."""
-        return [
-            (*arch[:i], other, *arch[i + 1 :]) for i, block in enumerate(arch) for other in self._others(block, i + 1)
-        ]
+        return [replaced(arch, i, other) for i, block in enumerate(arch) for other in self._others(block, i + 1)]
 
     def _others(self, block: Block, number: int) -> Iterator[Block]:
         for key, values in self.options[number - 1].items():
@@ -302,7 +301,7 @@ class Nasrec:
         check_classes(self.name, num_classes)
         columns = self.dense + len(self.tables)
         if input_shape is not None and input_shape != (columns,):
-            given = "x".join(map(str, input_shape))
+            given = shape_text(input_shape)
             raise UserError(
                 f"{self.name} reads a table of {columns} columns here ({self.dense} dense features and "
                 f"{len(self.tables)} ids), not inputs of {given}: give such data, or fit the space to yours with `on`."
