@@ -236,12 +236,7 @@ def predict(
     usable(device)
     recommender = Recommender.read(Path(model))
     return predict_file(
-        recommender.module().to(device),
-        data,
-        recommender.encoding,
-        out,
-        bad_lines=bad_lines,
-        progress=progress,
+        recommender.module().to(device), data, recommender.encoding, out, bad_lines=bad_lines, progress=progress
     )
 
 
@@ -250,13 +245,7 @@ def _trained(
 ) -> tuple[Trained, dict[str, Any]]:
     """The training, and the metrics of the model on validation and test rows."""
     trained = train_model(
-        model,
-        job.table,
-        job.settings,
-        share=job.share,
-        identity=identity,
-        checkpoint=checkpoint,
-        progress=progress,
+        model, job.table, job.settings, share=job.share, identity=identity, checkpoint=checkpoint, progress=progress
     )
     return trained, {part: asdict(evaluate(model, job.table, part)) for part in MEASURED if job.table.size(part)}
 

@@ -350,9 +350,6 @@ spaces.register("nasrec_small", Nasrec("nasrec_small", "autoctr", ("linear-2d", 
 spaces.register(
     "nasrec_full",
     Nasrec(
-        "nasrec_full",
-        "xlarge",
-        ("linear-2d", "dot-product", "sigmoid-gating", "sum"),
-        ("transformer", "linear-3d"),
+        "nasrec_full", "xlarge", ("linear-2d", "dot-product", "sigmoid-gating", "sum"), ("transformer", "linear-3d")
     ),
 )
