@@ -12,9 +12,8 @@ import pytest
 import epochzero as ez
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
-from epochzero.registry import experiments, spaces
+from epochzero.registry import experiments, options_of, searches, spaces
 from epochzero.store import Store
-from epochzero.study.loop import defaults_of
 from epochzero.supernet import make, methods
 from epochzero.train.recipes import Recipe
 from epochzero_papers.harness.base import Result
@@ -145,6 +144,6 @@ def test_what_is_searched_for_is_there(name: str) -> None:
         if spec.method in methods:
             make(spec.method, space, batch_for(space, size=2), 0, "cpu", options)
         else:
-            assert options.keys() <= defaults_of(spec.method).keys()
+            assert options.keys() <= options_of(searches[spec.method]).keys()
     printed = {column for of in recipe.paper.values() for column in of}
     assert recipe.tested.keys() <= printed

@@ -70,10 +70,11 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
     if colour:
         figure.colorbar(points, label="parameters, millions")
     spread_out(axes, x)
-    sign = "-" if _lower_is_better(outcome, row.proxy) else ""
+    lower = {proxy.text for proxy in outcome.case.tasks[0].proxies if not proxy.higher_is_better}
+    sign = "-" if row.proxy in lower else ""
     repeat = ", first repeat" if row.quality.repeats > 1 else ""
     axes.set_xlabel(f"{sign}{row.proxy}{repeat}")
-    axes.set_ylabel(f"{row.target}{_unit(outcome, row.target)}")
+    axes.set_ylabel(", ".join(filter(None, (row.target, sample.units[row.target]))))
     axes.set_title(f"{outcome.case.name}, n = {len(kept)}: {_spearman(row)}", fontsize=8)
     return figure
 
@@ -131,13 +132,3 @@ def is_wide(x: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
         return False
     low, high = np.quantile(x, [0.1, 0.9])
     return bool(high > WIDE * low)
-
-
-def _lower_is_better(outcome: CaseOutcome, name: str) -> bool:
-    """True for a proxy whose scores are drawn with the opposite sign."""
-    return any(proxy.text == name and not proxy.higher_is_better for proxy in outcome.case.tasks[0].proxies)
-
-
-def _unit(outcome: CaseOutcome, target: str) -> str:
-    unit = outcome.sample.units[target]
-    return f", {unit}" if unit else ""

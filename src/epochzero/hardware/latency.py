@@ -105,11 +105,6 @@ class Latency:
             self.run.record(self._setting, [Evaluated(_place(text), text, kept)])
         return timing
 
-    def within(self, arch: Any, limit: float) -> bool:
-        """Returns True if the upper end of the interval is within a limit in milliseconds."""
-        timing = self.of(arch)
-        return isinstance(timing, Timing) and timing.high <= limit
-
     @property
     def facts(self) -> dict[str, Any]:
         """The latency source and its settings, as JSON fields."""
@@ -166,7 +161,8 @@ class SwiftSpace:
         self.start = self._fastest() if limit.latency.meter.instant else self._smallest()
 
     def fits(self, arch: Any) -> bool:
-        return bool(self.space.fits(arch)) and self.limit.latency.within(arch, self.limit.milliseconds)
+        timing = self.limit.latency.of(arch) if self.space.fits(arch) else None
+        return isinstance(timing, Timing) and timing.high <= self.limit.milliseconds
 
     def __iter__(self) -> Iterator[Any]:
         """Of a table all that fit; where latencies are measured, those alone that were measured so far."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.objectives.objective import Objective
+from epochzero.registry import options_of
 from epochzero.spaces.base import GivesPlans
 from epochzero.store import JSON, Run, Store
 from epochzero.study.loop import Watch, begun
@@ -51,12 +52,13 @@ def run_inside(
 
     A method with an option `proxy` uses that of the objective unless the options name another.
     """
-    from epochzero.supernet import defaults_of, make
+    from epochzero.supernet import make, methods
 
     if not isinstance(task.space, GivesPlans):
         raise UserError(f"{method} needs a space of plans, and {task.space.name} gives modules: use evolution.")
     options = dict(options or {})
-    if "proxy" in defaults_of(method):
+    known = options_of(methods[method])
+    if "proxy" in known:
         if objective.method:
             raise UserError(f"{method} goes by one proxy, not by {objective.text}: name one with --proxy.")
         options = {"proxy": objective.text} | options
@@ -65,7 +67,7 @@ def run_inside(
     search = result.clock.timed("building", sized)(method)
     result.method, result.total = method, search.steps if steps is None else steps
     result.time_limit = math.inf if time_limit is None else time_limit
-    texts: dict[str, JSON] = {key: str(value) for key, value in (defaults_of(method) | options).items()}
+    texts: dict[str, JSON] = {key: str(value) for key, value in (known | options).items()}
     run = begun(result, store, KIND, {"options": texts, "seed": seed}, {})
     before = result.clock.seconds
     inside, result.stopped = _taken(search, run, _state(store, run), result, progress)

@@ -43,14 +43,9 @@ def budget_of(method: str, space: Any, options: Mapping[str, Any] | None = None)
     return int(budget(space, resolved(method, options or {})) if callable(budget) else budget)
 
 
-def defaults_of(method: str) -> dict[str, Any]:
-    """The options of a search, with their defaults."""
-    return options_of(searches[method])
-
-
 def resolved(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns all options of a search; UserError for one that is unknown, of the wrong type or not finite."""
-    known = defaults_of(method)
+    known = options_of(searches[method])
     for option, value in options.items():
         if option not in known:
             has = f"It has {', '.join(known)}." if known else "It has none."

@@ -1,7 +1,7 @@
 """Supernets: searches inside one network (NASI, Zero-Cost-PT), and weights that networks share."""
 
 from epochzero.supernet import darts, darts_pairs, nb1shot1, nb201
-from epochzero.supernet.base import AfterStep, Found, Inside, State, defaults_of, make, methods
+from epochzero.supernet.base import AfterStep, Found, Inside, State, make, methods
 from epochzero.supernet.relaxed import relax, supernet
 from epochzero.supernet.single_path import SharedWeights, SinglePath, shared
 
@@ -14,7 +14,6 @@ __all__ = [
     "State",
     "darts",
     "darts_pairs",
-    "defaults_of",
     "make",
     "methods",
     "nb1shot1",

@@ -52,11 +52,6 @@ methods: Registry[Any] = Registry("search inside one network", "epochzero.supern
 """name to maker: `maker(space, batch, seed, device, **options)`"""
 
 
-def defaults_of(method: str) -> dict[str, Any]:
-    """The options of a search, with their defaults."""
-    return options_of(methods[method])
-
-
 def make(
     method: str,
     space: Any,
@@ -66,7 +61,7 @@ def make(
     options: Mapping[str, Any] | None = None,
 ) -> Inside:
     """The search of that name; options may be given as text."""
-    known = defaults_of(method)
+    known = options_of(methods[method])
     given = {}
     for option, value in (options or {}).items():
         check_known(option, known, f"The search {method} has no option '{option}'", "It has")

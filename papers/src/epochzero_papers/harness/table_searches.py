@@ -20,9 +20,9 @@ from epochzero.data import Batch
 from epochzero.engine import parse
 from epochzero.engine.space_networks import batch_for
 from epochzero.objectives.objective import is_looked_up, parse_objective
-from epochzero.registry import searches, spaces
+from epochzero.registry import options_of, searches, spaces
 from epochzero.store import Store
-from epochzero.study.loop import Watch, defaults_of, run_search
+from epochzero.study.loop import Watch, run_search
 from epochzero.study.methods.base import Pooling
 from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
@@ -82,7 +82,7 @@ class TableSearch(NamedTuple):
     def needs(self) -> list[str]:
         """The columns of the pool that it reads."""
         maker = searches[self.method]
-        wanted = list(maker.wants(defaults_of(self.method) | dict(self.options)).proxies) if _pools(maker) else []
+        wanted = list(maker.wants(options_of(maker) | dict(self.options)).proxies) if _pools(maker) else []
         own = [proxy.text for proxy in parse_objective(self.proxy).proxies if not is_looked_up(proxy)]
         return [*own, *(parse(text).text for text in wanted)]
 
