@@ -111,6 +111,20 @@ class Unseen:
         return self.first(space if isinstance(space, Iterable) else ()) if fresh is None else fresh
 
 
+class OneByOne:
+    """A search that makes one architecture after the other; by default a new sample of the space."""
+
+    def __init__(self, space: Any, seed: int, batch: int) -> None:
+        self.space, self.rng, self.batch = space, Random(seed), batch
+        self.unseen = Unseen()
+
+    def ask(self, n: int) -> list[Any]:
+        return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
+
+    def _next(self) -> Any | None:
+        return self.unseen.sample(self.space, self.rng)
+
+
 def whole_of(space: Any) -> Any:
     """The space that a part of it was made from."""
     while hasattr(space, "space"):

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, lowest
+from epochzero.study.methods.base import Floats, OneByOne, Sampler, lowest
 
 CHILD_TRIES = 50
 MOST = 10**9
 
 
 @searches.registers("evolution")
-class Evolution:
+class Evolution(OneByOne):
     """Regularised evolution by mutation alone."""
 
     def __init__(
@@ -32,15 +31,11 @@ class Evolution:
     ) -> None:
         if not 1 <= tournament <= population <= MOST:
             raise UserError(f"A tournament of {tournament} cannot be drawn from a population of {population}.")
-        self.space, self.rng, self.batch = space, Random(seed), batch
+        super().__init__(space, seed, batch)
         self.population, self.tournament = population, tournament
         self.alive: deque[tuple[float, Any]] = deque(maxlen=population)
         """merit and architecture, the oldest first"""
         self.born = 0
-        self.unseen = Unseen()
-
-    def ask(self, n: int) -> list[Any]:
-        return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         self.alive.extend(zip(lowest(merits), archs, strict=True))
@@ -56,7 +51,7 @@ class Evolution:
             child = self.unseen.draw(lambda: self._child(parent), CHILD_TRIES)
             if child is not None:
                 return child
-        return self.unseen.sample(self.space, self.rng)
+        return super()._next()
 
     def _parent(self) -> Any:
         """The best of a few."""

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, lowest
+from epochzero.study.methods.base import Floats, OneByOne, Sampler, lowest
 
 FOUNDERS = 10
 """networks in the pool up to which children come from the founder; asked for one by one, eleven do"""
@@ -33,7 +32,7 @@ MUTATIONS = 2
 
 
 @searches.registers("evolution_zen")
-class ZenEvolution:
+class ZenEvolution(OneByOne):
     """Parents are drawn uniformly from the best of all so far."""
 
     budget = 480_000
@@ -41,15 +40,12 @@ class ZenEvolution:
     def __init__(self, space: Sampler, seed: int, *, population: int = 512, batch: int = 8) -> None:
         if population < 1:
             raise UserError(f"A population has at least 1 network, not {population}.")
-        self.space, self.rng, self.batch, self.population = space, Random(seed), batch, population
-        self.unseen = Unseen()
+        super().__init__(space, seed, batch)
+        self.population = population
         self.founder = space.sample(self.rng)
         self.all: list[Any] = []
         self.pool: list[tuple[float, int]] = []
         """merit and number, the worst first; of equals the older counts as the better"""
-
-    def ask(self, n: int) -> list[Any]:
-        return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         for arch, merit in zip(archs, lowest(merits), strict=True):
@@ -72,7 +68,7 @@ class ZenEvolution:
 
     def _next(self) -> Any | None:
         child = self.unseen.draw(self._child, CHILD_TRIES)
-        return self.unseen.sample(self.space, self.rng) if child is None else child
+        return super()._next() if child is None else child
 
     def _child(self) -> Any:
         if len(self.pool) <= FOUNDERS:

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Unseen, lowest
+from epochzero.study.methods.base import Floats, OneByOne, lowest
 
 
 @searches.registers("local_search")
-class LocalSearch:
+class LocalSearch(OneByOne):
     """Steepest ascent with restarts."""
 
     def __init__(self, space: Any, seed: int, *, batch: int = 8) -> None:
         if not hasattr(space, "neighbours"):
             raise UserError("The search local_search needs a space that knows an architecture's neighbours.")
-        self.space, self.rng, self.batch = space, Random(seed), batch
-        self.unseen = Unseen()
+        super().__init__(space, seed, batch)
         self.merits: dict[Any, float] = {}
         """of all that were told, in the order of telling"""
         self.here: Any = None
@@ -36,8 +34,7 @@ class LocalSearch:
 
     def ask(self, n: int) -> list[Any]:
         if self.here is None:
-            start = self.unseen.sample(self.space, self.rng)
-            return [] if start is None else [start]
+            return super().ask(1)
         asked, self.waiting = self.waiting[-n:][::-1], self.waiting[:-n]
         return asked
 

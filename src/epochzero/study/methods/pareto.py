@@ -22,7 +22,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Floats, Sampler, Unseen, whole_of
+from epochzero.study.methods.base import Floats, OneByOne, Sampler, whole_of
 from epochzero.study.methods.dominance import fittest, ranked
 
 CHILD_TRIES = 50
@@ -38,7 +38,7 @@ class Crossing(Protocol):
 
 
 @searches.registers("pareto")
-class Pareto:
+class Pareto(OneByOne):
     """NSGA-II with the space's own mutation and crossover."""
 
     several = True
@@ -59,9 +59,8 @@ class Pareto:
         for option, value in (("crossover", crossover), ("mutation", mutation)):
             if not 0 <= value <= 1:
                 raise UserError(f"The search pareto takes a probability from 0 to 1 for '{option}', not {value:g}.")
-        self.space, self.rng, self.batch = space, Random(seed), batch
+        super().__init__(space, seed, batch)
         self.population, self.crossover, self.mutation = population, crossover, mutation
-        self.unseen = Unseen()
         self.fits: Callable[[Any], bool] = getattr(space, "fits", lambda arch: True)
         whole = whole_of(space)
         self.cross = whole.crossover if isinstance(whole, Crossing) else None
@@ -71,9 +70,6 @@ class Pareto:
         """of each parent the number of its front, and minus its crowding"""
         self.told: list[tuple[Any, tuple[float, ...] | None]] = []
         """of this generation"""
-
-    def ask(self, n: int) -> list[Any]:
-        return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | Sequence[float] | None]) -> None:
         for arch, merit in zip(archs, merits, strict=True):
@@ -97,7 +93,7 @@ class Pareto:
 
     def _next(self) -> Any | None:
         child = self.unseen.draw(self._child, CHILD_TRIES) if self.parents else None
-        return self.unseen.sample(self.space, self.rng) if child is None else child
+        return super()._next() if child is None else child
 
     def _child(self) -> Any:
         one, other = self._parent(), self._parent()

@@ -15,21 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Choices, Floats, Sampler, Unseen
+from epochzero.study.methods.base import Choices, Floats, OneByOne, Sampler
 
 DRAWS, MUTATIONS = 4, 20
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 @searches.registers("reinforce")
-class Reinforce:
+class Reinforce(OneByOne):
     """Policy gradient over independent choices."""
 
     def __init__(self, space: Sampler, seed: int, *, rate: float = 0.1, momentum: float = 0.9, batch: int = 1) -> None:
@@ -37,13 +36,12 @@ class Reinforce:
             raise UserError(
                 f"The search reinforce takes a rate above 0 and a momentum of 0 to 1, not {rate}, {momentum}."
             )
-        self.space, self.rng, self.batch = space, Random(seed), batch
+        super().__init__(space, seed, batch)
         self.rate, self.momentum = rate, momentum
         self.of = Choices.of(space, "reinforce")
         self.place = {choice: i for i, choice in enumerate(self.of.choices)}
         self.theta: Floats = np.zeros((self.of.places, len(self.of.choices)))
         self.first, self.second = np.zeros_like(self.theta), np.zeros_like(self.theta)
-        self.unseen = Unseen()
         self.baseline: float | None = None
         self.steps = self.count = 0
         self.mean = self.squares = 0.0
@@ -55,20 +53,16 @@ class Reinforce:
         powers = np.exp(self.theta - self.theta.max(axis=1, keepdims=True))
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
-    def ask(self, n: int) -> list[Any]:
-        summed = np.cumsum(self.policy, axis=1).tolist()
-        asked = (self._next(summed) for _ in range(n))
-        return [arch for arch in asked if arch is not None]
-
-    def _next(self, summed: list[list[float]]) -> Any | None:
+    def _next(self) -> Any | None:
         """Something new of the policy's, else a neighbour of that, else of the space's."""
+        summed = np.cumsum(self.policy, axis=1).tolist()
         for _ in range(DRAWS):
             arch = tuple(self.rng.choices(self.of.choices, cum_weights=row)[0] for row in summed)
             if arch not in self.unseen.seen and self.of.fits(arch):
                 self.unseen.seen.add(arch)
                 return arch
         near = self.unseen.draw(lambda: self.space.mutate(arch, self.rng), MUTATIONS)
-        return self.unseen.sample(self.space, self.rng) if near is None else near
+        return super()._next() if near is None else near
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         for merit in merits:

@@ -11,33 +11,28 @@ Koyama. Optuna. KDD 2019. arXiv:1907.10902
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.registry import searches
-from epochzero.study.methods.base import Choices, Sampler, Unseen
+from epochzero.study.methods.base import Choices, OneByOne, Sampler
 
 DRAWS = 20
 
 
 @searches.registers("tpe")
-class TPE:
+class TPE(OneByOne):
     """Tree-structured Parzen estimator over independent choices."""
 
     def __init__(self, space: Sampler, seed: int, *, startup: int = 10, batch: int = 1) -> None:
         if startup < 1:
             raise UserError(f"The search tpe starts with at least 1 random network, not {startup}.")
-        self.space, self.rng, self.batch = space, Random(seed), batch
+        super().__init__(space, seed, batch)
         self.of = Choices.of(space, "tpe")
         self.study, self.distributions = _study(seed, startup, self.of)
-        self.unseen = Unseen()
         self.trials: dict[Any, Any] = {}
         """of those that were asked for and not told yet"""
         self.merits: dict[Any, float | None] = {}
-
-    def ask(self, n: int) -> list[Any]:
-        return [arch for arch in (self._next() for _ in range(n)) if arch is not None]
 
     def tell(self, archs: Sequence[Any], merits: Sequence[float | None]) -> None:
         for arch, merit in zip(archs, merits, strict=True):
@@ -58,7 +53,7 @@ class TPE:
                 self.trials[arch] = trial
                 return arch
             self._tell(trial, self.merits.get(arch))
-        arch = self.unseen.sample(self.space, self.rng)
+        arch = super()._next()
         if arch is not None:
             index = {choice: i for i, choice in enumerate(self.of.choices)}
             self.study.enqueue_trial({str(place): index[choice] for place, choice in enumerate(arch)})
