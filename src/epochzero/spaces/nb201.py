@@ -98,13 +98,13 @@ class NB201(Product[str]):
     def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
         """Returns the network of a cell, for images whose sides are multiples of four."""
         check_task(self.name, num_classes, input_shape)
-        network, stages = _example(num_classes, input_shape)
+        network, stages = _example(num_classes, input_shape, WIDTHS, CELLS)
         own = {stage: cell(arch, width, 1, stage.output_shape) for stage, width in zip(stages, WIDTHS, strict=True)}
         return network.with_parts([own.get(part, part) for part in network.parts])
 
 
 @lru_cache(maxsize=256)
-def _example(num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
+def _example(num_classes: int, input_shape: Shape, widths: tuple[int, ...], cells: int) -> tuple[Plan, list[Plan]]:
     """Returns the network of a cell of skips, and the cell of each stage: other networks differ only in cells."""
     stages: list[Plan] = []
 
@@ -112,7 +112,7 @@ def _example(num_classes: int, input_shape: Shape) -> tuple[Plan, list[Plan]]:
         stages.append(cell(("skip_connect",) * len(EDGES), width, 1, shape))
         return stages[-1]
 
-    return skeleton(skips, num_classes, input_shape, WIDTHS, CELLS), stages
+    return skeleton(skips, num_classes, input_shape, widths, cells), stages
 
 
 # Parts for related spaces

@@ -61,8 +61,8 @@ MOVING += ["jacov", "synflow", "tf_tas", "zen"]
 """these draw, move or differentiate the inputs"""
 BLOCKS = dict.fromkeys(["az_expressivity", "az_progressivity", "az_trainability"], "at least two blocks")
 MAPS = dict.fromkeys(["dextr", "dextr_opt", "fmi", "meco", "meco_opt", "zen"], "no layer has an output with channels")
-NO_RELU = dict.fromkeys(["linear_regions", "naswot", "swap", "swap_reg"], "no ReLU")
-NO_RELU_MAPS = dict.fromkeys(["swap", "swap_reg"], "no ReLU on feature maps or tokens")
+NO_RELU = dict.fromkeys(["linear_regions", "lswag", "naswot", "swap", "swap_reg"], "no ReLU")
+NO_RELU_MAPS = dict.fromkeys(["lswag", "swap", "swap_reg"], "no ReLU on feature maps or tokens")
 NO_TRANSFORMER = {"tf_tas": "is for transformers"}
 TWINS = {"naswot": "share a code"}
 """a few ReLUs fire alike on two of the samples"""
