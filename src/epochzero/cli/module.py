@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from epochzero import data as data_
+from epochzero.cli.user_code import blaming, run_file
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.errors import UserError
@@ -63,33 +59,9 @@ def _made(reference: str) -> Any:
     return named
 
 
-def run_file(file: str, name: str) -> ModuleType:
-    """Run a Python file as the module of that name."""
-    if not Path(file).is_file():
-        raise UserError(f"There is no file '{file}' to run.")
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"'{file}' is no Python file: its name has to end with .py.")
-    source = importlib.util.module_from_spec(spec)
-    sys.modules[name] = source
-    with blaming(file):
-        spec.loader.exec_module(source)
-    return source
-
-
 def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None) -> Batch:
     """Up to four batches of that size; a single smaller one where there are fewer samples."""
     tensors = inputs.values() if isinstance(inputs, Mapping) else (inputs,) if isinstance(inputs, Tensor) else inputs
     count = min((len(x) for x in tensors if isinstance(x, Tensor) and x.dim()), default=0)
     size = max(1, min(size, count))
     return data_.from_tensors(inputs, y, num_classes=classes, parts=max(1, min(PARTS, count // size)), size=size)
-
-
-@contextmanager
-def blaming(reference: str) -> Iterator[None]:
-    """Whatever the user's code raises becomes a sentence that names it."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        said = (str(error).strip() or "no message").splitlines()[0]
-        raise UserError(f"'{reference}' raised {type(error).__name__}: {said}") from error

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from epochzero.cli.module import blaming, run_file
+from epochzero.cli.user_code import blaming, run_file
 from epochzero.errors import UserError
 from epochzero.registry import proxies, searches, spaces
 

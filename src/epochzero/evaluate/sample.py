@@ -64,7 +64,7 @@ def draw(
     table: AccuracyTable, targets: Sequence[str], task: Task, number: int | None, seed: int, share: bool
 ) -> Sample:
     """A random sample of the table's networks, by default all, in an order given by the seed."""
-    units = {target: _unit(target, table.column(target), table.source) for target in targets}
+    units = {target: unit_of(target, table.column(target), table.source) for target in targets}
     rows = table.sample(len(table) if number is None else number, seed)
     values, archs = _read(table, rows, task.space)
     truths = {target: table.column(target)[rows] for target in targets}
@@ -124,7 +124,7 @@ def _read(table: AccuracyTable, rows: Sequence[int], space: AnySpace) -> tuple[l
     return values, list(first)
 
 
-def _unit(target: str, numbers: Floats, source: str) -> str:
+def unit_of(target: str, numbers: Floats, source: str) -> str:
     """Percent or fraction for a column of accuracies, else empty; DataError for a mixture."""
     if numbers.min() < 0 or numbers.max() > UNITS["percent"]:
         return ""

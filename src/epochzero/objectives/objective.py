@@ -8,7 +8,7 @@ parse_objective("table:cifar10_val_12ep")     a column of a table of known netwo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -88,12 +88,15 @@ def _member(text: str) -> Proxy:
     return looked_up(f"{TABLE}{column}")
 
 
-def parse_objective(text: str) -> Objective:
-    """Returns the objective of a proxy, a column of a table, or `method(proxy,proxy,...)`."""
+def parse_objective(text: str, member: Callable[[str], Proxy] = _member) -> Objective:
+    """Returns the objective of a proxy, a column of a table, or `method(proxy,proxy,...)`.
+
+    `member` makes a proxy from its text.
+    """
     match = COMBINED.fullmatch(text)
     if match is None:
-        return Objective((_member(text),))
-    proxies = tuple(_member(piece) for piece in split_list(match[2]))
+        return Objective((member(text),))
+    proxies = tuple(map(member, split_list(match[2])))
     if len(proxies) < 2 or len({proxy.text for proxy in proxies}) < len(proxies):
         raise UserError(f"{text!r} should combine at least two different proxies.")
     return Objective(proxies, match[1])

@@ -2,6 +2,7 @@
 
 from epochzero.stats.bootstrap import Estimate
 from epochzero.stats.correlation import Correlation, kendall, spearman
+from epochzero.stats.gain import ndcg
 from epochzero.stats.paired import paired_difference
 from epochzero.stats.partial import partial_spearman
 from epochzero.stats.pearson import pearson
@@ -18,6 +19,7 @@ __all__ = [
     "Unscored",
     "kendall",
     "kendall_within",
+    "ndcg",
     "paired_difference",
     "paired_quality",
     "partial_spearman",

@@ -95,15 +95,21 @@ def estimate(
     value = float(np.mean(by_repeat))
     if np.isnan(value):
         raise DegenerateError(f"the {n} networks differ too little for this statistic")
-    blocks = [np.stack([one(counts) for one in statistics]) for counts in bootstrap_counts(n, resamples, seed)]
-    drawn = np.concatenate(blocks, axis=1)  # [S, R]
-    shares = repeat_shares(len(statistics), resamples, seed)  # [S, R]
-    values = (np.where(shares > 0, drawn, 0.0) * shares).sum(axis=0)
+    values = resampled(statistics, n, resamples, seed)
     values = values[~np.isnan(values)]
     if not len(values):
         raise DegenerateError(f"all {resamples} resamples of the {n} networks are constant")
     low, high = interval(value, values, n, confidence)
     return Estimate(value, low, high, n, tuple(by_repeat) if len(by_repeat) > 1 else ())
+
+
+def resampled(statistics: Sequence[Statistic], n: int, resamples: int, seed: int) -> Floats:
+    """Returns the mean over repeats in each resample [R]; nan where the resample has none."""
+    blocks = [np.stack([one(counts) for one in statistics]) for counts in bootstrap_counts(n, resamples, seed)]
+    drawn = np.concatenate(blocks, axis=1)  # [S, R]
+    shares = repeat_shares(len(statistics), resamples, seed)  # [S, R]
+    values: Floats = (np.where(shares > 0, drawn, 0.0) * shares).sum(axis=0)
+    return values
 
 
 def bootstrap_counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:

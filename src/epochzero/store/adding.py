@@ -6,7 +6,7 @@ import csv
 import gzip
 import math
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, get_args
@@ -27,29 +27,31 @@ def add(store: Store, path: str | Path) -> int:
     """
     path = Path(path)
     if path.is_dir():
-        files = [file for file in sorted(path.iterdir()) if _ending(file) and _is_export(_columns(file))]
+        files = [file for file in sorted(path.iterdir()) if is_export(file)]
         if not files:
             raise UserError(f"The folder '{path}' has no file of scores, with columns {', '.join(ScoreRow._fields)}.")
-        return sum(store.add_scores(_read(file)) for file in files)
+        return sum(store.add_scores(read_scores(file)) for file in files)
     if not path.is_file():
         raise UserError(f"There is no file or folder '{path}' to read scores from.")
     if not _ending(path):
         raise UserError(f"'{path}' is not a file of scores: its name should end in {', '.join(ENDINGS)}.")
-    if not _is_export(columns := _columns(path)):
-        lacking = ", ".join(name for name in ScoreRow._fields if name not in columns)
+    columns = columns_of(path)
+    if lacking := ", ".join(name for name in ScoreRow._fields if name not in columns):
         raise DataError(f"'{path}' has no column {lacking}: give a file that `epochzero store --to` wrote.")
-    return store.add_scores(_read(path))
+    return store.add_scores(read_scores(path))
+
+
+def is_export(path: Path) -> bool:
+    """Returns True for a file with the columns of `export`."""
+    return bool(_ending(path)) and set(ScoreRow._fields) <= set(columns_of(path))
 
 
 def _ending(path: Path) -> str | None:
     return next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
 
 
-def _is_export(columns: Sequence[str]) -> bool:
-    return set(ScoreRow._fields) <= set(columns)
-
-
-def _columns(path: Path) -> list[str]:
+def columns_of(path: Path) -> list[str]:
+    """Returns the names of a file's columns."""
     if _ending(path) == ".parquet":
         return [str(name) for name in _parquet(path).schema_arrow.names]
     try:
@@ -59,7 +61,8 @@ def _columns(path: Path) -> list[str]:
         raise _unreadable(path, error) from error
 
 
-def _read(path: Path) -> Iterator[ScoreRow]:
+def read_scores(path: Path) -> Iterator[ScoreRow]:
+    """Yields the scores of a file that `export` wrote."""
     try:
         for number, row in enumerate(_rows(path), start=1):
             try:

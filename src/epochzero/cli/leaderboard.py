@@ -1,0 +1,185 @@
+"""`epochzero leaderboard`: all proxies and combinations on all tables."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from epochzero.cli.console import err, out, print_json, progress_bar
+from epochzero.cli.options import (
+    AsJson,
+    BatchSize,
+    Classes,
+    DataSource,
+    Init,
+    InputShape,
+    RunningOptions,
+    Seed,
+    StorePath,
+    panel,
+    spread,
+)
+from epochzero.cli.plugin import load_plugins
+from epochzero.errors import MachineError, UserError
+from epochzero.evaluate.leaderboard.added import Scoring
+from epochzero.evaluate.leaderboard.leaderboard import Leaderboard, Settings
+from epochzero.evaluate.leaderboard.leaderboard import leaderboard as made_of
+from epochzero.evaluate.leaderboard.page import as_document, as_markdown
+from epochzero.evaluate.leaderboard.standings import Row, Rules
+from epochzero.evaluate.results import interval
+from epochzero.files import write
+from epochzero.quantities import shape
+from epochzero.stats.text import short
+from epochzero.store import Store
+
+SCORES = Path("docs/data")
+
+
+@panel("Comparison")
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """The contestants, and how they are compared."""
+
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option("--scores", help="Files of scores, or folders of them; default: docs/data of the repository."),
+    ] = None
+    proxy: Annotated[
+        str | None,
+        typer.Option("--proxy", help="Proxies and combinations such as rank(dextr,flops); default: all stored ones."),
+    ] = None
+    networks: Annotated[int, typer.Option("--networks", min=3, help="Of each table, at most.")] = 1000
+    choose: Annotated[
+        int, typer.Option("--choose", min=0, max=6, help="Most proxies of a combination chosen by accuracies; 0: none.")
+    ] = 3
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 200
+
+
+@panel("A proxy of your own")
+@dataclass(frozen=True)
+class AddingOptions:
+    """Proxies to score now, and their data."""
+
+    add: Annotated[
+        str | None, typer.Option("--add", help="Proxies to score on the tables' networks, such as a plug-in's.")
+    ] = None
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    batch_size: BatchSize = 64
+    classes: Classes = None
+    init: Init = "default"
+    store: StorePath = None
+
+
+@panel("Output")
+@dataclass(frozen=True)
+class OutputOptions:
+    """Output on the screen and in files."""
+
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", help="Write the page with every statistic to this file.")
+    ] = None
+    json: AsJson = False
+
+
+@spread
+def leaderboard(
+    table: Annotated[
+        list[str],
+        typer.Option("--table", help="SPACE=FILE:COLUMN, or a folder with tables of known names. May be repeated."),
+    ],
+    comparison: ComparisonOptions,
+    adding: AddingOptions,
+    running: RunningOptions,
+    output: OutputOptions,
+    seed: Seed = 0,
+) -> None:
+    """Rank correlations of all stored scores with accuracies, on many tables: mean, worst, rank, with intervals.
+
+    epochzero leaderboard --table nb201=nb201.csv.gz:cifar10_test,cifar100_test
+    --table nb101=nb101_15k.csv.gz:test_acc_108ep
+
+    epochzero leaderboard --table tables --add my_proxy --plugin mine.py --networks 200 --data cifar10.npz
+
+    Only scores that were stored before are read, unless --add names a proxy. Combinations are chosen by the accuracies
+    of all other spaces (left out), and with hindsight. A column with - before its name is better if lower.
+    """
+    load_plugins(running.plugin)
+    if comparison.scores is None and not SCORES.is_dir():
+        raise UserError(
+            f"There is no folder '{SCORES}' here: name files of scores, or a folder of them, with --scores."
+        )
+    every = output.json or output.markdown is not None
+    settings = Settings(
+        scores=comparison.scores or [SCORES],
+        tables=table,
+        proxies=comparison.proxy,
+        add=adding.add,
+        networks=comparison.networks,
+        choose=comparison.choose,
+        rules=Rules(comparison.resamples, seed, every),
+    )
+    executor = running.made()
+    scoring = Scoring(
+        data=adding.data,
+        input_shape=shape(adding.input_shape),
+        classes=adding.classes,
+        batch_size=adding.batch_size,
+        seed=seed,
+        init=adding.init,
+        device=running.device,
+        executor=executor,
+    )
+    with executor, Store.open(adding.store or ":memory:") as store, progress_bar("leaderboard") as progress:
+        made = made_of(settings, scoring, store, progress)
+    if output.markdown is not None:
+        _write(made, output.markdown)
+    if output.json:
+        print_json(as_document(made))
+    else:
+        _show(made)
+    for note in made.notes:
+        err.print(note, style="dim")
+
+
+def _show(made: Leaderboard) -> None:
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown.add_column("", overflow="fold", max_width=32)
+    for head in ("mean", "worst", "rank", "vs flops", *(str(i) for i in range(1, len(made.boards) + 1))):
+        shown.add_column(head, justify="right", no_wrap=True)
+    for row in made.rows:
+        shown.add_row(*_cells(made, row), style="dim" if row.rank is None else None)
+    for i, board in enumerate(made.boards, start=1):
+        out.print(f"{i:3}  {board.name}, {len(board.archs):,} networks", style="dim")
+    out.print(shown)
+    for name, chosen in made.chosen.items():
+        out.print(f"{name}: {', '.join(dict.fromkeys(one.text for one in chosen.objectives.values()))}", style="dim")
+    if any(row.rank is None for row in made.rows):
+        out.print("without a rank: not run on all tables, so its mean is over other tables", style="dim")
+
+
+def _cells(made: Leaderboard, row: Row) -> list[str]:
+    results = [row.results.get(board.name) for board in made.boards]
+    rhos = ["" if one is None else short(one.rho) if one.figures["spearman"].estimate else "none" for one in results]
+    rank = "" if row.rank is None else f"{row.rank:.1f}"
+    behind = "" if row.versus_flops is None else short(row.versus_flops)
+    return [row.name, interval(row.mean), short(row.worst.value), rank, behind, *rhos]
+
+
+def _write(made: Leaderboard, path: Path) -> None:
+    command = " ".join(["epochzero", *map(_without_folder, sys.argv[1:])])
+    try:
+        write(path, as_markdown(made, command))
+    except OSError as error:
+        raise MachineError(f"The page could not be written to '{path}': {error.strerror}.") from error
+
+
+def _without_folder(word: str) -> str:
+    """Returns a word of the command without the folder of a file: a page says which, not where."""
+    space, equals, file = word.rpartition("=")
+    return f"{space}{equals}{file if file.startswith('docs/') else Path(file).name}"
