@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.table import Table
+from typer import Option
 
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
@@ -41,33 +40,25 @@ SCORES = Path("docs/data")
 
 
 @panel("Comparison")
-@dataclass(frozen=True)
 class ComparisonOptions:
-    """The contestants, and how they are compared."""
-
     scores: Annotated[
         list[Path] | None,
-        typer.Option("--scores", help="Files of scores, or folders of them; default: docs/data of the repository."),
+        Option(help="Files of scores, or folders of them; default: docs/data of the repository."),
     ] = None
     proxy: Annotated[
         str | None,
-        typer.Option("--proxy", help="Proxies and combinations such as rank(dextr,flops); default: all stored ones."),
+        Option(help="Proxies and combinations such as rank(dextr,flops); default: all stored ones."),
     ] = None
-    networks: Annotated[int, typer.Option("--networks", min=3, help="Of each table, at most.")] = 1000
+    networks: Annotated[int, Option(min=3, help="Of each table, at most.")] = 1000
     choose: Annotated[
-        int, typer.Option("--choose", min=0, max=6, help="Most proxies of a combination chosen by accuracies; 0: none.")
+        int, Option(min=0, max=6, help="Most proxies of a combination chosen by accuracies; 0: none.")
     ] = 3
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Of the intervals.")] = 200
+    resamples: Annotated[int, Option(min=1, help="Of the intervals.")] = 200
 
 
 @panel("A proxy of your own")
-@dataclass(frozen=True)
 class AddingOptions:
-    """Proxies to score now, and their data."""
-
-    add: Annotated[
-        str | None, typer.Option("--add", help="Proxies to score on the tables' networks, such as a plug-in's.")
-    ] = None
+    add: Annotated[str | None, Option(help="Proxies to score on the tables' networks, such as a plug-in's.")] = None
     data: DataSource = "pink"
     input_shape: InputShape = None
     batch_size: BatchSize = 64
@@ -77,13 +68,8 @@ class AddingOptions:
 
 
 @panel("Output")
-@dataclass(frozen=True)
 class OutputOptions:
-    """Output on the screen and in files."""
-
-    markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Write the page with every statistic to this file.")
-    ] = None
+    markdown: Annotated[Path | None, Option(help="Write the page with every statistic to this file.")] = None
     json: AsJson = False
 
 
@@ -91,7 +77,7 @@ class OutputOptions:
 def leaderboard(
     table: Annotated[
         list[str],
-        typer.Option("--table", help="SPACE=FILE:COLUMN, or a folder with tables of known names. May be repeated."),
+        Option(help="SPACE=FILE:COLUMN, or a folder with tables of known names. May be repeated."),
     ],
     comparison: ComparisonOptions,
     adding: AddingOptions,
@@ -99,7 +85,7 @@ def leaderboard(
     output: OutputOptions,
     seed: Seed = 0,
 ) -> None:
-    """Rank correlations of all stored scores with accuracies, on many tables: mean, worst, rank, with intervals.
+    """Rank correlations of all stored scores with accuracies, on many tables: mean, worst and rank.
 
     epochzero leaderboard --table nb201=nb201.csv.gz:cifar10_test,cifar100_test
     --table nb101=nb101_15k.csv.gz:test_acc_108ep

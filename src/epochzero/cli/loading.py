@@ -26,7 +26,7 @@ ABOUT = {
     "recommend": "Find, train and export a recommender for a table of clicks, and predict with it.",
     "predict": "Predict how likely a click is for every line of a table.",
     "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
-    "leaderboard": "Rank correlations of all stored scores with accuracies, on many tables: mean, worst, rank.",
+    "leaderboard": "Rank correlations of all stored scores with accuracies, on many tables: mean, worst and rank.",
     "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",
     "reproduce": "Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.",
     "report": "Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.",
