@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
+from torch import nn
 from typer import Option
 
 from epochzero import data as data_
@@ -22,8 +25,11 @@ from epochzero.cli.options import (
     Plugins,
     ProxyNames,
     Seed,
+    panel,
+    spread,
 )
 from epochzero.cli.plugin import load_plugins
+from epochzero.data import Batch
 from epochzero.engine import score_network
 from epochzero.engine.device import usable
 from epochzero.engine.space_networks import batch_for
@@ -36,18 +42,33 @@ from epochzero.study.task import Task
 from epochzero.types import Origin
 
 
+@panel("Network")
+class NetworkOptions:
+    """An architecture of a space, or a module."""
+
+    space: Annotated[str | None, Option(help="Space of the architecture.")] = None
+    arch: Annotated[str | None, Option(help="Architecture, in the space's own text.")] = None
+    module: Annotated[str | None, Option(help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")] = None
+    output: Annotated[str | None, Option(help="Which part of its output: a name or index, or a path heads.0.")] = None
+    init: Init = "default"
+
+
+@panel("Data")
+class SampleOptions:
+    """The batch that the network is scored on."""
+
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    batch_size: BatchSize = 64
+    classes: Classes = None
+
+
+@spread
 def score(
-    space: Annotated[str | None, Option(help="Space of the architecture.")] = None,
-    arch: Annotated[str | None, Option(help="Architecture, in the space's own text.")] = None,
-    module: Annotated[str | None, Option(help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")] = None,
-    output: Annotated[str | None, Option(help="Which part of its output: a name or index, or a path heads.0.")] = None,
+    network: NetworkOptions,
+    samples: SampleOptions,
     proxy: ProxyNames = "dextr",
-    data: DataSource = "pink",
-    input_shape: InputShape = None,
-    batch_size: BatchSize = 64,
-    classes: Classes = None,
     seed: Seed = 0,
-    init: Init = "default",
     device: Device = "cpu",
     plugin: Plugins = None,
     json: AsJson = False,
@@ -63,31 +84,24 @@ def score(
     """
     load_plugins(plugin)
     proxies = single(parse_objectives(proxy))
-    if is_published(module) and arch is None and space is None and output is None:
-        space, arch, module = "published", module, None
-    if (module is None) == (arch is None):
+    if is_published(network.module) and (network.arch, network.space, network.output) == (None, None, None):
+        network = replace(network, space="published", arch=network.module, module=None)
+    if (network.module is None) == (network.arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
-    if module is not None and (space is not None or init != "default"):
+    if network.module is not None and (network.space is not None or network.init != "default"):
         raise UserError("A module has no space and keeps its own weights: leave --space and --init out.")
-    own, inputs, y = (None, None, None) if module is None else load_module(module, seed)
-    if inputs is None:
-        load = data_.load if arch is None else partial(batch_for, spaces[space or "nb201"])
-        batch = load(data, input_shape=shape(input_shape), num_classes=classes, size=batch_size, seed=seed)
-    elif data != "pink" or input_shape is not None:
-        raise UserError(f"'{module}' brings its own inputs: leave --data and --input-shape out.")
-    else:
-        batch = batch_of(inputs, y, batch_size, classes)
-    if own is not None and module is not None:
+    facts: dict[str, int | None] = {}
+    if network.module is not None:
+        module, batch = _module(network.module, samples, seed)
         usable(device)
-        network = as_network(own, batch, seed, output, device)
-        scores, name = score_network(network, proxies, batch, seed).scores, module
-        facts: dict[str, int | None] = {}
+        name = network.module
+        scores = score_network(as_network(module, batch, seed, network.output, device), proxies, batch, seed).scores
     else:
-        assert arch is not None
-        task = Task(spaces[space or "nb201"], proxies, batch, Origin(init, seed), device)
-        value = task.space.parse(arch)
-        scores, name = task.score([value])[0][0], task.space.text(value)
-        facts = counts(task.size(value))
+        space = spaces[network.space or "nb201"]
+        batch = _batch(samples, seed, partial(batch_for, space))
+        task = Task(space, proxies, batch, Origin(network.init, seed), device)
+        arch = space.parse(network.arch)
+        name, scores, facts = space.text(arch), task.score([arch])[0][0], counts(task.size(arch))
     if json:
         by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
         print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})
@@ -98,3 +112,18 @@ def score(
     out.print(f"data    {batch.about}")
     out.print()
     out.print(score_table(proxies, scores))
+
+
+def _module(reference: str, samples: SampleOptions, seed: int) -> tuple[nn.Module, Batch]:
+    """A module of the user with its batch: its own inputs, or those of the options."""
+    module, inputs, y = load_module(reference, seed)
+    if inputs is None:
+        return module, _batch(samples, seed, data_.load)
+    if samples.data != "pink" or samples.input_shape is not None:
+        raise UserError(f"'{reference}' brings its own inputs: leave --data and --input-shape out.")
+    return module, batch_of(inputs, y, samples.batch_size, samples.classes)
+
+
+def _batch(samples: SampleOptions, seed: int, load: Callable[..., Batch]) -> Batch:
+    input_shape, classes = shape(samples.input_shape), samples.classes
+    return load(samples.data, input_shape=input_shape, num_classes=classes, size=samples.batch_size, seed=seed)
