@@ -8,8 +8,11 @@ from itertools import product
 
 import pytest
 import torch
+from torch import nn
 
-from epochzero.engine import PlanNetwork
+from epochzero.api import as_network
+from epochzero.engine import PlanNetwork, parse
+from epochzero.errors import UserError
 from epochzero.plan import Builder
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
@@ -32,9 +35,9 @@ from tests.proxies.nets import (
 )
 
 
-def positive(network: PlanNetwork) -> Twin:
+def positive(network: PlanNetwork, norm: str = "off") -> Twin:
     """Without norms, every weight and bias made positive."""
-    twin = Twin(network, "off")
+    twin = Twin(network, norm)
     with torch.no_grad():
         for parameter in twin.parameters():
             parameter.abs_()
@@ -102,6 +105,40 @@ def test_is_autograd_on_ordinary_layers(make: Callable[[], PlanNetwork]) -> None
     total = sum((w * w.grad).abs().sum().item() for w in twin.layer_weights if w.grad is not None)
     assert value(network, "synflow", random_batch()) == pytest.approx(math.log(total), rel=1e-12)
     assert value(network, "synflow", unlabelled(random_batch(seed=1))) == pytest.approx(math.log(total), rel=1e-12)
+
+
+def test_batch_norms_may_stay() -> None:
+    network = conv_net()
+    twin = positive(network, "train")
+    twin(torch.ones(1, *IMAGE, dtype=torch.float64)).sum().backward()
+    total = sum((w * w.grad).abs().sum().item() for w in twin.layer_weights if w.grad is not None)
+    assert value(network, "synflow(norm=train)", random_batch()) == pytest.approx(math.log(total), rel=1e-9)
+    assert value(network, "synflow(norm=train)", random_batch()) != value(network, "synflow", random_batch())
+
+
+def test_a_negative_sum_after_layer_norms() -> None:
+    """The norm takes the mean away: whether positive weights sum the rest to more or to less than 0 is chance."""
+    signs, batch = set(), random_batch((4,))
+    for seed in range(12):
+        torch.manual_seed(seed)
+        module = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3, bias=False))
+        found = value(as_network(module, batch), "synflow", batch)
+        module.double()
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.abs_()
+        flow = module(torch.ones(1, 4, dtype=torch.float64)).sum()
+        weights = [module[0].weight, module[2].weight]
+        gradients = torch.autograd.grad(flow, weights)
+        total = sum((w * g).abs().sum().item() for w, g in zip(weights, gradients, strict=True))
+        assert found == pytest.approx(math.log(total), rel=1e-9)
+        signs.add(flow.item() > 0)
+    assert signs == {True, False}
+
+
+def test_another_norm_is_refused() -> None:
+    with pytest.raises(UserError, match="norm=off or norm=train"):
+        _ = parse("synflow(norm=on)").needs
 
 
 def test_a_deep_network_whose_flow_no_single_float_holds() -> None:

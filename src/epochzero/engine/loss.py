@@ -29,8 +29,8 @@ def label_loss(logits: Tensor, y: Tensor, reduction: Literal["none", "mean"] = "
 
 
 def log_sums(logits: Tensor) -> Tensor:
-    """Returns [P], the logarithm of the sum of each network's logits [P, B, ...]."""
-    return logits.flatten(1).sum(1).log()
+    """Returns [P], the logarithm of the size of the sum of each network's logits [P, B, ...]."""
+    return logits.flatten(1).sum(1).abs().log()
 
 
 def label_logits(logits: Tensor, y: Tensor) -> Tensor:

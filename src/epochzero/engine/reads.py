@@ -122,7 +122,7 @@ TABLE = {
         backward="",
         per_sample=True,
     ),
-    "log_gradients": Read("the gradients of log sum(logits) for those weights", "backward", "layers", backward=""),
+    "log_gradients": Read("the gradients of log |sum(logits)| for those weights", "backward", "layers", backward=""),
     "input_gradients": Read(
         "the gradients of sum(logits) for each sample; no value where they are only rounding",
         "backward",

@@ -118,7 +118,8 @@ def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> S
 
 
 # recipe 3: in populations of AutoFormer networks, layers that work on tokens were missing
-@proxy(needs=needs, higher_is_better=False, recipe=3)
+# recipe 4: with metric=naswot, rectifiers other than ReLU count too
+@proxy(needs=needs, higher_is_better=False, recipe=4)
 def hnas(
     *traces: Trace,
     metric: str = "trace",

@@ -35,11 +35,12 @@ def attends(before: Shape | None, shape: Shape, after: Shape | None) -> bool:
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
+# recipe 3: a negative sum of logits, as after layer norms, has a score too
 @proxy(
     needs=[need(POSITIVE, "weights", "log_gradients", "logits")],
     higher_is_better=True,
     valid="attention, linear",
-    recipe=2,
+    recipe=3,
 )
 def tf_tas(trace: Trace) -> Tensor:
     attention, rest = [], []
