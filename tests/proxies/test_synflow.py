@@ -128,7 +128,7 @@ def test_a_negative_sum_after_layer_norms() -> None:
             for parameter in module.parameters():
                 parameter.abs_()
         flow = module(torch.ones(1, 4, dtype=torch.float64)).sum()
-        weights = [module[0].weight, module[2].weight]
+        weights = [module.get_parameter("0.weight"), module.get_parameter("2.weight")]
         gradients = torch.autograd.grad(flow, weights)
         total = sum((w * g).abs().sum().item() for w, g in zip(weights, gradients, strict=True))
         assert found == pytest.approx(math.log(total), rel=1e-9)
