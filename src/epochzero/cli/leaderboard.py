@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from rich.table import Table
 from typer import Option
 
 from epochzero.cli.console import err, out, print_json, progress_bar
@@ -134,15 +133,14 @@ def leaderboard(
 
 
 def _show(made: Leaderboard) -> None:
-    shown = Table(box=None, pad_edge=False, header_style="dim")
-    shown.add_column("", overflow="fold", max_width=32)
-    for head in ("mean", "worst", "rank", "vs flops", *(str(i) for i in range(1, len(made.boards) + 1))):
-        shown.add_column(head, justify="right", no_wrap=True)
-    for row in made.rows:
-        shown.add_row(*_cells(made, row), style="dim" if row.rank is None else None)
+    """Prints a line for each contestant, of any length: names are last, since combinations are long."""
     for i, board in enumerate(made.boards, start=1):
         out.print(f"{i:3}  {board.name}, {len(board.archs):,} networks", style="dim")
-    out.print(shown)
+    heads = ["mean", "worst", "rank", "vs flops", *map(str, range(1, len(made.boards) + 1))]
+    lines = [(heads, "")] + [(_cells(made, row), row.name) for row in made.rows]
+    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in lines), strict=True)]
+    for (cells, name), style in zip(lines, ["dim", *("" if row.rank else "dim" for row in made.rows)], strict=True):
+        out.print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), name, style=style)
     for name, chosen in made.chosen.items():
         out.print(f"{name}: {', '.join(dict.fromkeys(one.text for one in chosen.objectives.values()))}", style="dim")
     if any(row.rank is None for row in made.rows):
@@ -154,7 +152,7 @@ def _cells(made: Leaderboard, row: Row) -> list[str]:
     rhos = ["" if one is None else short(one.rho) if one.figures["spearman"].estimate else "none" for one in results]
     rank = "" if row.rank is None else f"{row.rank:.1f}"
     behind = "" if row.versus_flops is None else short(row.versus_flops)
-    return [row.name, interval(row.mean), short(row.worst.value), rank, behind, *rhos]
+    return [interval(row.mean), short(row.worst.value), rank, behind, *rhos]
 
 
 def _write(made: Leaderboard, path: Path) -> None:

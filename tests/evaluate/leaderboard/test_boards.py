@@ -135,6 +135,16 @@ def test_texts_that_differ_are_read_by_their_space(tmp_path: Path, folder: Path)
     assert [score.value for score in made.scores["snip"][FIRST]] == [0, 1, 2] and made.unit == "fraction"
 
 
+def test_models_of_timm_with_and_without_their_source(tmp_path: Path, folder: Path) -> None:
+    export(folder / "a.csv.gz", {("alpha", "snip", *FIRST): ONES})
+    rows = "".join(f"timm,timm:net{i},snip,pink-1,default:0,{i},ok,,\n" for i in range(3))
+    (folder / "b.csv").write_text(f"space,arch,proxy,batch,origin,value,status,why,seconds\n{rows}")
+    (tmp_path / "t.csv").write_text("model,top1\nnet2,72\nnet0,70\nnet7,75\nnet1,71\n")
+    (made,) = boards_of(targets_of([f"timm={tmp_path / 't.csv'}:top1"]), read_stored([folder]), 10)
+    assert (made.space, made.archs, made.unit) == ("published", ["net2", "net0", "net1"], "percent")
+    assert [score.value for score in made.scores["snip"]["pink-1", "default:0"]] == [2, 0, 1]
+
+
 def test_tables_of_a_folder_have_known_names(tmp_path: Path, folder: Path) -> None:
     sweep(folder / "s.csv", "alpha", {"snip": ONES})
     text = (folder / "s.json").read_text()

@@ -78,6 +78,16 @@ def test_without_a_score_a_proxy_counts_as_a_random_order(tmp_path: Path) -> Non
     assert list(rows)[-1] == "grasp", "contestants of all tables come first"
 
 
+def test_equal_accuracies_and_tables_of_two_rows(tmp_path: Path) -> None:
+    words = usual(tmp_path)
+    accuracies(tmp_path / "beta.csv", "beta", same=[70.0] * 40)
+    rows = rows_of([word.replace("beta.csv:x_test", "beta.csv:same") for word in words])
+    assert all(row.results["beta same"].rho == 0 and row.mean.value < 1 for row in rows.values())
+    (tmp_path / "two.csv").write_text("arch,x_test\nalpha00,60\nalpha01,61\n")
+    said = refusal("leaderboard", *words[:2], "--table", f"alpha={tmp_path / 'two.csv'}:x_test")
+    assert "Only 2 networks of" in said and "3 are needed" in said
+
+
 def test_every_statistic_is_there(tmp_path: Path) -> None:
     figures = rows_of(usual(tmp_path), choose=0)["snip"].results["beta x_test"].figures
     assert set(figures) == {

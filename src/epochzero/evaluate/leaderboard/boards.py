@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from epochzero.errors import DataError, UserError
-from epochzero.evaluate.leaderboard.stored import ByRepeat, Repeat, StoredScores
+from epochzero.evaluate.leaderboard.stored import OTHER_NAMES, ByRepeat, Repeat, StoredScores
 from epochzero.evaluate.sample import unit_of
 from epochzero.objectives.objective import Objective
 from epochzero.registry import near_miss, spaces
@@ -38,7 +38,7 @@ KNOWN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("transnas_micro_scene_half", ("transnas_micro_scene", "transnas_micro"), ("class_scene_val_acc",)),
     ("darts_500", ("darts",), ("cifar10_val_acc",)),
     ("autoformer_vitbench_100", ("autoformer_tiny",), ("imagenet_supernet", "cifar100")),
-    ("timm_imagenet_165", ("published", "timm"), ("top1",)),
+    ("timm_imagenet_165", ("published",), ("top1",)),
 )
 """tables that are found by name in a folder: file without its ending, spaces that its scores may have, columns"""
 DRAWN = re.compile(r"\w+:\d+")
@@ -75,6 +75,7 @@ def targets_of(texts: Iterable[str]) -> list[Target]:
             names = [name.strip() for name in columns.split(",") if name.strip()]
             if not colon or not names or not space:
                 raise UserError(f"--table takes SPACE=FILE:COLUMN or a folder, not {text!r}.")
+            space = OTHER_NAMES.get(space, space)
             found += [Target((space,), Path(file), name.removeprefix("-"), name[0] != "-") for name in names]
         else:
             found += _in_folder(Path(text))

@@ -26,6 +26,8 @@ Repeat = tuple[str, str]
 ByArch = dict[str, Score]
 ByRepeat = dict[Repeat, ByArch]
 
+OTHER_NAMES = {"timm": "published"}
+"""names of spaces that files may use, and ours"""
 SHARED = "scored_as"
 """the column of a sweep's table that names the isomorphic network that was scored"""
 SWEPT = -1
@@ -44,6 +46,7 @@ class StoredScores:
     def repeat(self, space: str, key: str, repeat: Repeat) -> ByArch:
         """The scores of a proxy's key such as `snip#2`, by architecture, to add to."""
         name, _, recipe = key.partition("#")
+        space = OTHER_NAMES.get(space, space)
         by_recipe = self._scores.setdefault(space, {}).setdefault(name, {})
         number = int(recipe) if recipe.lstrip("-").isdecimal() else 1
         return by_recipe.setdefault(number, {}).setdefault(repeat, {})
