@@ -39,14 +39,19 @@ def join_heads(y: Tensor) -> Tensor:
 
 
 def relative_vectors(count: int, farthest: int, vertical: Tensor, horizontal: Tensor) -> Tensor:
-    """Returns the vector of each pair of tokens: the position of the second relative to the first."""
+    """Returns the vector of each pair of tokens: the position of the second relative to the first.
+
+    Tables are read for pairs of rows and of columns, not of tokens: the gradient of an index that names each of a few
+    rows a thousand times is slow on a GPU.
+    """
     side = int((count - 1) ** 0.5)
-    places = torch.arange(count - 1, device=vertical.device)
-    vectors = []
-    for table, place in ((vertical, places // side), (horizontal, places % side)):
-        away = (place - place[:, None]).clamp(-farthest, farthest) + farthest + 1  # [N - 1, N - 1]
-        vectors.append(table[nn.functional.pad(away, (1, 0, 1, 0))])  # [N, N, D]
-    return vectors[0] + vectors[1]
+    places = torch.arange(side, device=vertical.device)
+    away = (places - places[:, None]).clamp(-farthest, farthest) + farthest + 1  # [side, side]
+    down, across = nn.functional.embedding(away, vertical), nn.functional.embedding(away, horizontal)
+    grid = (down[:, None, :, None] + across[None, :, None]).flatten(2, 3).flatten(0, 1)  # [N - 1, N - 1, D]
+    first = vertical[0] + horizontal[0]  # [D]
+    wide = torch.cat([first.expand(count - 1, 1, -1), grid], 1)
+    return torch.cat([first.expand(1, count, -1), wide])  # [N, N, D]
 
 
 def attend(qkv: Tensor, heads: int) -> Tensor:
