@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.gpu import arena
+from epochzero.plan.ops.base import signed
 
 SQUARINGS = 50
 AT_A_TIME = 3
@@ -56,6 +57,7 @@ class _ByKernels(torch.autograd.Function):
     """Eigenvalues of many matrices at once, also under `vmap`."""
 
     @staticmethod
+    @signed
     def forward(matrix: Tensor, ends: bool) -> Tensor:
         values: Tensor = arena.kernels().eigenvalues(matrix.reshape(-1, *matrix.shape[-2:]), ends)
         return values.view(*matrix.shape[:-2], -1)

@@ -6,11 +6,12 @@ the batch axis.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -186,6 +187,15 @@ class Op:
         if not self.printed_as:
             raise NotImplementedError
         return self.printed_as.format(*names, op=self)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def signed(forward: F) -> F:
+    """Stores the signature of an autograd function, which torch would compute, in 0.1 ms, at every call."""
+    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    return forward
 
 
 def options(*given: tuple[str, object, object]) -> str:

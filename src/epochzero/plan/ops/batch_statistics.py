@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from epochzero.plan.ops.base import Gradients
+from epochzero.plan.ops.base import Gradients, signed
 
 
 def batch_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
@@ -94,6 +94,7 @@ class _Forward(Function):
 
 class _Backward(Function):
     @staticmethod
+    @signed
     def forward(
         gy: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, eps: float
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from epochzero.plan.ops.base import Back, Gradients, Jet, Op, RoutineStep, sides, spatial, tokens, windowed
+from epochzero.plan.ops.base import Back, Gradients, Jet, Op, RoutineStep, sides, signed, spatial, tokens, windowed
 from epochzero.types import Shape
 
 
@@ -126,6 +126,7 @@ class _Box(Function):
     """The mean over a centred window, zeros beyond the border: its own transpose, so its own derivative."""
 
     @staticmethod
+    @signed
     def forward(x: Tensor, kernel: int) -> Tensor:
         return F.avg_pool2d(x, kernel, 1, kernel // 2)
 
