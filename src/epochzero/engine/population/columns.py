@@ -236,18 +236,24 @@ def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor
     alike: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, layer in enumerate(layers):
         alike.setdefault(tuple([tensor.shape for tensor in layer]), []).append(i)
-    values = [
-        _mapped(function, [torch.stack(tensors) for tensors in zip(*(layers[i] for i in places), strict=True)])
-        for places in alike.values()
-    ]
+    values = [_of_alike([layers[i] for i in places], function) for places in alike.values()]
     if not values:
         return torch.zeros(0)
     order = torch.tensor([i for places in alike.values() for i in places]).argsort()
     return torch.cat(values)[order.to(values[0].device)]
 
 
+def _of_alike(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
+    """Returns the function of each layer; all have the same shapes."""
+    if len(layers) == 1:
+        return function(*layers[0])[None]
+    return _mapped(function, [torch.stack(tensors) for tensors in zip(*layers, strict=True)])  # type: ignore[no-any-return]
+
+
 def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """Applies the function to each row, as a batch if `vmap` supports it."""
+    """Applies the function to each row, as a batch if `vmap` supports it; to a single row as it is, which is faster."""
+    if len(values[0]) == 1:
+        return _stacked([function(*(value[0] for value in values))])
     try:
         return torch.func.vmap(function, randomness="same")(*values)
     except (RuntimeError, ValueError, TypeError, *REASONS) as error:
