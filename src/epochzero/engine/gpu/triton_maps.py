@@ -133,7 +133,8 @@ def _gather(
     n7: tl.tensor,
     maps: tl.tensor,
     images: tl.tensor,
-    INNER: tl.constexpr,
+    inner: tl.tensor,
+    WHOLE: tl.constexpr,
     ADD: tl.constexpr,
     MASKED: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -144,14 +145,13 @@ def _gather(
     """
     m = tl.program_id(0) % maps
     start = (tl.program_id(0) // maps).to(tl.int64) * BLOCK
-    first = start // INNER
-    e = (start - first * INNER).to(tl.int32) + tl.arange(0, BLOCK)
-    whole: tl.constexpr = INNER % BLOCK == 0
-    image = first if whole else first + e // INNER
-    place = e if whole else e % INNER
-    written = e < INNER if whole else image < images
+    first = start // inner
+    e = (start - first * inner).to(tl.int32) + tl.arange(0, BLOCK)
+    image = first if WHOLE else first + e // inner
+    place = e if WHOLE else e % inner
+    written = e < inner if WHOLE else image < images
     begin, end = tl.load(indptr + m), tl.load(indptr + m + 1)
-    at = (image * maps + m) * INNER + place
+    at = (image * maps + m) * inner + place
     to = out + at
     total = tl.zeros([BLOCK], out.dtype.element_ty)
     if ADD:
@@ -165,7 +165,7 @@ def _gather(
         many = tl.where(s < 6, tl.where(s == 4, n4, n5), tl.where(s == 6, n6, n7))
         source = tl.where(s < 4, low, high).to(tl.pointer_type(out.dtype.element_ty))
         source = tl.multiple_of(source, 16)
-        total += tl.load(source + (image * tl.where(s < 4, few, many) + slot) * INNER + place, mask=written, other=0.0)
+        total += tl.load(source + (image * tl.where(s < 4, few, many) + slot) * inner + place, mask=written, other=0.0)
     if MASKED:
         total = tl.where(tl.load(on + at, mask=written, other=0.0) > 0, total, 0.0)
     tl.store(to, total, mask=written if not ADD else written & (begin < end))
@@ -279,6 +279,6 @@ def gather(
     counts = sizes + sizes[:1] * (SOURCES - len(sizes))
     grid = (maps * -(-images * inner // GATHER_BLOCK),)
     launch(
-        _gather, grid, out, out if on is None else on, *terms, *pointers, *counts, maps, images, inner, add,
-        on is not None, GATHER_BLOCK, num_warps=4,
+        _gather, grid, out, out if on is None else on, *terms, *pointers, *counts, maps, images, inner,
+        inner % GATHER_BLOCK == 0, add, on is not None, GATHER_BLOCK, num_warps=4,
     )  # fmt: skip

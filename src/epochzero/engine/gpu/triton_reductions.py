@@ -107,7 +107,7 @@ def _agreements(
     step: tl.int64,
     maps: tl.tensor,
     samples: tl.tensor,
-    A: tl.constexpr,
+    units: tl.tensor,
     TABLE: tl.constexpr,
     ALIGNED: tl.constexpr,
     SINGLE: tl.constexpr,
@@ -121,25 +121,25 @@ def _agreements(
     i = tl.program_id(2) // across * BS + tl.arange(0, BS)
     j = tl.program_id(2) % across * BS + tl.arange(0, BS)
     total = tl.zeros([BS, BS], tl.float32)
-    between = A
+    between = units
     if TABLE:
-        x += beginning(slots, m, gap, step, samples * A, ALIGNED)
+        x += beginning(slots, m, gap, step, samples * units, ALIGNED)
     else:
-        x += m.to(tl.int64) * A
+        x += m.to(tl.int64) * units
         between *= maps
-    for start in range(share * SHARE, min((share + 1) * SHARE, A), BA):
+    for start in range(share * SHARE, min((share + 1) * SHARE, units), BA):
         n = start + tl.arange(0, BA)
         rows = x + i.to(tl.int64)[:, None] * between + n[None, :]
-        one = tl.load(rows, mask=(i < samples)[:, None] & (n < A)[None, :], other=0.0)
-        real = (n < A)[None, :]
+        one = tl.load(rows, mask=(i < samples)[:, None] & (n < units)[None, :], other=0.0)
+        real = (n < units)[None, :]
         one = tl.where(real, tl.where(one > 0, 1.0, -1.0), 0.0).to(tl.float16)
         other = one
         if not SINGLE:
             columns = x + j.to(tl.int64)[:, None] * between + n[None, :]
-            other = tl.load(columns, mask=(j < samples)[:, None] & (n < A)[None, :], other=0.0)
+            other = tl.load(columns, mask=(j < samples)[:, None] & (n < units)[None, :], other=0.0)
             other = tl.where(real, tl.where(other > 0, 1.0, -1.0), 0.0).to(tl.float16)
         total = tl.dot(one, tl.trans(other), total)
-    total = (total + (min((share + 1) * SHARE, A) - share * SHARE)) / 2
+    total = (total + (min((share + 1) * SHARE, units) - share * SHARE)) / 2
     to = out + ((share * maps + m).to(tl.int64) * samples + i)[:, None] * samples + j[None, :]
     tl.store(to, total, mask=(i < samples)[:, None] & (j < samples)[None, :])
 
