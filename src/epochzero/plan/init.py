@@ -109,6 +109,8 @@ class Drawing:
 
     def drawn(self, origin: Origin) -> Tensor:
         each = [_drawn(origin, name, self.own, self.device) for name in self.names]
+        if len(each) == 1 and self.index is None:
+            return each[0]
         return torch.cat(each) if self.index is None else torch.stack(each).index_select(0, self.index).flatten(0, 1)
 
 

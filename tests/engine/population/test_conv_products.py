@@ -32,7 +32,7 @@ def test_values_and_gradients_are_those_of_torch(
     torch.manual_seed(0)
     x = torch.randn(images, groups * inputs, 8, 9, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(groups * outputs, inputs, *kernel, dtype=torch.float64, requires_grad=True)
-    ours = conv_products(x, weight, stride, padding, groups)
+    ours = conv_products(x, weight, stride, padding, 1, groups)
     theirs = F.conv2d(x, weight, None, stride, padding, 1, groups)
     torch.testing.assert_close(ours, theirs)
     back = torch.randn_like(theirs)
@@ -40,7 +40,7 @@ def test_values_and_gradients_are_those_of_torch(
     torch.testing.assert_close(torch.autograd.grad(ours, [x, weight], back), expected)
 
     with torch.no_grad():
-        recorded, way_back = recorded_conv_products(x, weight, stride, padding, groups)
+        recorded, way_back = recorded_conv_products(x, weight, stride, padding, 1, groups)
         (of_x,), (of_weight,) = way_back(back, [True], [True], False)
         (through,), (unwanted,) = way_back(back, [True], [False], True)
     torch.testing.assert_close(recorded, theirs)

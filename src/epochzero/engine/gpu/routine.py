@@ -32,6 +32,7 @@ from epochzero.engine.gpu.routine_steps import (
     side_by_side,
     single,
 )
+from epochzero.engine.population.grouped_kernels import GroupedConv
 from epochzero.engine.population.grouped_ops import GatherSum
 from epochzero.engine.population.merged import Merged
 from epochzero.plan.ops.base import Op
@@ -43,7 +44,7 @@ NOTHING = -(2**31)
 
 
 class NoRoutineError(Exception):
-    """Raised for a block with an op that routines cannot run."""
+    """Raised for a block with an op that routines cannot run, or without a convolution that many networks have."""
 
 
 def routine(block: Merged, norm: bool, watched: Collection[str] = ()) -> Routine:
@@ -61,6 +62,9 @@ class _Writer:
         self.maps = [block.maps[node.name] for node in self.nodes]
         self.kinds = [node.op.routine_step(count) for node, count in zip(self.nodes, self.maps, strict=True)]
         if len(block.plan.inputs) != 1 or not all(self.kinds):
+            raise NoRoutineError
+        convs = [node.op for node in self.nodes if node.op.kind == "conv"]
+        if convs and not any(isinstance(op, GroupedConv) and op.common for op in convs):
             raise NoRoutineError
         self.shape_numbers: dict[Shape, int] = {}
         self.shapes: list[int] = []

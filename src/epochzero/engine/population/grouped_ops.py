@@ -14,7 +14,7 @@ from torch.autograd import Function
 from epochzero.engine.gpu import fused
 from epochzero.engine.gpu.fused import GatherTable
 from epochzero.engine.population.grouped_kernels import with_kernels
-from epochzero.plan.ops.base import Jet, Kind, Op, Param
+from epochzero.plan.ops.base import Back, Gradients, Jet, Kind, Op, Param
 from epochzero.plan.upload import upload
 from epochzero.types import Shape
 
@@ -168,6 +168,12 @@ class Apart(Op):
         inputs = zip(*(one.chunk(self.count, 1) for one in x), strict=True)
         return torch.cat([self.op.run(own, weights) for own, weights in zip(inputs, self._shares(w), strict=True)], 1)
 
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        inputs = zip(*(one.chunk(self.count, 1) for one in x), strict=True)
+        each = [self.op.recorded(own, weights) for own, weights in zip(inputs, self._shares(w), strict=True)]
+        there = [one for one in each if one is not None]
+        return _recorded_apart(there, len(w) // self.count) if len(there) == self.count else None
+
     def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
         chunked = [zip(*(stream.chunk(self.count, 1) for stream in jet), strict=True) for jet in x]
         inputs = zip(*chunked, strict=True)
@@ -184,7 +190,28 @@ class Apart(Op):
         return [w[i * each : (i + 1) * each] for i in range(self.count)]
 
 
-def grouped(op: Op, count: int, *inputs: Shape) -> Op:
-    """Returns the op that does this for `count` networks: at once where it can, else one after the other."""
+def _recorded_apart(each: Sequence[tuple[Tensor, Back]], weights: int) -> tuple[Tensor, Back]:
+    """Returns the outputs of several networks side by side, and the backward pass of an op with one input."""
+
+    def back(
+        gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+    ) -> tuple[Gradients, Gradients]:
+        of_inputs: Gradients = []
+        of_params: Gradients = []
+        for i, ((_, own), part) in enumerate(zip(each, gradient.chunk(len(each), 1), strict=True)):
+            of_x, of_w = own(part, inputs, params[i * weights : (i + 1) * weights], rectified)
+            of_inputs += of_x
+            of_params += of_w
+        there = [one for one in of_inputs if one is not None]
+        return [torch.cat(there, 1) if there else None], of_params
+
+    return torch.cat([output for output, _ in each], 1), back
+
+
+def grouped(op: Op, count: int, *inputs: Shape, common: bool = True) -> Op:
+    """Returns the op that does this for `count` networks: at once where it can, else one after the other.
+
+    `common`: at least half of the networks have this op for inputs of these shapes.
+    """
     joint = op.side_by_side(count, *inputs)
-    return Apart(op, count) if joint is None else with_kernels(joint)
+    return Apart(op, count) if joint is None else with_kernels(joint, count, common)

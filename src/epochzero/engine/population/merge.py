@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from epochzero.engine.population.grouped_kernels import with_kernels
 from epochzero.engine.population.merged import Members, Merged, Pack, Packs, resized
 from epochzero.engine.population.node_merge import merged_nodes
 from epochzero.plan.builder import Builder
@@ -68,6 +71,20 @@ def merge(plans: Sequence[Plan]) -> Merged:
     blocks = tuple(piece.name for piece in skeleton.places)
     named = tuple([(name, block) for _, name, block in inlined])
     return Merged(net.plan(), len(plans), packs, members, maps, blocks, named)
+
+
+def of_one(plan: Plan) -> Merged:
+    """Returns the plan of a single network as a merged one: its nodes, with convolutions that choose how to run."""
+    nodes = tuple([node._replace(op=with_kernels(node.op, 1, common=False)) for node in plan.nodes])
+    packs = {name: Pack((0,), (name,)) for name in plan.weights}
+    one = np.zeros(1, np.int64)
+
+    def members() -> dict[str, Members]:
+        return {node.name: Members(one, one + i, one) for i, node in enumerate(nodes) if node.op.kind}
+
+    maps = dict.fromkeys([node.name for node in nodes], 1)
+    blocks = tuple([place.name for place in plan.skeleton.places])
+    return Merged(Plan.of(nodes, plan.flops, plan.weights), 1, packs, members, maps, blocks)
 
 
 def _block(node: Node, given: Sequence[Shape]) -> Plan:

@@ -149,5 +149,6 @@ def _resized(node: Node, own: Op | None, count: int, sizes: _Sizes, given: list[
     new = sizes.ops[own]
     if node.op == own:
         return new
-    joint = grouped(new, count, *((shape[0] // count, *shape[1:]) for shape in given))
+    common = getattr(node.op, "common", True)
+    joint = grouped(new, count, *((shape[0] // count, *shape[1:]) for shape in given), common=common)
     return joint if type(joint) is type(node.op) else None

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epochzero.engine.gpu.fused import GatherTable
+from epochzero.engine.population.grouped_kernels import with_kernels
 from epochzero.engine.population.grouped_ops import Apart, Gather, GatherSum, grouped
 from epochzero.engine.population.merged import Members, Merged, Pack, Packs
 from epochzero.engine.population.node_arrays import Flat, Numbers, Row
@@ -48,6 +50,7 @@ class _Merging:
         alike: dict[tuple[Op, tuple[Shape, ...]], int] = {}
         self.alike = np.array([alike.setdefault((row.op, row.shapes), len(alike)) for row in table])
         self.norms = np.array([row.op.kind == "norm" for row in table])
+        self.common = self._common()
         self.turns = np.array([_turn(row.op) for row in table])[self.flat.rows]
         self.missing = self.flat.new.sum(1)
         self.users, self.user_starts = _users(self.flat)
@@ -69,6 +72,11 @@ class _Merging:
         """for each merged node, the number and shape of its maps"""
         self.made: dict[tuple[object, ...], int] = {}
         """merged nodes that can be reused"""
+
+    def _common(self) -> NDArray[np.bool_]:
+        """Returns for each kind of node whether at least half of the networks have it."""
+        kinds = np.unique(self.alike[self.flat.rows] * self.size + self.flat.networks) // self.size
+        return 2 * np.bincount(kinds, minlength=len(self.alike)) >= self.size
 
     def merged(self) -> Merged:
         self._place_inputs()
@@ -176,7 +184,8 @@ class _Merging:
         count = len(group)
         given = self.flat.inputs[group]
         inputs = [self._together(self.node[given[:, k]], self.slot[given[:, k]]) for k in range(len(shapes))]
-        joint = op if count == 1 else grouped(op, count, *shapes)
+        common = bool(self.common[self.alike[self.flat.rows[group[0]]]])
+        joint = with_kernels(op, 1, common) if count == 1 else grouped(op, count, *shapes, common=common)
         index = self._add(joint, inputs, count, shape, of=op)
         networks = self.flat.networks[group].tolist()
         own = [self.flat.table[row].params for row in self.flat.rows[group].tolist()]

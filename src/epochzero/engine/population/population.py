@@ -20,7 +20,7 @@ from epochzero.engine.inputs import in_form, pass_inputs, pass_origin
 from epochzero.engine.network import PlanNetwork, plan_for, runs_faster_channels_last
 from epochzero.engine.passes import Item, Pass
 from epochzero.engine.population.columns import LayerValues, Numbers, Rows
-from epochzero.engine.population.merge import merge, mergeable
+from epochzero.engine.population.merge import merge, mergeable, of_one
 from epochzero.engine.population.merged import Merged
 from epochzero.engine.population.tape import BackSums, Tape
 from epochzero.engine.population.watch import Places, WatcherOfMany
@@ -51,7 +51,8 @@ class Population:
 
     @cached_property
     def merged(self) -> Merged:
-        return merge([network.plan for network in self.networks])
+        plans = [network.plan for network in self.networks]
+        return merge(plans) if len(plans) > 1 else of_one(plans[0])
 
     def prepare(self) -> None:
         """Does the work that needs no device, ahead of time."""
@@ -220,6 +221,8 @@ class Population:
 
 def side_by_side(x: Tensor, count: int) -> Tensor:
     """Repeats an input for `count` networks, [B, P*C, ...]."""
+    if count == 1 and not runs_faster_channels_last(x):
+        return x.detach()
     tiled = x.repeat(1, count, *(1 for _ in x.shape[2:]))  # [B, P*C, ...]
     return tiled.contiguous(memory_format=torch.channels_last) if runs_faster_channels_last(x) else tiled
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from epochzero.engine.population.grouped_ops import GatherSum, back_sum
@@ -37,6 +38,18 @@ class _Local(NamedTuple):
     output: GradientEdge
     """not the output itself, which may no longer be needed"""
 
+    def back(self, gradient: Tensor, leaves: list[Tensor]) -> Sequence[Tensor | None]:
+        """Returns the gradients of these leaves. A graph of one function runs without autograd's engine."""
+        function = self.output.node
+        sources = [node for node, _ in function.next_functions]
+        if isinstance(function, BackwardCFunction) or not all(node is None or _is_leaf(node) for node in sources):
+            return torch.autograd.grad(self.output, leaves, gradient, retain_graph=True, allow_unused=True)
+        back = function(gradient)  # type: ignore[operator]
+        found = zip(sources, back if isinstance(back, tuple) else (back,), strict=False)
+        by_leaf = {id(node.variable): own for node, own in found if node is not None}  # type: ignore[attr-defined]
+        each = [(leaf, by_leaf.get(id(leaf))) for leaf in leaves]
+        return [own if own is None or own.shape == leaf.shape else own.sum_to_size(leaf.shape) for leaf, own in each]
+
 
 class _Sent(NamedTuple):
     """A gradient sent to a value: of the maps that a gather read of it, or of all of them."""
@@ -51,6 +64,14 @@ def _read_once(plan: Plan) -> set[int]:
     """Returns the ReLUs whose output only one node reads."""
     readers = Counter(j for node in plan.nodes for j in node.inputs)
     return {j for j, count in readers.items() if count == 1 and plan.nodes[j].op.rectifies}
+
+
+def _is_leaf(node: Any) -> bool:
+    return hasattr(node, "variable")
+
+
+def _gathers(node: Node) -> bool:
+    return isinstance(node.op, GatherSum)
 
 
 def _skips(node: Node) -> bool:
@@ -98,7 +119,7 @@ class Tape:
         followed = [self._followed[j] for j in node.inputs]
         named = [name in self._follow for name in node.params]
         self._followed[i] = any(followed) or any(named)
-        if not self._followed[i] or node.op.rectifies or isinstance(node.op, GatherSum) or _skips(node):
+        if not self._followed[i] or node.op.rectifies or node.op.wiring == "sum" or _gathers(node) or _skips(node):
             output = node.op.run(x, w)
             if self._followed[i] and node.op.rectifies:
                 self._rectified[i] = output
@@ -144,8 +165,9 @@ class Tape:
             elif isinstance(node.op, GatherSum):
                 for which, j in enumerate(node.inputs):
                     sent[j].append(_Sent(gradient, node.op, which))
-            elif node.op.rectifies:
-                sent[node.inputs[0]].append(_Sent(gradient, None, 0))
+            elif node.op.rectifies or node.op.wiring == "sum":
+                for j in node.inputs:
+                    sent[j].append(_Sent(gradient, None, 0))
             elif i in self._backs:
                 self._back(i, node, gradient, wanted, grads, sent)
             else:
@@ -179,14 +201,15 @@ class Tape:
         grads: dict[str, Tensor],
         sent: list[list[_Sent]],
     ) -> None:
-        inputs, weights, output = self._local[i]
+        local = self._local[i]
+        inputs, weights, _ = local
         places = [j for j, x in zip(node.inputs, inputs, strict=True) if x.requires_grad]
         names = [name for name in node.params if name in wanted]
         leaves = [x for x in inputs if x.requires_grad]
         leaves += [w for name, w in zip(node.params, weights, strict=True) if name in wanted]
         if not leaves:
             return
-        back = torch.autograd.grad(output, leaves, gradient, retain_graph=True, allow_unused=True)
+        back = local.back(gradient, leaves)
         for j, own in zip(places, back, strict=False):
             if own is not None:
                 sent[j].append(_Sent(own, None, 0))
@@ -194,8 +217,10 @@ class Tape:
 
     def _arrived(self, sent: list[_Sent], on: Tensor | None) -> Tensor:
         """Sums the gradients sent to a value; `on` is that value where it is the output of a ReLU, passed as well."""
-        if len(sent) == 1 and sent[0].gather is None:
-            whole = sent[0].gradient
+        if all(one.gather is None for one in sent):
+            whole, *others = [one.gradient for one in sent]
+            for other in others:
+                whole = whole + other
             return whole if on is None else torch.ops.aten.threshold_backward(whole, on, 0)
         key = tuple([(gather, which) for _, gather, which in sent])
         if key not in self._sums:

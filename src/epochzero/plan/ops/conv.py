@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op, Pair, Param, RoutineStep, options, pair, sides, spatial, windowed
+from epochzero.plan.ops.base import (
+    Back,
+    Gradients,
+    Op,
+    Pair,
+    Param,
+    RoutineStep,
+    options,
+    pair,
+    sides,
+    spatial,
+    windowed,
+)
 from epochzero.types import Shape
 
 
@@ -58,6 +72,21 @@ class Conv(Op):
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         bias = w[1] if len(w) > 1 else None
         return F.conv2d(x[0], w[0], bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        geometry = (list(pair(self.stride)), list(pair(self.padding)), [self.dilation] * 2, False, [0, 0], self.groups)
+
+        def back(
+            gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+        ) -> tuple[Gradients, Gradients]:
+            wanted = [inputs[0], params[0], len(w) > 1 and params[1]]
+            bias = [len(w[0])] if len(w) > 1 else None
+            of_x, *of_w = torch.ops.aten.convolution_backward(gradient, x[0], w[0], bias, *geometry, wanted)
+            if rectified and of_x is not None:
+                of_x = torch.ops.aten.threshold_backward(of_x, x[0], 0)
+            return [of_x], of_w[: len(w)]
+
+        return Conv.run(self, x, w), back
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return w[:1]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.plan.ops.base import Op, Param
+from epochzero.plan.ops.base import Back, Gradients, Op, Param
 from epochzero.types import Shape
 
 
@@ -42,6 +43,18 @@ class Linear(Op):
 
     def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
         return F.linear(x[0], *w)
+
+    def recorded(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> tuple[Tensor, Back] | None:
+        def back(
+            gradient: Tensor, inputs: Sequence[bool], params: Sequence[bool], rectified: bool
+        ) -> tuple[Gradients, Gradients]:
+            rows = gradient.flatten(0, -2)  # [N, O]
+            of_w: Gradients = [rows.mT @ x[0].flatten(0, -2) if params[0] else None]
+            if len(w) > 1:
+                of_w.append(rows.sum(0) if params[1] else None)
+            return [gradient @ w[0] if inputs[0] else None], of_w
+
+        return self.run(x, w), back
 
     def unbiased(self, w: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return w[:1]
