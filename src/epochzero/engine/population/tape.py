@@ -42,7 +42,8 @@ class _Local(NamedTuple):
         """Returns the gradients of these leaves. A graph of one function runs without autograd's engine."""
         function = self.output.node
         sources = [node for node, _ in function.next_functions]
-        if isinstance(function, BackwardCFunction) or not all(node is None or _is_leaf(node) for node in sources):
+        simple = bool(sources) and all(node is None or _is_leaf(node) for node in sources)
+        if not simple or isinstance(function, BackwardCFunction):
             return torch.autograd.grad(self.output, leaves, gradient, retain_graph=True, allow_unused=True)
         back = function(gradient)  # type: ignore[operator]
         found = zip(sources, back if isinstance(back, tuple) else (back,), strict=False)
