@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
-from epochzero.data.packed import Inputs
+from epochzero.data.loaders import batch_of
 from epochzero.engine import Network, PlanNetwork, Proxy, score_network
 from epochzero.engine.device import usable
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
-from epochzero.engine.space_networks import batch_for
+from epochzero.engine.space_networks import batch_for, check_inputs, check_one_real
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 from epochzero.next_steps import Result
@@ -24,7 +25,7 @@ from epochzero.objectives.objective import parse_objectives, single
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
-from epochzero.spaces.base import AnySpace, GivesPlans, Space
+from epochzero.spaces.base import AnySpace, Space
 from epochzero.spaces.published import is_published
 from epochzero.store import Store
 from epochzero.study.search import SearchSettings, prepare
@@ -32,8 +33,8 @@ from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
-Data = Batch | str | Path | Inputs | tuple[Inputs, Tensor | None]
-"""where samples come from, or the inputs themselves; a pair of inputs and labels too"""
+Data = Any
+"""a `Batch`, the name of noise, a file or folder, or what `epochzero.data.loaders` reads: tensors, loaders, ..."""
 
 
 def space(name: str | Space) -> Space:
@@ -50,8 +51,9 @@ def score(
     *,
     space: str | AnySpace | None = None,
     data: Data = "pink",
-    y: Tensor | None = None,
+    y: Any = None,
     batch_size: int | None = None,
+    image_size: int | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -65,7 +67,10 @@ def score(
     `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
     function.
 
-    Data come in batches of `batch_size`: 64 for noise and files, all of them for tensors. zico and sigeo want several.
+    Data are the name of noise, a file, a folder of images for each class (scaled to `image_size`), tensors, arrays, a
+    pair of inputs and labels, a Dataset, a DataLoader, or any iterable of batches. They come in batches of
+    `batch_size`: 64 for noise, files and Datasets, a loader's own, all samples for tensors. zico and sigeo want
+    several batches.
 
     A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
@@ -74,7 +79,7 @@ def score(
     usable(device)
     asked = _proxies(proxies)
     if isinstance(network, nn.Module):
-        batch = _batch(data, y, batch_size)
+        batch = _batch(data, y, batch_size, image_size, seed)
         return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
@@ -83,9 +88,8 @@ def score(
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     of_space = spaces[space] if isinstance(space, str) else space
-    batch = _batch(data, y, batch_size, of_space)
-    if isinstance(of_space, GivesPlans):
-        _check_real(batch)
+    batch = _batch(data, y, batch_size, image_size, seed, of_space)
+    check_inputs(of_space, batch)
     arch = of_space.parse(network) if isinstance(network, str) else network
     return Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
 
@@ -106,6 +110,7 @@ def search(
     latency: str = "torch",
     data: Data = "pink",
     batch_size: int | None = None,
+    image_size: int | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -149,8 +154,9 @@ def search(
         max_latency_ms=max_latency_ms,
         latency=latency,
         threads=threads,
-        data=data if isinstance(data, (str, Path)) else _batch(data, None, batch_size),
+        data=data,
         batch_size=batch_size,
+        image_size=image_size,
         seed=seed,
         init=init,
         device=device,
@@ -178,31 +184,26 @@ def as_network(
 ) -> Network:
     """A module as the engine sees it; one that was made from a plan is run by its plan."""
     if isinstance(module, PlanModule):
-        _check_real(batch)
+        check_one_real(batch)
         return PlanNetwork(module.plan, module.weights(), device)
     return ModuleNetwork(module, batch, seed, output, device)
-
-
-def _check_real(batch: Batch) -> None:
-    """Plans take one tensor of real numbers."""
-    if batch.layout is not None:
-        raise UserError(
-            f"A network of a space takes one input of real numbers, not {batch.layout}: give floats or bytes."
-        )
 
 
 def _proxies(asked: str | Sequence[str]) -> list[Proxy]:
     return single(parse_objectives(asked if isinstance(asked, str) else ",".join(asked)))
 
 
-def _batch(data: Data, y: Tensor | None = None, batch_size: int | None = None, space: AnySpace | None = None) -> Batch:
-    if isinstance(data, (Batch, str, Path)) and y is not None:
+def _batch(
+    data: Data, y: Any, batch_size: int | None, image_size: int | None, seed: int, space: AnySpace | None = None
+) -> Batch:
+    if not isinstance(data, (str, Path)):
+        if y is not None and isinstance(data, Batch):
+            raise UserError("Labels y go with inputs that are tensors: this data has its own.")
+        if image_size is not None:
+            raise UserError("An image size is for folders of image files: leave it out for other data.")
+        return batch_of(data, y, size=batch_size, seed=seed)
+    if y is not None:
         raise UserError("Labels y go with inputs that are tensors: this data has its own.")
-    if isinstance(data, Batch):
-        return data
-    if isinstance(data, (str, Path)):
-        size = 64 if batch_size is None else batch_size
-        return data_.load(data, size=size) if space is None else batch_for(space, data, size=size)
-    if y is None and isinstance(data, tuple) and len(data) == 2:
-        return data_.from_tensors(data[0], data[1], size=batch_size)
-    return data_.from_tensors(data, y, size=batch_size)  # type: ignore[arg-type]
+    size = 64 if batch_size is None else batch_size
+    load = data_.load if space is None else partial(batch_for, space)
+    return load(data, size=size, image_size=image_size)

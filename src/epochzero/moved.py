@@ -54,6 +54,7 @@ NEW_NAMES = {
     "epochzero.run.task": "epochzero.study.task",
     "epochzero.run.timing": "epochzero.evaluate.speed.timing",
     "epochzero.searches": "epochzero.study.methods",
+    "epochzero.train.image_folder": "epochzero.data.image_folder",
     "epochzero.train.population": "epochzero_papers.harness.population",
 }
 """old name to new name; what lies below an old name is found below the new one"""

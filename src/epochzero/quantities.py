@@ -36,6 +36,13 @@ def shape(text: str | None) -> Shape | None:
     return tuple(map(int, sizes))
 
 
+def skips(unreadable: str) -> bool:
+    """True for `skip`, False for `stop`."""
+    if unreadable not in ("stop", "skip"):
+        raise UserError(f"--unreadable takes stop or skip, not {unreadable!r}.")
+    return unreadable == "skip"
+
+
 def key_values(pairs: Iterable[str]) -> dict[str, int | float | str]:
     """`["population=100"]` as a dictionary, numbers as numbers."""
     read: dict[str, int | float | str] = {}

@@ -9,9 +9,9 @@ from typer import Option
 
 from epochzero.cli.console import err
 from epochzero.cli.options import Classes, Device, Plugins, Seed, panel
-from epochzero.errors import UserError
-from epochzero.quantities import key_values
-from epochzero.train.image_data import SIDE, Images, load_images
+from epochzero.data.image_folder import SIDE
+from epochzero.quantities import key_values, skips
+from epochzero.train.image_data import Images, load_images
 from epochzero.train.recipes import RECIPES, Recipe, recipe_of
 
 
@@ -38,9 +38,7 @@ class ImageOptions:
 
     def load(self, data: Path, seed: int) -> Images:
         """The images of `--data`; unreadable files are an error, or are skipped and listed."""
-        if self.unreadable not in ("stop", "skip"):
-            raise UserError(f"--unreadable takes stop or skip, not {self.unreadable!r}.")
-        skip = self.unreadable == "skip"
+        skip = skips(self.unreadable)
         images = load_images(data, num_classes=self.classes, seed=seed, side=self.image_size, skip_unreadable=skip)
         for name in images.facts["unreadable"]:
             err.print(f"cannot be read, left out: {name}", style="yellow", soft_wrap=True)

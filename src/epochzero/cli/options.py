@@ -26,9 +26,18 @@ ProxyNames = Annotated[
     str, Option("--proxy", help="Proxies, separated by commas, settings in parentheses: dextr,zico(batches=4).")
 ]
 DataSource = Annotated[
-    str, Option("--data", help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")
+    str,
+    Option(
+        "--data",
+        help="pink or white noise, an .npz file (x, y), a folder of images by class, or a CIFAR archive or folder.",
+    ),
 ]
 InputShape = Annotated[str | None, Option("--input-shape", help="Of one sample of noise: 3,224,224.")]
+ImageSize = Annotated[
+    int | None,
+    Option("--image-size", min=8, max=2048, help="Side that image files are scaled to; default: the space's, or 32."),
+]
+Unreadable = Annotated[str, Option("--unreadable", help="Unreadable image files: stop, or skip them.")]
 BatchSize = Annotated[int, Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 Seed = Annotated[int, Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]

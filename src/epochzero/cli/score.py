@@ -20,11 +20,13 @@ from epochzero.cli.options import (
     Classes,
     DataSource,
     Device,
+    ImageSize,
     Init,
     InputShape,
     Plugins,
     ProxyNames,
     Seed,
+    Unreadable,
     panel,
     spread,
 )
@@ -35,7 +37,7 @@ from epochzero.engine.device import usable
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.objectives.objective import parse_objectives, single
-from epochzero.quantities import shape
+from epochzero.quantities import shape, skips
 from epochzero.registry import spaces
 from epochzero.spaces.published import is_published
 from epochzero.study.task import Task
@@ -61,6 +63,8 @@ class SampleOptions:
     input_shape: InputShape = None
     batch_size: BatchSize = 64
     classes: Classes = None
+    image_size: ImageSize = None
+    unreadable: Unreadable = "stop"
 
 
 @spread
@@ -125,5 +129,12 @@ def _module(reference: str, samples: SampleOptions, seed: int) -> tuple[nn.Modul
 
 
 def _batch(samples: SampleOptions, seed: int, load: Callable[..., Batch]) -> Batch:
-    input_shape, classes = shape(samples.input_shape), samples.classes
-    return load(samples.data, input_shape=input_shape, num_classes=classes, size=samples.batch_size, seed=seed)
+    return load(
+        samples.data,
+        input_shape=shape(samples.input_shape),
+        num_classes=samples.classes,
+        size=samples.batch_size,
+        seed=seed,
+        image_size=samples.image_size,
+        skip_unreadable=skips(samples.unreadable),
+    )

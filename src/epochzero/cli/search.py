@@ -15,12 +15,15 @@ from epochzero.cli.options import (
     BadLines,
     BatchSize,
     Classes,
+    DataSource,
+    ImageSize,
     Init,
     InputShape,
     RunningOptions,
     Seed,
     SpaceName,
     StorePath,
+    Unreadable,
     panel,
     spread,
 )
@@ -85,10 +88,10 @@ class LimitOptions:
 
 @panel("Data")
 class DataOptions:
-    data: Annotated[str, Option(help="pink or white noise, an .npz file (x, y), or a CIFAR archive or folder.")] = (
-        "pink"
-    )
+    data: DataSource = "pink"
     input_shape: InputShape = None
+    image_size: ImageSize = None
+    unreadable: Unreadable = "stop"
     batch_size: BatchSize = BATCH_SIZE
     classes: Classes = None
 

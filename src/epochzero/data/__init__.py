@@ -1,4 +1,4 @@
-"""Data for scoring: noise, or samples from a file, as a `Batch`.
+"""Data for scoring: noise, or samples from files, tensors or loaders, as a `Batch`.
 
     load("pink").part(0)                          # x [64, 3, 32, 32], y [64]
     load("images.npz", size=128, seed=1).about    # which samples, how normalised, what labels
@@ -13,19 +13,22 @@ from pathlib import Path
 
 from epochzero.data import cifar, npz
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, check_request
+from epochzero.data.image_folder import SIDE, draw_images, is_image_folder
 from epochzero.data.noise import pink, white
 from epochzero.data.samples import draw, reading
 from epochzero.data.tensors import from_tensors
-from epochzero.errors import DataError
+from epochzero.errors import DataError, UserError
 from epochzero.registry import near_miss
 from epochzero.types import Shape
 
-__all__ = ["Batch", "from_tensors", "load", "pink", "white"]
+__all__ = ["Batch", "from_tensors", "is_image_folder", "load", "pink", "white"]
 
 NOISE = {"pink": pink, "white": white}
 PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
-ACCEPTED = "'pink', 'white', an .npz file, or a CIFAR-10 or CIFAR-100 archive or folder"
+ACCEPTED = (
+    "'pink', 'white', an .npz file, a folder of images for each class, or a CIFAR-10 or CIFAR-100 archive or folder"
+)
 
 
 def load(
@@ -36,20 +39,29 @@ def load(
     size: int = 64,
     parts: int = 4,
     seed: int = 0,
+    image_size: int | None = None,
+    skip_unreadable: bool = False,
 ) -> Batch:
-    """Returns a batch of noise ("pink" or "white"), or of samples from an `.npz` file or an official CIFAR archive.
+    """Returns a batch of noise ("pink" or "white"), or of samples from an `.npz` file, CIFAR or a folder of images.
 
-    For noise, `input_shape` defaults to 3x32x32 and `num_classes` to 10; for a file, both default to its content.
-    `seed` draws the noise, or selects the samples of the file.
+    For noise, `input_shape` defaults to 3x32x32 and `num_classes` to 10; for files, both default to their content.
+    `seed` draws the noise, or selects the samples of the files. Image files become squares of `image_size` pixels, by
+    default those of the `input_shape`, or 32.
     """
     check_request(num_classes, size, parts, seed)
+    if image_size is not None and (source in NOISE or Path(source).is_file()):
+        raise UserError(f"{source} has no image files to scale: leave the image size out.")
     if source in NOISE:
         shape = (3, 32, 32) if input_shape is None else input_shape
         return NOISE[str(source)](shape, num_classes or DEFAULT_CLASSES, size, parts, seed)
     path = Path(source)
     with reading(path, "data", f"give {ACCEPTED}"):
         folder, file = path.is_dir(), path.is_file()
-    if folder or (file and path.name.lower().endswith(ARCHIVES)):
+        pictures = folder and is_image_folder(path)
+    if pictures:
+        side = image_size or (SIDE if input_shape is None else input_shape[-1])
+        samples = draw_images(path, parts * size, seed, side=side, skip=skip_unreadable)
+    elif folder or (file and path.name.lower().endswith(ARCHIVES)):
         samples = cifar.read(path)
     elif file and path.suffix.lower() == ".npz":
         samples = npz.read(path)

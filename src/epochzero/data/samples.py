@@ -43,6 +43,10 @@ class Samples:
     """[N], from 0 up"""
     num_classes: int | None = None
     """number of classes in the format; if None, the largest label plus one"""
+    drawn_from: int = 0
+    """number of samples that these were drawn from, in their order; 0 if they are all there are"""
+    remark: str = ""
+    """end of the sentence about the batch"""
 
 
 @contextmanager
@@ -77,7 +81,8 @@ def draw(
     classes = _count_classes(samples, num_classes)
     mean, std = channel_statistics(x, path)  # [C], [C]
     parts = min(parts, count // size)
-    chosen = np.random.default_rng(seed).permutation(count)[: parts * size]
+    order = np.arange(count) if samples.drawn_from else np.random.default_rng(seed).permutation(count)
+    chosen = order[: parts * size]
     x = np.ascontiguousarray(x[chosen], dtype=x.dtype.newbyteorder("="))  # [parts * B, C, H, W]
     y = None if y is None else y[chosen]  # [parts * B]
 
@@ -87,10 +92,11 @@ def draw(
     scale = 255 if x.dtype == np.uint8 else 1
     return Batch(
         id=f"{samples.name}-{key[:12]}",
-        about=f"{len(chosen)} of the {count} training samples of {path.name}, drawn with seed {seed}; "
-        f"{'scaled to [0, 1] and ' if scale == 255 else ''}standardised per channel with "
-        f"mean {_text(mean / scale)} and std {_text(std / scale)} of the whole training array; "
-        f"{'no labels' if y is None else 'real labels'}, {classes} classes.",
+        about=f"{len(chosen)} of the {samples.drawn_from or count} training samples of {path.name}, drawn with seed "
+        f"{seed}; {'scaled to [0, 1] and ' if scale == 255 else ''}standardised per channel with "
+        f"mean {_text(mean / scale)} and std {_text(std / scale)} of "
+        f"{'these' if samples.drawn_from else 'the whole training array'}; "
+        f"{'no labels' if y is None else 'real labels'}, {classes} classes{samples.remark}.",
         input_shape=shape,
         num_classes=classes,
         size=size,

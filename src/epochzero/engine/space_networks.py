@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
+from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import PassFailedError, out_of_memory
-from epochzero.engine.modules.module_network import ModuleNetwork, seeded
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, native_of
@@ -31,12 +32,44 @@ def batch_for(
     size: int = 64,
     parts: int = 4,
     seed: int = 0,
+    image_size: int | None = None,
+    skip_unreadable: bool = False,
 ) -> Batch:
-    """Loads data for the networks of a space. Noise has the shape and number of classes that the space was made for."""
-    if source in data_.NOISE and (native := native_of(space)) is not None:
+    """Loads data for the networks of a space.
+
+    Noise has the shape and number of classes that the space was made for, and image files have its size.
+    """
+    noise = source in data_.NOISE
+    if noise and (native := native_of(space)) is not None:
         input_shape = input_shape or native[0]
         num_classes = num_classes or native[1]
-    return data_.load(source, input_shape=input_shape, num_classes=num_classes, size=size, parts=parts, seed=seed)
+    elif not noise and image_size is None and data_.is_image_folder(Path(source)):
+        native = native_of(space)
+        image_size = input_shape[-1] if input_shape else native[0][-1] if native else None
+    return data_.load(
+        source,
+        input_shape=input_shape,
+        num_classes=num_classes,
+        size=size,
+        parts=parts,
+        seed=seed,
+        image_size=image_size,
+        skip_unreadable=skip_unreadable,
+    )
+
+
+def check_inputs(space: AnySpace, batch: Batch) -> None:
+    """UserError for data that networks of plans do not take."""
+    if isinstance(space, GivesPlans):
+        check_one_real(batch)
+
+
+def check_one_real(batch: Batch) -> None:
+    """Plans take one tensor of real numbers."""
+    if batch.layout is not None:
+        raise UserError(
+            f"A network of a space takes one input of real numbers, not {batch.layout}: give floats or bytes."
+        )
 
 
 def network_of(

@@ -21,7 +21,7 @@ from epochzero.executors import Executor
 from epochzero.executors.local import LOCAL
 from epochzero.objectives.objective import Objective, members, parse_objectives
 from epochzero.progress import Progress, silent
-from epochzero.quantities import shape
+from epochzero.quantities import shape, skips
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.study.task import Task
@@ -43,6 +43,8 @@ class BenchSettings:
     """networks of each table; default: all"""
     data: str = "pink"
     input_shape: str | None = None
+    image_size: int | None = None
+    unreadable: str = "stop"
     batch_size: int = 64
     classes: int | None = None
     seed: int = 0
@@ -99,8 +101,16 @@ def _cases(settings: BenchSettings, objectives: Sequence[Objective], executor: E
 
     @cache
     def batch(name: str, seed: int) -> Batch:
-        classes, size = settings.classes, settings.batch_size
-        return batch_for(spaces[name], settings.data, input_shape=sizes, num_classes=classes, size=size, seed=seed)
+        return batch_for(
+            spaces[name],
+            settings.data,
+            input_shape=sizes,
+            num_classes=settings.classes,
+            size=settings.batch_size,
+            seed=seed,
+            image_size=settings.image_size,
+            skip_unreadable=skips(settings.unreadable),
+        )
 
     def task(name: str, weights: int, data: int) -> Task:
         origin = Origin(settings.init, weights)

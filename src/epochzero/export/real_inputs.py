@@ -8,8 +8,9 @@ from torch import Tensor
 
 from epochzero import data as data_
 from epochzero.data.batch import shape_text
+from epochzero.data.image_folder import SIDE, is_image_folder
 from epochzero.errors import DataError
-from epochzero.train.image_data import SIDE, is_image_folder, load_images
+from epochzero.train.image_data import load_images
 from epochzero.types import Shape
 
 REAL = 4

@@ -17,7 +17,7 @@ from epochzero.errors import UnknownNameError, UserError
 from epochzero.executors.local import LOCAL, Local
 from epochzero.objectives.goals import LATENCY, Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
-from epochzero.quantities import count
+from epochzero.quantities import count, skips
 from epochzero.registry import near_miss, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.loop import budget_of, run_search
@@ -66,9 +66,14 @@ class SearchSettings:
     latency_batch: int = 1
     threads: int | None = None
     """of torch while latency is measured"""
-    data: Batch | str | Path = "pink"
+    data: Any = "pink"
+    """a batch, the name of noise, a file or folder, or what `epochzero.data.loaders` reads"""
     data_seed: int = 0
     input_shape: Shape | None = None
+    image_size: int | None = None
+    """side that image files are scaled to; by default that of the space's networks"""
+    unreadable: str = "stop"
+    """unreadable image files: stop, or skip"""
     classes: int | None = None
     batch_size: int | None = None
     parts: int | None = None
@@ -141,8 +146,6 @@ class PreparedSearch:
 
 def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSearch:
     """Checks the settings and loads the data; UserError for anything that cannot be searched."""
-    from epochzero.engine.space_networks import batch_for
-
     goals = None if settings.objectives is None else parse_goals(settings.objectives)
     method = settings.method or ("evolution" if goals is None else "pareto")
     inside = _is_inside(method)
@@ -165,17 +168,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if settings.among is not None:
         sources.append(Listed(TableSource.read(settings.among, space)))
     sources += [source for source in (accuracies, feedback) if source is not None]
-    batch = settings.data
-    if isinstance(batch, (str, Path)):
-        batch = batch_for(
-            space,
-            batch,
-            input_shape=settings.input_shape,
-            num_classes=settings.classes,
-            size=settings.batch_size or BATCH_SIZE,
-            parts=settings.parts or (PARTS_INSIDE if inside else PARTS),
-            seed=settings.data_seed,
-        )
+    batch = _batch(settings, space, settings.parts or (PARTS_INSIDE if inside else PARTS))
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     limit = None
@@ -184,6 +177,28 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
 
         task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
     return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limits, limit, inside)
+
+
+def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
+    from epochzero.data.loaders import batch_of
+    from epochzero.engine.space_networks import batch_for, check_inputs
+
+    data = settings.data
+    if isinstance(data, (str, Path)):
+        return batch_for(
+            space,
+            data,
+            input_shape=settings.input_shape,
+            num_classes=settings.classes,
+            size=settings.batch_size or BATCH_SIZE,
+            parts=parts,
+            seed=settings.data_seed,
+            image_size=settings.image_size,
+            skip_unreadable=skips(settings.unreadable),
+        )
+    batch = batch_of(data, size=settings.batch_size, parts=parts, seed=settings.data_seed)
+    check_inputs(space, batch)
+    return batch
 
 
 def _is_inside(method: str) -> bool:

@@ -17,16 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from epochzero.data import ARCHIVES, cifar, npz
+from epochzero.data.image_folder import SIDE, FolderReader, is_image_folder
 from epochzero.data.samples import Samples, channel_statistics, reading
 from epochzero.data.sealed import digest
 from epochzero.errors import DataError
-from epochzero.train.image_folder import FolderReader
 from epochzero.types import Shape
 
 HELD_OUT = 0.1
 """share of the training images if there is no test set"""
-SIDE = 32
-"""default side in pixels of image files"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +107,6 @@ def load_images(
         facts["classes"] = reader.classes
     centre, spread = (torch.from_numpy(values).float()[None, :, None, None] for values in (mean, std))
     return Images(pixels, labels, test_pixels, test_labels, centre, spread, classes, facts)
-
-
-def is_image_folder(path: Path) -> bool:
-    """True for a folder that is not CIFAR in its published form."""
-    return path.is_dir() and not any((path / name).is_file() for name in cifar.TRAINING_FILES)
 
 
 def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any], NDArray[np.int64]] | None]:

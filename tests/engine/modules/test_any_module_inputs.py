@@ -97,7 +97,7 @@ def test_what_is_drawn_or_moved_leaves_ids_alone() -> None:
     ("inputs", "says"),
     [
         ({"a": torch.zeros(3, 2), "b": torch.zeros(4, 2)}, r"same number of samples, and have \[3, 4\]"),
-        ({}, "same number of samples"),
+        ({}, "has a dict in place of a tensor"),
         ((torch.zeros(3, 2), torch.tensor(1.0), torch.zeros(3)), "should be a tensor"),
         (torch.full((2, 2), 2**25), "whole number beyond 16,777,216"),
         (torch.tensor([[1.0, float("nan")]]), "infinite or missing"),
@@ -105,7 +105,7 @@ def test_what_is_drawn_or_moved_leaves_ids_alone() -> None:
 )
 def test_inputs_that_cannot_be_used(inputs: object, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        ez.score(nn.Linear(2, 2), "params", data=inputs)  # type: ignore[arg-type]
+        ez.score(nn.Linear(2, 2), "params", data=inputs)
 
 
 def test_labels_for_data_that_has_its_own() -> None:

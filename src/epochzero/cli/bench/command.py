@@ -14,12 +14,14 @@ from epochzero.cli.options import (
     BatchSize,
     Classes,
     DataSource,
+    ImageSize,
     Init,
     InputShape,
     ProxyNames,
     RunningOptions,
     Seed,
     StorePath,
+    Unreadable,
     panel,
     spread,
 )
@@ -52,6 +54,8 @@ class ComparisonOptions:
 class DataOptions:
     data: DataSource = "pink"
     input_shape: InputShape = None
+    image_size: ImageSize = None
+    unreadable: Unreadable = "stop"
     batch_size: BatchSize = 64
     classes: Classes = None
     seed: Seed = 0

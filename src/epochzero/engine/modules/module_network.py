@@ -6,13 +6,11 @@ never written; attributes, training flags and the global random states are put b
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
@@ -20,6 +18,7 @@ from torch.nn.utils import parametrize
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
+from epochzero.data.seeding import seeded
 from epochzero.engine.failure import PassFailedError, blaming
 from epochzero.engine.modules.calls import HIDING, Calls, Use
 from epochzero.engine.modules.lineage import Lineage
@@ -222,21 +221,6 @@ def _computing(module: nn.Module) -> str:
         if parametrize.is_parametrized(part):
             return f" (a parametrization of '{name}'): take it off before scoring"
     return ", and is none of the module's own"
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seeds torch, numpy and Python, and restores their random states afterwards."""
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
 
 
 @contextmanager
