@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,8 @@ NAMED = 20
 LARGEST = 2**16 - 1
 """largest value of a pixel of 16 bits"""
 
+Unreadable = list[tuple[str, str]]
+"""files with the reasons"""
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """images [N, 3, H, W] and labels [N]"""
 Files = list[tuple[Path, int]]
@@ -87,7 +89,7 @@ class FolderReader:
 
     def images(self, files: Sequence[tuple[Path, int]], most: int | None = None) -> Labelled:
         """The images of the first `most` files; an unreadable one is replaced by a later file if it is skipped."""
-        unreadable: list[tuple[str, str]] = []
+        unreadable: Unreadable = []
         tried = files if self.skip else files[:most]
         read = list(islice(self._readable(tried, unreadable), most))
         if unreadable and not self.skip:
@@ -96,7 +98,9 @@ class FolderReader:
             raise DataError(f"None of the {len(files)} images can be read; '{{}}': {{}}.".format(*unreadable[0]))
         return np.stack([pixels for pixels, _ in read]), np.array([label for _, label in read], np.int64)
 
-    def _readable(self, files: Iterable[tuple[Path, int]], unreadable: list[tuple[str, str]]) -> Iterator[tuple[NDArray[Any], int]]:
+    def _readable(
+        self, files: Sequence[tuple[Path, int]], unreadable: Unreadable
+    ) -> Iterator[tuple[NDArray[Any], int]]:
         """The images that can be read; the others are added to the list, with the reason."""
         Image, ImageOps = (needed(f"PIL.{part}", "Reading images", "images") for part in ("Image", "ImageOps"))
         for file, label in files:
@@ -151,7 +155,7 @@ def _files(folder: Path, classes: Sequence[str]) -> Files:
     return [(file, label) for label, files in enumerate(by_class.values()) for file in files]
 
 
-def _complaint(unreadable: Sequence[tuple[str, str]]) -> str:
+def _complaint(unreadable: Unreadable) -> str:
     if len(unreadable) == 1:
         ((file, reason),) = unreadable
         return f"The image '{file}' cannot be read ({reason}): repair or remove it, or use --unreadable skip."
