@@ -46,11 +46,11 @@ ALL = (
         *("near(samples=8)", "swap(samples=8)", "swap_reg(samples=8)", "zen"),
     }
 )
-FOR_BLOCKS_IN_A_ROW = {"az_trainability"}
+FOR_OTHER_NETWORKS = {"az_trainability", "wpca"}
 
 
 def test_these_are_all_proxies() -> None:
-    assert {parse(text).name for text in ALL | FOR_BLOCKS_IN_A_ROW} == set(proxies)
+    assert {parse(text).name for text in ALL | FOR_OTHER_NETWORKS} == set(proxies)
 
 
 @pytest.mark.parametrize("proxy", sorted(ALL))
@@ -80,7 +80,7 @@ def test_a_given_weight_that_is_no_number(name: str, number: str) -> None:
     weights = {key: w.clone() for key, w in conv_net().weights.items()}
     weights[name].view(-1)[1] = float(number)
     network = PlanNetwork(conv_net().plan, weights)
-    found = score_network(network, [parse(proxy) for proxy in ALL | FOR_BLOCKS_IN_A_ROW], random_batch(), 0).scores
+    found = score_network(network, [parse(proxy) for proxy in ALL | FOR_OTHER_NETWORKS], random_batch(), 0).scores
     assert {proxy for proxy, one in found.items() if one.ok} == {proxy for proxy in found if parse(proxy).free}
     why = f"the weight '{name}' holds {number.removeprefix('-')}"
     assert {(one.status, one.why) for proxy, one in found.items() if not one.ok} == {("failed", why)}

@@ -7,7 +7,7 @@ import pytest
 from epochzero.engine import parse, score_network
 from epochzero.registry import proxies
 from tests.proxies.nets import conv_net, random_batch
-from tests.proxies.test_hostile import FOR_BLOCKS_IN_A_ROW
+from tests.proxies.test_hostile import FOR_OTHER_NETWORKS
 
 NEEDS = {
     1: {
@@ -36,7 +36,7 @@ ALL = [parse(proxy) for least in NEEDS for proxy in sorted(NEEDS[least])]
 
 
 def test_these_are_all_proxies() -> None:
-    assert {proxy.name for proxy in ALL} | FOR_BLOCKS_IN_A_ROW == set(proxies)
+    assert {proxy.name for proxy in ALL} | FOR_OTHER_NETWORKS == set(proxies)
     assert [proxy.text for proxy in ALL] == [text for least in NEEDS for text in sorted(NEEDS[least])]
 
 

@@ -19,7 +19,8 @@ Beware (swap_reg): mu and sigma state a preferred size, which can be tuned until
 published figures are for the authors' mu and sigma, which are not our defaults.
 
 Peng, Song, Fayek, Ciesielski, Chang. SWAP-NAS: sample-wise activation patterns for ultra-fast NAS. ICLR 2024.
-arXiv:2403.04161
+arXiv:2403.04161; for transformers, where each channel of each token is a neuron: Zero-shot neural network evaluation
+with sample-wise activation patterns. TPAMI 2026. arXiv:2605.07378
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ BLOCKS = dict.fromkeys(["az_expressivity", "az_progressivity", "az_trainability"
 MAPS = dict.fromkeys(["dextr", "dextr_opt", "fmi", "meco", "meco_opt", "zen"], "no layer has an output with channels")
 NO_RELU = dict.fromkeys(["linear_regions", "lswag", "naswot", "swap", "swap_reg"], "no ReLU")
 NO_RELU_MAPS = dict.fromkeys(["lswag", "swap", "swap_reg"], "no ReLU on feature maps or tokens")
-NO_TRANSFORMER = {"tf_tas": "is for transformers"}
+NO_TRANSFORMER = dict.fromkeys(["tf_tas", "wpca"], "is for transformers")
 TWINS = {"naswot": "share a code"}
 """a few ReLUs fire alike on two of the samples"""
 
@@ -71,9 +71,9 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch], dict[str
     "residual": (residual, images, NO_TRANSFORMER),
     "attention": (ViT, images, BLOCKS),
     "recommender": (Recommender, clicks, BLOCKS | MAPS | NO_RELU_MAPS | NO_TRANSFORMER | TWINS),
-    "lstm": (Recurrent, words, dict.fromkeys(MOVING, WHOLE) | NO_RELU),
-    "gru": (lambda: Recurrent(nn.GRU), words, dict.fromkeys(MOVING, WHOLE) | NO_RELU),
-    "tied": (Language, words, MAPS | dict.fromkeys(MOVING, WHOLE) | NO_RELU_MAPS | TWINS),
+    "lstm": (Recurrent, words, NO_TRANSFORMER | dict.fromkeys(MOVING, WHOLE) | NO_RELU),
+    "gru": (lambda: Recurrent(nn.GRU), words, NO_TRANSFORMER | dict.fromkeys(MOVING, WHOLE) | NO_RELU),
+    "tied": (Language, words, NO_TRANSFORMER | MAPS | dict.fromkeys(MOVING, WHOLE) | NO_RELU_MAPS | TWINS),
 }
 """each with its data, and the proxies that do not apply with what they should say"""
 

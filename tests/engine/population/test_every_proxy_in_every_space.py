@@ -31,6 +31,7 @@ FEW = {
     "near": f"near(samples={SAMPLES})",
     "swap": f"swap(repeats=2,samples={SAMPLES})",
     "swap_reg": f"swap_reg(repeats=2,samples={SAMPLES})",
+    "wpca": f"wpca(samples={SAMPLES})",
 }
 """proxies with other settings than their own, which take 16 samples, `swap` 32 times"""
 SMALL: Shape = (3, 8, 8)
