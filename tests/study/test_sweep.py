@@ -5,7 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import csv
 import json
+import subprocess
+import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +25,7 @@ from epochzero.executors.processes import Processes
 from epochzero.registry import spaces
 from epochzero.study import sweep as module
 from epochzero.study import task
-from epochzero.study.sweep import LEAST, SweepSettings, evened, sweep
+from epochzero.study.sweep import EVERY, GROWTH, LEAST, Chunks, SweepSettings, sweep
 from epochzero.types import Score
 from tests.command import CUT
 
@@ -92,7 +95,7 @@ def test_a_table_goes_on_without_scoring_again(tmp_path: Path, asked: list[int])
     first = swept(tmp_path / "a.csv", "--networks", "3")
     assert swept(tmp_path / "a.csv", "--networks", "5")[:3] == first
     assert swept(tmp_path / "a.csv", "--networks", "5")[3:] == swept(tmp_path / "b.csv", "--networks", "5")[3:]
-    assert asked == [3, 2, 5]
+    assert sum(asked) == 3 + 2 + 5
     facts = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
     assert [run["rows"] for run in facts["runs"]] == [3, 2, 0]
 
@@ -104,7 +107,7 @@ def test_half_a_row_is_scored_again(tmp_path: Path, asked: list[int]) -> None:
     out.write_text(text[: len(text) - 7], encoding="utf-8")
     assert swept(out, "--networks", "3") == whole
     assert out.read_text(encoding="utf-8") == text
-    assert asked == [3, 1]
+    assert sum(asked) == 3 + 1
 
 
 def test_cells_that_are_the_same_are_scored_once(tmp_path: Path, asked: list[int]) -> None:
@@ -112,7 +115,7 @@ def test_cells_that_are_the_same_are_scored_once(tmp_path: Path, asked: list[int
     other = drawn(1)[0]
     archs.write_text("\n".join([SAME[0], other, *SAME[1:], ""]), encoding="utf-8")
     rows = swept(tmp_path / "a.csv", "--archs", str(archs), "--share", "--proxies", "synflow,params")
-    assert asked == [2]
+    assert sum(asked) == 2
     assert [row["scored_as"] for row in rows] == [SAME[0], other, SAME[0], SAME[0]]
     assert len({row["synflow"] for row in rows}) == 2
     for row in rows:
@@ -162,19 +165,44 @@ def test_a_worker_gets_its_chunk_in_one_go(tmp_path: Path, monkeypatch: pytest.M
         return scored(crew, key, texts)
 
     monkeypatch.setattr(Processes, "_scored", noting)
+    monkeypatch.setitem(module.FIRST, "cpu", 6)
     swept(tmp_path / "a.csv", "--networks", "6", "--proxies", "synflow", "--workers", "2")
     assert sorted(given) == [0, 0, 6], "each gets ready, and one scores"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 12])
-def test_chunks_become_smaller_towards_the_end(workers: int) -> None:
+@pytest.mark.parametrize("each", [0.0, 0.01, 0.5, 30.0])
+def test_chunks_take_a_few_seconds(workers: int, each: float) -> None:
     for count in (0, 1, LEAST, 1000, 6466):
-        archs = list(map(str, range(count)))
-        cut = list(evened(archs, workers, 256))
+        archs, cut = list(map(str, range(count))), []
+        chunks = Chunks(archs, workers, 2, 256)
+        for chunk in chunks:
+            cut.append(chunk)
+            chunks.took(len(chunk), each * len(chunk))
         sizes = [len(chunk) for chunk in cut]
         assert [arch for chunk in cut for arch in chunk] == archs
-        assert sizes == sorted(sizes, reverse=True) and max(sizes, default=0) <= 256
+        assert all(size <= 256 and (size == 1 or each * size <= EVERY) for size in sizes[1:])
+        assert all(after <= GROWTH * before for before, after in pairwise(sizes))
         assert workers == 1 or count < LEAST * workers or max(sizes[-workers:]) <= 2 * LEAST
+        assert not each or count < 6466 or max(sizes) == max(2, min(256, int(EVERY / each)))
+
+
+def test_a_killed_sweep_keeps_its_rows_and_resumes(tmp_path: Path) -> None:
+    """Killed outright, with two workers, which end with it; the second run scores only what is missing."""
+    out, asked = tmp_path / "a.csv", ["--networks", "40", "--proxies", "synflow", "--workers", "2"]
+    command = [sys.executable, "-m", "epochzero.bare", "sweep", *TINY, *asked, "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as sweeping:
+        until = time.monotonic() + 60
+        while not (kept := out.read_text(encoding="utf-8").count("\n") - 1 if out.exists() else 0) > 0:
+            assert sweeping.poll() is None and time.monotonic() < until
+            time.sleep(0.01)
+        sweeping.kill()
+    kept = out.read_text(encoding="utf-8").count("\n") - 1
+    assert 0 < kept < 40
+    rows = swept(out, *asked[:-2])
+    runs = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))["runs"]
+    assert [run["rows"] for run in runs] == [40 - kept]
+    assert rows == swept(tmp_path / "b.csv", *asked[:-2])
 
 
 def test_what_was_scored_is_given_before_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@
     python -m epochzero.bare sweep --networks 1000 --proxies "dextr,zico(batches=4)" --workers 8 --out scores.csv
 
 Networks are all those of the space, or drawn uniformly by seed, or read from a text file, one architecture per line.
-Next to the table, a JSON file says how it was made. The same command resumes a table that was interrupted.
+Next to the table, a JSON file says how it was made. Rows are written every few seconds, and the same command resumes a
+table that was interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from pathlib import Path
 
 from epochzero.engine.device import default_device
-from epochzero.study.sweep import CHUNKS, EACH, SweepSettings, sweep
+from epochzero.study.sweep import EACH, MOST, SweepSettings, sweep
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +39,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--population",
         type=int,
-        help="networks that a worker gets at a time at most, of which as many run side by side as memory allows; "
-        f"default: {CHUNKS['cuda']} on a GPU, of several workers {EACH}",
+        help="networks that a worker gets at a time at most, of which as many run together as memory allows; fewer "
+        f"where they take more than a few seconds, since rows are written after each. Default: {MOST}, or {EACH} with "
+        "several workers",
     )
     parser.add_argument(
         "--out", type=Path, required=True, help="the table, a CSV file; its settings go into a JSON file"

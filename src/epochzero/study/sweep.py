@@ -6,8 +6,8 @@
 Needs torch and numpy alone. Networks are all those of the space, or drawn uniformly by seed, or read from a text file,
 one architecture a line. The table has a row for each: the architecture, with --share the one that it was scored as, a
 column for each proxy (the value in full precision, empty where there is none), and the reasons for those that are empty
-as a JSON object {proxy: [status, why]}. scores.json next to it says how it was made. The same command
-resumes one that was stopped: rows of the table are not scored again.
+as a JSON object {proxy: [status, why]}. scores.json next to it says how it was made. Rows are written every few
+seconds; the same command resumes a sweep that was stopped or killed: rows of the table are not scored again.
 """
 
 from __future__ import annotations
@@ -39,14 +39,18 @@ from epochzero.types import Origin, Score
 
 SETTINGS = ("space", "batch_size", "data_seed", "input_shape", "init", "seed", "share", "tf32")
 """settings that have to be the same when a table is resumed, as have the data"""
-CHUNKS = {"cpu": 8, "cuda": 1024}
-"""networks that are scored before they are written, at most: what a stop may cost"""
+MOST = 1024
+"""networks in a chunk, at most"""
 EACH = 256
 """the same for each of several workers"""
+FIRST = {"cpu": 1, "cuda": 16}
+"""networks in the first chunks"""
+GROWTH = 4
+"""times that a chunk may be larger than the one before it"""
 LEAST = 16
 """networks at the end, when chunks become smaller so that workers end together"""
-EVERY = 5.0
-"""seconds between two lines of progress"""
+EVERY = 4.0
+"""seconds that a chunk takes at most, about: rows are written after each; and seconds between lines of progress"""
 Row = dict[str, str]
 """column to text"""
 
@@ -76,7 +80,7 @@ class SweepSettings:
     tf32: bool = False
     workers: int = 1
     population: int | None = None
-    """networks per chunk; by default what suits the device"""
+    """networks per chunk at most"""
 
 
 Scorer = Callable[[Sequence[Any]], ScoredBatch]
@@ -142,7 +146,7 @@ class Sweep:
         return ["arch", *(["scored_as"] if self.shared else []), *names, "reasons"]
 
     def fill(self, table: Table, most: int, score: Scorer, workers: int) -> None:
-        """Score what the table lacks, a chunk for each worker at a time; say on standard error how far it is."""
+        """Score what the table lacks, a chunk for each worker at a time, and report progress on standard error."""
         missing: dict[str, list[str]] = {}
         for arch in self.archs:
             if arch not in table.rows:
@@ -161,9 +165,11 @@ class Sweep:
         print(f"{len(todo)} networks to score, for {rows} rows", file=sys.stderr, flush=True)
         show, done, begun = Lines("networks", EVERY), 0, time.perf_counter()
         parse = self.task.space.parse
-        chunks = evened(todo, workers, most)
+        first = FIRST["cpu" if self.task.device == "cpu" else "cuda"]
+        chunks = Chunks(todo, workers, min(first, most), most)
         for chunk, scored in _in_parallel(lambda texts: score([parse(text) for text in texts]), chunks, workers):
             add({arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)})
+            chunks.took(len(chunk), sum(seconds for _, seconds in scored))
             done += len(chunk)
             left = (time.perf_counter() - begun) / done * (len(todo) - done)
             show(done, len(todo), f"{left:.0f} s left")
@@ -178,14 +184,30 @@ class Sweep:
         return dict(zip(archs, texts, strict=True))
 
 
-def evened(archs: Sequence[str], workers: int, most: int) -> Iterator[Sequence[str]]:
-    """Chunks in order, of at most `most`; with several workers, each is half of a worker's share of the rest."""
-    first = 0
-    while first < len(archs):
-        left = len(archs) - first
-        size = min(most, left if workers == 1 else max(LEAST, left // (2 * workers)))
-        yield archs[first : first + size]
-        first += size
+class Chunks:
+    """Chunks in order, of a size that takes a few seconds by the time of those before it.
+
+    With several workers, each is at most half of a worker's share of the rest, so that workers end together.
+    """
+
+    def __init__(self, archs: Sequence[str], workers: int, first: int, most: int) -> None:
+        self._archs, self._workers, self._size, self._most = archs, workers, first, most
+        self._begun = 0
+
+    def took(self, networks: int, seconds: float) -> None:
+        """Learns from a chunk that was scored."""
+        affordable = EVERY * networks / max(seconds, 1e-9)
+        self._size = int(max(1, min(affordable, GROWTH * networks, self._most)))
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        return self
+
+    def __next__(self) -> Sequence[str]:
+        if not (left := len(self._archs) - self._begun):
+            raise StopIteration
+        share = left if self._workers == 1 else max(LEAST, left // (2 * self._workers))
+        first, self._begun = self._begun, self._begun + min(self._size, share, left)
+        return self._archs[first : self._begun]
 
 
 def _in_parallel(
@@ -267,9 +289,8 @@ def sweep(asked: SweepSettings, begun: float) -> None:
         table = Table(asked.out, work.columns)
         before = len(table.rows)
         write_json(asked.out.with_suffix(".json"), facts)
-        most = CHUNKS["cpu" if asked.device == "cpu" else "cuda"]
         if crew is None:
-            work.fill(table, asked.population or most, task.score, 1)
+            work.fill(table, asked.population or MOST, task.score, 1)
         else:
             if any(arch not in table.rows for arch in archs):
                 crew.ready(task)
@@ -277,7 +298,7 @@ def sweep(asked: SweepSettings, begun: float) -> None:
             def score(archs: Sequence[Any]) -> ScoredBatch:
                 return crew.score_chunks(task, [archs])
 
-            work.fill(table, asked.population or min(most, EACH), score, asked.workers)
+            work.fill(table, asked.population or EACH, score, asked.workers)
         seconds = time.perf_counter() - begun
         added = len(table.rows) - before
         facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
