@@ -33,16 +33,18 @@ NEEDS = {
     16: {"lswag", "near", "swap", "swap_reg"},
 }
 ALL = [parse(proxy) for least in NEEDS for proxy in sorted(NEEDS[least])]
+NEW = sorted(set(proxies) - {proxy.name for proxy in ALL} - FOR_OTHER_NETWORKS)
 
 
-def test_these_are_all_proxies() -> None:
-    assert {proxy.name for proxy in ALL} | FOR_OTHER_NETWORKS == set(proxies)
+def test_these_are_proxies() -> None:
+    assert {proxy.name for proxy in ALL} | FOR_OTHER_NETWORKS <= set(proxies)
     assert [proxy.text for proxy in ALL] == [text for least in NEEDS for text in sorted(NEEDS[least])]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 15, 16])
 def test_with_so_many_samples(size: int) -> None:
-    found = score_network(conv_net(), ALL, random_batch(size=size), 0).scores
+    found = score_network(conv_net(), [*ALL, *map(parse, NEW)], random_batch(size=size), 0).scores
+    assert all(found[name].ok or (size < 16 and found[name].why) for name in NEW)
     for least, those in NEEDS.items():
         for proxy in those:
             one = found[proxy]

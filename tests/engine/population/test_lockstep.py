@@ -111,7 +111,7 @@ def test_in_single_precision_a_population_ranks_as_its_members_do_one_by_one(mon
         assert all(one.status == other.status for one, other in pairs), proxy.text
         values = [(one.value, other.value) for one, other in pairs if one.ok]
         ranked = spearmanr([one for one, _ in values], [other for _, other in values])
-        assert len(values) > 40 and ranked.statistic >= 0.999, proxy.text
+        assert len(values) > 30 and ranked.statistic >= 0.999, proxy.text
 
 
 def test_what_no_network_can_run_is_said_of_each() -> None:

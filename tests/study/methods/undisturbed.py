@@ -59,7 +59,7 @@ def shallow() -> None:
 def search(method: str, store: Path, executor: Executor | None = None) -> None:
     """A small search of nb201; executors score for all but those inside one network."""
     given: dict[str, Any] = {"proxy": "l2_norm"} | BY.get(method, {})
-    options = OPTIONS[method]
+    options = OPTIONS.get(method, {})
     budget = STEPS if method in inside else BUDGET
     api.search(
         method=method,
