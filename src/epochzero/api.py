@@ -13,7 +13,7 @@ from torch import nn
 from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.loaders import batch_of
-from epochzero.engine import Network, PlanNetwork, Proxy, score_network
+from epochzero.engine import Network, PlanNetwork, score_network
 from epochzero.engine.device import usable
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
@@ -21,7 +21,7 @@ from epochzero.engine.space_networks import batch_for, check_inputs, check_one_r
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 from epochzero.next_steps import Result
-from epochzero.objectives.objective import parse_objectives, single
+from epochzero.objectives.objective import parse_objectives, percentiles, single
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.registry import spaces
@@ -67,6 +67,9 @@ def score(
     `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
     function.
 
+    The score "auto" is a percentile, from 0 to 100, among random networks of the same space, or among networks of its
+    size; its `why` says which. The scores that it is made of follow it.
+
     Data are the name of noise, a file, a folder of images for each class (scaled to `image_size`), tensors, arrays, a
     pair of inputs and labels, a Dataset, a DataLoader, or any iterable of batches. They come in batches of
     `batch_size`: 64 for noise, files and Datasets, a loader's own, all samples for tensors. zico and sigeo want
@@ -77,10 +80,12 @@ def score(
     inputs, the whole numbers among them stay those of the data; where there are no others, it says why not.
     """
     usable(device)
-    asked = _proxies(proxies)
+    named = proxies if isinstance(proxies, str) else ",".join(proxies)
+    asked = single(parse_objectives(named))
     if isinstance(network, nn.Module):
         batch = _batch(data, y, batch_size, image_size, seed)
-        return score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
+        scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
+        return percentiles(named, scores, "", batch.input_shape)
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
     if space is None and is_published(network):
@@ -91,7 +96,8 @@ def score(
     batch = _batch(data, y, batch_size, image_size, seed, of_space)
     check_inputs(of_space, batch)
     arch = of_space.parse(network) if isinstance(network, str) else network
-    return Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
+    scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
+    return percentiles(named, scores, of_space.name, batch.input_shape)
 
 
 def search(
@@ -187,10 +193,6 @@ def as_network(
         check_one_real(batch)
         return PlanNetwork(module.plan, module.weights(), device)
     return ModuleNetwork(module, batch, seed, output, device)
-
-
-def _proxies(asked: str | Sequence[str]) -> list[Proxy]:
-    return single(parse_objectives(asked if isinstance(asked, str) else ",".join(asked)))
 
 
 def _batch(

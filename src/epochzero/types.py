@@ -23,6 +23,7 @@ class Score:
     status: Status = "ok"
     """ok; degenerate: the proxy has no value for this network; failed: it could not be computed"""
     why: str = ""
+    """the reason why there is no value; of a value that compares with other networks, with which"""
 
     @property
     def ok(self) -> bool:

@@ -93,7 +93,7 @@ def score_table(proxies: list[Proxy], scores: Mapping[str, Score]) -> Table:
         score = scores[proxy.text]
         direction = "higher" if proxy.higher_is_better else "lower"
         value = number(score.value) if score.ok else Text(score.status, "yellow")
-        table.add_row(proxy.text, value, direction, Text(score.why, "yellow"))
+        table.add_row(proxy.text, value, direction, Text(score.why, "dim" if score.ok else "yellow"))
     return table
 
 

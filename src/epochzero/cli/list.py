@@ -15,9 +15,12 @@ from epochzero.cli.experiments import DATA_FOLDER, show_experiments
 from epochzero.cli.options import AsJson, DataFolder, Plugins
 from epochzero.cli.plugin import load_plugins
 from epochzero.data.batch import shape_text
-from epochzero.engine import Proxy, parse_list
+from epochzero.engine import Proxy
 from epochzero.errors import UserError
-from epochzero.evaluate.cards import card as card_of
+from epochzero.evaluate.cards import card as proxy_card
+from epochzero.evaluate.cards import card_of
+from epochzero.objectives.auto import NAME
+from epochzero.objectives.objective import parse_objective, parse_objectives
 from epochzero.registry import Registry, check_known, experiments, options_of, proxies, searches, spaces
 from epochzero.spaces.base import native_of
 from epochzero.supernet import methods
@@ -78,12 +81,14 @@ def list_(
     out.print(table)
     if kind == "proxies":
         out.print(LEGEND, style="dim")
+        newest = parse_objective(NAME)
+        out.print(f"  {newest.text}, which combines some of them: {newest.about}", style="dim")
 
 
 def _show_cards(kind: str, asked: str, json: bool) -> None:
     if kind != "proxies":
         raise UserError(f"--card is for proxies; write `epochzero list proxies --card {asked}`.")
-    cards = [card_of(proxy) for proxy in (proxies.values() if asked == "all" else parse_list(asked))]
+    cards = [card_of(one) for one in parse_objectives(",".join(proxies) if asked == "all" else asked)]
     if json:
         print_json({"cards": [asdict(card) for card in cards]})
         return
@@ -95,7 +100,7 @@ def _show_cards(kind: str, asked: str, json: bool) -> None:
 
 def _facts(member: Any) -> dict[str, Any]:
     if isinstance(member, Proxy):
-        card = card_of(member)
+        card = proxy_card(member)
         needs = asdict(card.needs)
         return {
             "paper": card.paper,

@@ -36,7 +36,7 @@ from epochzero.engine import score_network
 from epochzero.engine.device import usable
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
-from epochzero.objectives.objective import parse_objectives, single
+from epochzero.objectives.objective import looked_up, parse_objectives, percentiles, single
 from epochzero.quantities import shape, skips
 from epochzero.registry import spaces
 from epochzero.spaces.published import is_published
@@ -79,6 +79,9 @@ def score(
 ) -> None:
     """Score one network: an architecture of a space, or any nn.Module of yours.
 
+    The score auto is a percentile, from 0 to 100, among random networks of the space, or among networks of its size;
+    the scores that it is made of follow.
+
     epochzero score --space nb201 --arch '|nor_conv_3x3~0|+|...' --proxy dextr,zico
 
     epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
@@ -99,13 +102,18 @@ def score(
         module, batch = _module(network.module, samples, seed)
         usable(device)
         name = network.module
+        made_for = ""
         scores = score_network(as_network(module, batch, seed, network.output, device), proxies, batch, seed).scores
     else:
         space = spaces[network.space or "nb201"]
         batch = _batch(samples, seed, partial(batch_for, space))
         task = Task(space, proxies, batch, Origin(network.init, seed), device)
         arch = space.parse(network.arch)
+        made_for = space.name
         name, scores, facts = space.text(arch), task.score([arch])[0][0], counts(task.size(arch))
+    scores = percentiles(proxy, scores, made_for, batch.input_shape)
+    known = {one.text: one for one in proxies}
+    proxies = [known.get(name) or looked_up(name) for name in scores]
     if json:
         by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
         print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})

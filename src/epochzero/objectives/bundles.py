@@ -6,6 +6,7 @@ from epochzero.engine import Proxy, parse_list
 from epochzero.engine.proxy import split_list
 from epochzero.engine.reads import KERNELS
 from epochzero.errors import UnknownNameError, UserError
+from epochzero.objectives.auto import NAME, NEWEST, VERSIONS
 from epochzero.registry import near_miss, proxies
 
 FIRST = ("one batch", "four batches", "dextr", "synflow", "kernel")
@@ -17,6 +18,7 @@ def bundles() -> dict[str, str]:
     quick = [name for name in proxies if proxies[name].quick]
     kernels = [name for name in proxies if any(KERNELS & set(need.reads) for need in proxies[name].needs)]
     return {
+        NAME: ",".join(VERSIONS[NEWEST].scores),
         "one batch": "grad_norm,snip,plain,fisher,l2_norm,jacov,naswot",
         "four batches": "zico(batches=4),sigeo",
         "kernel": "ntk_cond,ntk_trace",

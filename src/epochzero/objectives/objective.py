@@ -2,6 +2,7 @@
 
 parse_objective("dextr")                      one proxy
 parse_objective("rank(dextr,zico,flops)")     the sum of the logarithms of the ranks
+parse_objective("auto")                       the combination that evidence has chosen, in its newest version
 parse_objective("table:cifar10_val_12ep")     a column of a table of known networks, higher is better
 """
 
@@ -9,15 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
 
 from epochzero.engine.proxy import Proxy, parse, split_list
 from epochzero.errors import UserError
-from epochzero.objectives.ranks import METHODS, combined, harmonic
-from epochzero.types import Score
+from epochzero.objectives import auto
+from epochzero.objectives.auto import NAME, VERSIONS, Version, version_named
+from epochzero.objectives.ranks import METHODS, Ranking, as_merits, as_rows, combined_rows, harmonic
+from epochzero.objectives.reference import Reference, reference_of
+from epochzero.types import Score, Shape
 
 TABLE, FEEDBACK = "table:", "feedback:"
 """prefixes of names that are not proxies: a column of a table, and a function of the user"""
@@ -31,23 +35,68 @@ class Objective:
     proxies: tuple[Proxy, ...]
     method: str = ""
     """way to combine them; empty for a single proxy"""
+    version: int | None = None
+    """of `auto`"""
+    reference: Reference | None = field(default=None, repr=False, compare=False)
+    """networks that each network is compared with, in place of the others of its set"""
 
     @property
     def text(self) -> str:
+        if self.made_of:
+            return f"{NAME}:{self.version}"
         inside = ",".join(proxy.text for proxy in self.proxies)
         return f"{self.method}({inside})" if self.method else inside
 
     @property
+    def made_of(self) -> Version | None:
+        """The version of `auto` that this is, if it is one."""
+        return None if self.version is None else VERSIONS[self.version]
+
+    @property
+    def as_proxy(self) -> Proxy:
+        """The name and the needs of `auto` as those of one proxy, for tables and cards."""
+        return Proxy(self.text, auto.compute, [need for one in self.proxies for need in one.needs], True, {})
+
+    @property
+    def about(self) -> str:
+        """The members of `auto`, and the networks that it compares with."""
+        parts = (self.made_of and self.made_of.text, self.reference and self.reference.about)
+        return "; ".join(part for part in parts if part)
+
+    @property
     def of_a_set(self) -> bool:
         """True if a network's merit depends on the other networks in the comparison."""
-        return self.method in METHODS
+        return self.method in METHODS and self.reference is None
+
+    def calibrated(self, space: str, shape: Shape, of_size: bool = False) -> Objective:
+        """Returns `auto` with a merit for each network alone, and any other objective as it is."""
+        version = self.made_of
+        return self if version is None else replace(self, reference=reference_of(version, space, shape, of_size))
+
+    def ranking(self) -> Ranking:
+        """Returns an empty set of networks to rank."""
+        return self.made_of.ranking() if self.made_of else Ranking(self.method, len(self.proxies))
 
     def merits(self, scores: Sequence[Mapping[str, Score]]) -> list[float | None]:
         """Returns the merit of each network, higher is better, from its scores by proxy; None without a score."""
-        rows = [[_merit(proxy, own[proxy.text]) for proxy in self.proxies] for own in scores]
+        return self.of_rows([[_merit(proxy, own[proxy.text]) for proxy in self.proxies] for own in scores])
+
+    def of_rows(self, rows: Sequence[Sequence[float | None]]) -> list[float | None]:
+        """Returns the merit of each network from the merits of its proxies."""
         if not self.method:
             return [row[0] for row in rows]
-        return harmonic(rows) if self.method == "harmonic" else combined(self.method, rows)
+        if self.method == "harmonic" or not rows:
+            return harmonic(rows)
+        if self.reference is not None:
+            return as_merits(np.array([self.reference.percentile(row) for row in as_rows(rows)]))
+        return as_merits(combined_rows(self.ranking(), as_rows(rows)))
+
+    def percentile(self, scores: Mapping[str, Score]) -> Score:
+        """Returns one network's value among the reference networks, or why it has none."""
+        (merit,) = self.merits([scores])
+        if merit is None or self.reference is None:
+            return Score.degenerate(self.why_not(scores))
+        return Score(merit, why=self.reference.meaning(np.array(self.row(scores))))
 
     def row(self, scores: Mapping[str, Score]) -> list[float]:
         """Returns one network's merit by each proxy, nan without a score."""
@@ -59,7 +108,8 @@ class Objective:
         reasons = [f"{p.text}: {scores[p.text].why}" for p in self.proxies if not scores[p.text].ok]
         if not self.method and reasons:
             return scores[self.proxies[0].text].why
-        return "; ".join(reasons) or "a score is not positive, and the harmonic mean needs it to be"
+        not_positive = "a score is not positive, and the harmonic mean needs it to be"
+        return "; ".join(reasons) or (not_positive if self.method == "harmonic" else "")
 
 
 def _merit(proxy: Proxy, score: Score) -> float | None:
@@ -89,13 +139,18 @@ def _member(text: str) -> Proxy:
 
 
 def parse_objective(text: str, member: Callable[[str], Proxy] = _member) -> Objective:
-    """Returns the objective of a proxy, a column of a table, or `method(proxy,proxy,...)`.
+    """Returns the objective of a proxy, a column of a table, `auto`, or `method(proxy,proxy,...)`.
 
     `member` makes a proxy from its text.
     """
+    version = version_named(text)
+    if version is not None:
+        return Objective(tuple(map(member, VERSIONS[version].scores)), VERSIONS[version].method, version)
     match = COMBINED.fullmatch(text)
     if match is None:
         return Objective((member(text),))
+    if inner := [text for text in split_list(match[2]) if version_named(text)]:
+        raise UserError(f"{inner[0]} is a combination already: use it alone, without {match[1]}(...).")
     proxies = tuple(map(member, split_list(match[2])))
     if len(proxies) < 2 or len({proxy.text for proxy in proxies}) < len(proxies):
         raise UserError(f"{text!r} should combine at least two different proxies.")
@@ -120,9 +175,18 @@ def single(objectives: Sequence[Objective]) -> list[Proxy]:
     for objective in objectives:
         if any(map(is_looked_up, objective.proxies)):
             raise UserError(f"{objective.text} is looked up in a table: use it in search, with --table FILE.")
-        if objective.method:
+        if objective.method and not objective.made_of:
             raise UserError(
                 f"{objective.text} compares networks and is not defined for a single one: "
                 "use it in search or bench, or score its proxies."
             )
     return members(objectives)
+
+
+def percentiles(asked: str, scores: Mapping[str, Score], space: str, shape: Shape) -> dict[str, Score]:
+    """Returns one network's scores, after its value, from 0 to 100, by each `auto` that is asked for, under its name.
+
+    The `why` of the value says among which networks it is a percentile.
+    """
+    own = {text: parse_objective(text).calibrated(space, shape, of_size=True) for text in split_list(asked)}
+    return {**{text: one.percentile(scores) for text, one in own.items() if one.reference}, **scores}

@@ -1,12 +1,14 @@
 r"""Combination of several scores of each network into one, over a set of networks.
 
-    rank       sum_k log(rank_k / N)          AZ-NAS; the best network has rank N
-    mean_rank  mean_k rank_k
-    te_rank    sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
-    harmonic   2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
+    rank         sum_k log(rank_k / N)          AZ-NAS; the best network has rank N
+    normal_rank  sum_k Phi^-1((rank_k - 1/2) / N)
+    mean_rank    mean_k rank_k
+    te_rank      sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
+    harmonic     2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
 
-The first three depend on the set of networks: they are computed again for every set, and are not defined for a single
-network. A network that lacks one of the scores gets no result.
+All but the last depend on the set of networks: they are computed again for every set, and are not defined for a single
+network. A network that lacks one of the scores gets no result. The sums may have weights, and a score alternatives for
+sets of networks that lack it.
 
 Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535
 """
@@ -14,7 +16,8 @@ Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232; Chen, Gong, Wang. TE-NAS. ICLR 20
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +25,16 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Merits = Sequence[Sequence[float | None]]
 """For each network, the merit (higher is better) of each score, None if missing."""
+NEARLY_ALL = 0.9
+"""share of the networks that an alternative has to have a score for"""
+
+
+class Term(NamedTuple):
+    """One summand of a combination."""
+
+    weight: float
+    columns: tuple[int, ...]
+    """its score, and the alternatives for sets of networks that lack it"""
 
 
 def _shared(ascending: Floats) -> Floats:
@@ -41,8 +54,14 @@ def _dense(ascending: Floats) -> Floats:
     return np.concatenate([[1.0], 1 + np.cumsum(ascending[1:] != ascending[:-1])])[: len(ascending)]
 
 
+def normal(shares: Floats) -> Floats:
+    """Returns the standard normal quantiles of shares in (0, 1)."""
+    return np.array([*map(NormalDist().inv_cdf, shares.tolist())])
+
+
 METHODS: dict[str, Callable[[Floats], Floats]] = {
     "rank": lambda ascending: np.log(_shared(ascending) / len(ascending)),
+    "normal_rank": lambda ascending: normal((_shared(ascending) - 0.5) / len(ascending)),
     "mean_rank": _shared,
     "te_rank": _dense,
 }
@@ -52,31 +71,44 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {
 class Ranking:
     """A growing set of networks: each score is kept in ascending order, and new ones are merged, not sorted."""
 
-    def __init__(self, method: str, scores: int) -> None:
+    def __init__(self, method: str, scores: int, terms: Sequence[Term] | None = None) -> None:
         self.method, self.networks = method, 0
+        self.terms = [Term(1.0, (k,)) for k in range(scores)] if terms is None else terms
         self._ascending: list[Floats] = [np.empty(0) for _ in range(scores)]
         self._places = [np.empty(0, np.intp) for _ in range(scores)]
-        """by score, in its order: the numbers of the networks that have all scores"""
+        """by score, in its order: the numbers of the networks that have it"""
 
     def add(self, rows: Floats) -> None:
         """Adds networks [networks, scores], nan for a missing score."""
-        whole = np.flatnonzero(~np.isnan(rows).any(axis=1))
-        for k, column in enumerate(rows[whole].T):
-            order = np.argsort(column)
+        for k, column in enumerate(rows.T):
+            has = np.flatnonzero(~np.isnan(column))
+            order = has[np.argsort(column[has])]
             at = np.searchsorted(self._ascending[k], column[order]) + np.arange(len(order))
             self._ascending[k] = _merged(self._ascending[k], column[order], at)
-            self._places[k] = _merged(self._places[k], self.networks + whole[order], at)
+            self._places[k] = _merged(self._places[k], self.networks + order, at)
         self.networks += len(rows)
+
+    @property
+    def chosen(self) -> list[int]:
+        """The score of each term: the first that nearly all networks have and that differs among them, else the last.
+
+        All networks are compared by the same scores.
+        """
+        applies = [
+            len(of) >= NEARLY_ALL * self.networks and of[:1].tolist() != of[-1:].tolist() for of in self._ascending
+        ]
+        return [next((k for k in term.columns if applies[k]), term.columns[-1]) for term in self.terms]
 
     @property
     def merits(self) -> Floats:
         """The merits of all networks so far, higher is better; nan for a network that lacks a score."""
-        total = np.zeros(self.networks)
-        for ascending, places in zip(self._ascending, self._places, strict=True):
-            of_score = np.full(self.networks, np.nan)
-            of_score[places] = METHODS[self.method](ascending)
-            total += of_score
-        return total / len(self._places) if self.method == "mean_rank" else total
+        chosen = self.chosen
+        whole = np.bincount(np.concatenate([self._places[k] for k in chosen]), minlength=self.networks) == len(chosen)
+        total = np.where(whole, 0.0, np.nan)
+        for (weight, _), k in zip(self.terms, chosen, strict=True):
+            kept = whole[self._places[k]]
+            total[self._places[k][kept]] += weight * METHODS[self.method](self._ascending[k][kept])
+        return total / len(chosen) if self.method == "mean_rank" else total
 
 
 def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:
@@ -90,15 +122,22 @@ def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:
 
 def combined(method: str, merits: Merits) -> list[float | None]:
     """Returns one merit per network, from the ranks of its scores among the networks that have all scores."""
-    rows = np.array([[np.nan if value is None else value for value in row] for row in merits], np.float64)
-    return [None if np.isnan(value) else float(value) for value in combined_rows(method, rows)] if len(rows) else []
+    rows = as_rows(merits)
+    return as_merits(combined_rows(Ranking(method, rows.shape[1]), rows)) if len(rows) else []
 
 
-def combined_rows(method: str, rows: Floats) -> Floats:
+def combined_rows(ranking: Ranking, rows: Floats) -> Floats:
     """Returns the merits of rows of numbers [networks, scores], nan for missing ones."""
-    ranking = Ranking(method, rows.shape[1])
     ranking.add(rows)
     return ranking.merits
+
+
+def as_rows(merits: Merits) -> Floats:
+    return np.array([[np.nan if value is None else value for value in row] for row in merits], np.float64)
+
+
+def as_merits(values: Floats) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def harmonic(merits: Merits) -> list[float | None]:

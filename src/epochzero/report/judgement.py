@@ -16,7 +16,6 @@ from epochzero.engine.proxy import parse, split_list
 from epochzero.errors import UserError
 from epochzero.objectives.goals import parse_goals
 from epochzero.objectives.objective import parse_objective
-from epochzero.objectives.ranks import combined_rows, harmonic
 from epochzero.report.candidates import Candidates
 from epochzero.stats.bootstrap import Floats
 from epochzero.store import JSON, Run
@@ -105,16 +104,10 @@ def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> No
         signs = [1 if proxy.higher_is_better else -1 for proxy in objective.proxies]
         members = [columns[proxy.text].values for proxy in objective.proxies]
         rows = np.stack([sign * values for sign, values in zip(signs, members, strict=True)], axis=1)
-        candidates.add(text, "score", True, _combined(objective.method, rows))
+        combined = objective.of_rows([[None if np.isnan(x) else x for x in row] for row in rows.tolist()])
+        candidates.add(text, "score", True, [np.nan if merit is None else merit for merit in combined])
         judgement.curves = [text]
     judgement.by = judgement.curves[0] if judgement.curves else ""
-
-
-def _combined(method: str, rows: Floats) -> Floats:
-    """The merits of all networks, nan for those without one."""
-    if method != "harmonic":
-        return combined_rows(method, rows)
-    return np.array([np.nan if merit is None else merit for merit in harmonic(rows.tolist())])
 
 
 def _order(merits: Floats) -> list[int]:

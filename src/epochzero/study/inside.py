@@ -50,7 +50,8 @@ def run_inside(
 ) -> Result:
     """Takes the steps, the method's own number by default, or as many as there is time for.
 
-    A method with an option `proxy` uses that of the objective unless the options name another.
+    A method with an option `proxy` uses that of the objective unless the options name another, or its own where the
+    objective is `auto`.
     """
     from epochzero.supernet import make, methods
 
@@ -59,9 +60,10 @@ def run_inside(
     options = dict(options or {})
     known = options_of(methods[method])
     if "proxy" in known:
-        if objective.method:
+        if objective.method and not objective.made_of:
             raise UserError(f"{method} goes by one proxy, not by {objective.text}: name one with --proxy.")
-        options = {"proxy": objective.text} | options
+        options = ({} if objective.made_of else {"proxy": objective.text}) | options
+    objective = objective.calibrated(task.space.name, task.batch.input_shape)
     result = kind(task, objective)
     sized = partial(make, space=task.space, batch=task.batch, seed=seed, device=task.device, options=options)
     search = result.clock.timed("building", sized)(method)

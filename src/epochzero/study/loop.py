@@ -135,9 +135,9 @@ def run_search(
         evaluations = budget_of(method, task.space, options)
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
-    _check_goals(method, objective)
+    objective = _suited(objective or Objective(tuple(task.proxies)), method, task)
     task.by_source()
-    result = kind(task, objective or Objective(tuple(task.proxies)))
+    result = kind(task, objective)
     result.method, result.total, result.limits, result.limit = method, evaluations, budget, latency
     result.time_limit = math.inf if time_limit is None else time_limit
     for source in (*task.sources, *(() if latency is None else (latency.latency,))):
@@ -203,9 +203,14 @@ def _reason_to_stop(result: Result) -> str:
     return f"none of the first {result.evaluated} networks has a score" if result.hopeless() else ""
 
 
-def _check_goals(method: str, objective: Objective | Goals | None) -> None:
-    """UserError if the number of objectives does not suit the search, or if it cannot learn from ranks that move."""
+def _suited(objective: Objective | Goals, method: str, task: Task) -> Objective | Goals:
+    """Returns the objective as the search can use it: `auto` with values that stay, for one that needs them.
+
+    UserError if the number of objectives does not suit the search, or if it cannot learn from ranks that move.
+    """
     maker = searches[method]
+    if isinstance(objective, Goals) or not _goes_by_ranks(maker):
+        objective = objective.calibrated(task.space.name, task.batch.input_shape)
     if isinstance(objective, Goals) and not getattr(maker, "several", False):
         able = " or ".join(name for name in searches if getattr(searches[name], "several", False))
         raise UserError(f"The search {method} goes by one objective, not by {objective.text}: use {able}.")
@@ -217,6 +222,7 @@ def _check_goals(method: str, objective: Objective | Goals | None) -> None:
         )
     if not isinstance(objective, Goals) and getattr(maker, "fewest", 1) > 1:
         raise UserError(f"The search {method} needs at least two objectives: give --objectives dextr,-flops.")
+    return objective
 
 
 def _goes_by_ranks(maker: Any) -> bool:
@@ -261,6 +267,8 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
         "executor": task.executor.about(),
         "resolved": {"proxy": known, "method": resolved(result.method, options)},
     }
+    if isinstance(result.objective, Objective) and result.objective.made_of:
+        about["auto"] = result.objective.about
     if isinstance(space := task.space, FittedToTable):
         about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
     run = begun(result, store, "search", settings, about)

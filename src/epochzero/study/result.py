@@ -246,7 +246,7 @@ class Result:
         return merits, revised
 
     def _rank(self, scores: Sequence[Mapping[str, Score]]) -> tuple[Sequence[float | None], Floats]:
-        ranking = self._ranking = self._ranking or Ranking(self.objective.method, len(self.objective.proxies))
+        ranking = self._ranking = self._ranking or self.objective.ranking()
         ranking.add(np.array([self.objective.row(by_proxy) for by_proxy in scores]))
         merits = self._merits()
         first = int(merits.argmax())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from epochzero.engine import Proxy
 from epochzero.engine.proxy import Value
+from epochzero.errors import UserError
 from epochzero.evaluate.cards.demands import Demands, demands
 from epochzero.evaluate.cards.explanation import explain
 from epochzero.evaluate.cards.figures import Cost, Measured, Published, costs, measured, proxy_of, published
+from epochzero.objectives.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,13 @@ def card(proxy: Proxy) -> Card:
         published=tuple(row for row in published() if proxy_of(row.proxy) == proxy.name),
         measured=tuple(row for row in measured() if proxy_of(row.proxy) == proxy.name),
     )
+
+
+def card_of(objective: Objective) -> Card:
+    """The card of a proxy, or of `auto` with what it is made of."""
+    if objective.method and not objective.made_of:
+        raise UserError(f"{objective.text} has no card: ask for those of its proxies.")
+    if objective.made_of is None:
+        return card(objective.proxies[0])
+    own = card(objective.as_proxy)
+    return replace(own, prose=(f"{objective.text} is {objective.about}.", *own.prose))

@@ -1,0 +1,97 @@
+r"""Auto, the default score: a weighted sum of few, cheap, unlike scores, chosen by evidence and frozen by version.
+
+    auto(i)  =  sum_m weight_m * Phi^-1((rank_m(i) - 1/2) / N)        over a set of N networks i
+
+`auto` is the newest version, and `auto:1` the first for ever: VERSIONS is extended, but what is in it never changes. A
+member that does not apply to a set of networks (fewer than nine in ten have it, or all have the same) gives way to the
+next of its alternatives, the same for all networks of the set. A network that lacks a chosen score has none, with the
+reason. The store keeps the members' scores only.
+
+A single network gets a percentile instead, from 0 to 100: among random networks of its space where their scores are
+known, else among networks of its size. A search that cannot use ranks that move (tpe, reinforce, pareto)
+goes by the percentile among random networks, too. In a set, a search such as evolution goes by the ranks among all of
+its networks. `epochzero.objectives.reference` has the formulas.
+
+Beware: a value within one set says nothing about a network of another set. The percentile does, but beyond its random
+networks it is an extrapolation.
+
+Beware: where none of its members applies, it orders networks as counting FLOPs does.
+
+The combination is ours. Its parts: Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NoReturn
+
+from epochzero.errors import UserError
+from epochzero.objectives.ranks import Ranking, Term
+
+NAME = "auto"
+WRITTEN = re.compile(rf"\s*{NAME}\s*(?::\s*(\d+)\s*)?")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A score of the combination."""
+
+    weight: float
+    scores: tuple[str, ...]
+    """the first that applies to the networks counts; the last one always applies"""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A combination that is frozen."""
+
+    members: tuple[Member, ...]
+    method: str = "normal_rank"
+    """how a score counts: normal_rank, rank (log-ranks) or mean_rank"""
+
+    @property
+    def scores(self) -> list[str]:
+        """All scores that the members may take, each once."""
+        return list(dict.fromkeys(score for member in self.members for score in member.scores))
+
+    def ranking(self) -> Ranking:
+        """Returns an empty set of networks, with one column for each of `scores`."""
+        places = {score: place for place, score in enumerate(self.scores)}
+        terms = [Term(one.weight, tuple(places[score] for score in one.scores)) for one in self.members]
+        return Ranking(self.method, len(places), terms)
+
+    @property
+    def text(self) -> str:
+        """`1 az_expressivity (else flops) + ...`"""
+        said = (f"{m.weight:g} {' (else '.join(m.scores)}{')' * (len(m.scores) - 1)}" for m in self.members)
+        return f"{self.method}: {' + '.join(said)}"
+
+
+VERSIONS = {
+    1: Version(
+        (
+            Member(1.0, ("az_expressivity", "flops")),
+            Member(1.0, ("az_progressivity", "flops")),
+            Member(1.0, ("az_trainability", "flops")),
+            Member(1.0, ("flops",)),
+        )
+    ),
+}
+NEWEST = max(VERSIONS)
+
+
+def compute(*_: object) -> NoReturn:
+    raise UserError(f"{NAME} is computed from the scores of its members.")
+
+
+def version_named(text: str) -> int | None:
+    """Returns the version that a text names; None if it names something else, UserError for an unknown version."""
+    match = WRITTEN.fullmatch(text)
+    if match is None:
+        return None
+    number = NEWEST if match[1] is None else int(match[1])
+    if number not in VERSIONS:
+        known = ", ".join(f"{NAME}:{one}" for one in VERSIONS)
+        raise UserError(f"There is no {NAME}:{number}. Known: {known}; {NAME} is the newest.")
+    return number
