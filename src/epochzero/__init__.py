@@ -2,7 +2,8 @@
 
     import epochzero as ez
     ez.score("|nor_conv_3x3~0|+...", proxies=["dextr", "zico"], space="nb201")
-    ez.search(space="nb201", proxy="dextr", budget=300, max_params=1.0e6, store="run.db")
+    ez.search(space="nb201", proxy="dextr", budget=300, max_params="1M", store="run.db")
+    ez.rank({"small": make_small, "large": make_large}, data=loader)
 
 Importing this loads nothing heavy: torch comes with the first name that needs it.
 """
@@ -17,10 +18,10 @@ from epochzero import moved, registry  # noqa: F401 - `moved` serves old import 
 from epochzero.types import Origin, Score
 
 if TYPE_CHECKING:
-    from epochzero.api import score, search, space
+    from epochzero.api import rank, score, search, space
     from epochzero.data import Batch
     from epochzero.engine import Network
-    from epochzero.next_steps import Result, Study
+    from epochzero.next_steps import Ranking, Result, Study
     from epochzero.plan import Plan
     from epochzero.store import Store
     from epochzero.study.sources import Feedback
@@ -36,6 +37,7 @@ __all__ = [
     "Network",
     "Origin",
     "Plan",
+    "Ranking",
     "Result",
     "Score",
     "Store",
@@ -43,18 +45,21 @@ __all__ = [
     "list_proxies",
     "list_searches",
     "list_spaces",
+    "rank",
     "score",
     "search",
     "space",
 ]
 
 _HOMES = {
+    "rank": "epochzero.api",
     "score": "epochzero.api",
     "search": "epochzero.api",
     "space": "epochzero.api",
     "Batch": "epochzero.data",
     "Feedback": "epochzero.study.sources",
     "Network": "epochzero.engine",
+    "Ranking": "epochzero.next_steps",
     "Result": "epochzero.next_steps",
     "Study": "epochzero.next_steps",
     "Plan": "epochzero.plan",

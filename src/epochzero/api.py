@@ -12,7 +12,7 @@ from torch import nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
-from epochzero.data.loaders import batch_of
+from epochzero.data.loaders import batch_of, batches_of
 from epochzero.engine import Network, PlanNetwork, score_network
 from epochzero.engine.device import usable
 from epochzero.engine.modules.module_network import ModuleNetwork
@@ -20,18 +20,24 @@ from epochzero.engine.modules.outputs import Output
 from epochzero.engine.space_networks import batch_for, check_inputs, check_one_real
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
-from epochzero.next_steps import Result
-from epochzero.objectives.objective import parse_objectives, percentiles, single
+from epochzero.executors.local import Local
+from epochzero.hardware.latency import Latency, meter_of
+from epochzero.next_steps import Ranking, Result
+from epochzero.objectives.objective import parse_objective, parse_objectives, percentiles, single
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
+from epochzero.progress import Progress, silent
+from epochzero.quantities import skips
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, Space
 from epochzero.spaces.published import is_published
 from epochzero.store import Store
-from epochzero.study.search import SearchSettings, prepare
+from epochzero.study.given import GivenNetworks, entries_of
+from epochzero.study.ranking import ranked
+from epochzero.study.search import SearchSettings, combined_text, prepare
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
-from epochzero.types import Origin, Score
+from epochzero.types import Origin, Score, Shape
 
 Data = Any
 """a `Batch`, the name of noise, a file or folder, or what `epochzero.data.loaders` reads: tensors, loaders, ..."""
@@ -181,6 +187,64 @@ def search(
     return result
 
 
+def rank(
+    networks: Any,
+    data: Data = "pink",
+    y: Any = None,
+    *,
+    proxy: str | Sequence[str] = SearchSettings.proxy,  # type: ignore[assignment]
+    space: str | AnySpace | None = None,
+    seeds: int | Sequence[int] = 3,
+    input_shape: Shape | None = None,
+    classes: int | None = None,
+    batch_size: int | None = None,
+    image_size: int | None = None,
+    unreadable: str = "stop",
+    init: str = "default",
+    device: str = "cpu",
+    threads: int | None = None,
+    output: Output | None = None,
+    latency: str | None = None,
+    store: str | Path = ":memory:",
+    progress: Progress = silent,
+) -> Ranking:
+    """Ranks networks by a score, over several draws of weights and data: which of them to train?
+
+    `networks` are a dictionary, list or iterator of modules, functions or classes that make one, names such as
+    "timm:resnet18", "file.py:make", or architectures of a `space`. A function may take `num_classes` and `input_shape`.
+    Each seed draws the data, and the weights of what is made here; a module keeps its weights unless an `init` is
+    named.
+
+    The result lists networks by their mean score, with its spread, parameters, multiply-accumulates, peak memory, the
+    latency if one is named ("torch", "onnxruntime"), groups that do not differ significantly, and the order by FLOPs.
+    A network without a score comes last with the reason. With a store on disk the same call resumes.
+    """
+    usable(device)
+    drawn = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not drawn:
+        raise UserError("A ranking needs at least one seed.")
+    objective = parse_objective(combined_text(proxy))
+    of_space = spaces[space] if isinstance(space, str) else space
+    entries = entries_of(networks, of_space, output)
+    if of_space is None and isinstance(entries, list):
+        of_space = next((entry[1] for entry in entries if entry[1].name == "published"), None)
+    if isinstance(data, (str, Path)):
+        noise = {"input_shape": input_shape, "num_classes": classes, "skip_unreadable": skips(unreadable)}
+        batches = [_batch(data, y, batch_size, image_size, 0, of_space, seed, **noise) for seed in drawn]
+    else:
+        _check_given(data, y, image_size)
+        batches = batches_of(data, y, drawn, size=batch_size)
+    if of_space is not None:
+        check_inputs(of_space, batches[0])
+    tasks = [
+        Task(of_space or GivenNetworks(), objective.proxies, batch, Origin(init, seed), device, Local(threads))
+        for batch, seed in zip(batches, drawn, strict=True)
+    ]
+    told_by = None if latency is None else lambda task: Latency(meter_of(latency, task, threads=threads), task.space)
+    with Store.open(store) as opened:
+        return ranked(entries, tasks, objective, opened, latency=told_by, progress=progress, kind=Ranking)
+
+
 def as_network(
     module: nn.Module,
     batch: Batch,
@@ -196,16 +260,27 @@ def as_network(
 
 
 def _batch(
-    data: Data, y: Any, batch_size: int | None, image_size: int | None, seed: int, space: AnySpace | None = None
+    data: Data,
+    y: Any,
+    batch_size: int | None,
+    image_size: int | None,
+    seed: int,
+    space: AnySpace | None = None,
+    file_seed: int = 0,
+    **named: Any,
 ) -> Batch:
+    """The batch; `seed` draws samples of loaders, `file_seed` those of noise and files, which `named` describes."""
+    _check_given(data, y, image_size)
     if not isinstance(data, (str, Path)):
-        if y is not None and isinstance(data, Batch):
-            raise UserError("Labels y go with inputs that are tensors: this data has its own.")
-        if image_size is not None:
-            raise UserError("An image size is for folders of image files: leave it out for other data.")
         return batch_of(data, y, size=batch_size, seed=seed)
-    if y is not None:
-        raise UserError("Labels y go with inputs that are tensors: this data has its own.")
     size = 64 if batch_size is None else batch_size
     load = data_.load if space is None else partial(batch_for, space)
-    return load(data, size=size, image_size=image_size)
+    return load(data, size=size, seed=file_seed, image_size=image_size, **named)
+
+
+def _check_given(data: Data, y: Any, image_size: int | None) -> None:
+    """UserError for arguments that do not go with these data."""
+    if y is not None and isinstance(data, (str, Path, Batch)):
+        raise UserError("Labels y go with inputs that are tensors: this data has its own.")
+    if image_size is not None and not isinstance(data, (str, Path)):
+        raise UserError("An image size is for folders of image files: leave it out for other data.")

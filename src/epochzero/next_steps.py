@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.spaces.base import Space
-from epochzero.study import ask_tell, result
+from epochzero.study import ask_tell, ranking, result
 from epochzero.types import Origin
 
 if TYPE_CHECKING:
@@ -21,17 +21,7 @@ class Result(result.Result):
     @property
     def trust(self) -> str:
         """A sentence on how well this score is known to rank networks of this space."""
-        from epochzero.evaluate.cards.figures import measured, proxy_of
-
-        space, name = self.task.space.name, self.text
-        rows = [row for row in measured() if row.space == space and proxy_of(row.proxy) == proxy_of(name)]
-        if not rows:
-            return f"How well {name} ranks the networks of {space} was not measured: train several of the best."
-        row = max(rows, key=lambda row: row.n)
-        return (
-            f"{name} ranks networks of {space} with a Spearman correlation of {row.spearman:.2f} "
-            f"[{row.low:.2f}, {row.high:.2f}] with {row.target}, measured on {row.n:,} networks."
-        )
+        return trust_in(self.text, self.task.space.name)
 
     def train(
         self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any
@@ -80,6 +70,18 @@ class Result(result.Result):
         return Path(path)
 
 
+class Ranking(ranking.Ranking):
+    __doc__ = ranking.Ranking.__doc__
+
+    @property
+    def trust(self) -> str:
+        """A sentence on how well this score is known to rank such networks."""
+        return trust_in(self.text, self.space)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"trust": self.trust}
+
+
 class Study(ask_tell.Study):
     __doc__ = ask_tell.Study.__doc__
     kind = Result
@@ -87,6 +89,21 @@ class Study(ask_tell.Study):
     if TYPE_CHECKING:
 
         def result(self) -> Result: ...
+
+
+def trust_in(proxy: str, space: str) -> str:
+    """A sentence on how well a score is known to rank networks of a space."""
+    from epochzero.evaluate.cards.figures import measured, proxy_of
+
+    rows = [row for row in measured() if row.space == space and proxy_of(row.proxy) == proxy_of(proxy)]
+    if not rows:
+        where = "these networks" if space == "given" else f"the networks of {space}"
+        return f"How well {proxy} ranks {where} was not measured: train several of the best."
+    row = max(rows, key=lambda row: row.n)
+    return (
+        f"{proxy} ranks networks of {space} with a Spearman correlation of {row.spearman:.2f} "
+        f"[{row.low:.2f}, {row.high:.2f}] with {row.target}, measured on {row.n:,} networks."
+    )
 
 
 def space_of_plans(space: Any) -> Space:

@@ -16,9 +16,10 @@ import epochzero as ez
 from epochzero import data
 from epochzero.engine import parse
 from epochzero.engine.space_networks import built, module_of, network_of, size_of
-from epochzero.errors import UserError
+from epochzero.errors import MachineError, UserError
 from epochzero.spaces.mlp import MLP
 from epochzero.store import Store
+from epochzero.study.result import nothing_found
 from epochzero.study.task import Task
 from epochzero.types import Origin, Shape
 
@@ -181,7 +182,6 @@ class NoModule(Perceptrons):
 @pytest.mark.parametrize(
     ("space", "says"),
     [
-        (Raises(), "The space 'perceptrons' cannot build '6': KeyError: 'width'"),
         (NoModule(), "The space 'perceptrons' builds str for '6', not an nn.Module"),
         (object(), "The space 'object' lacks name"),
     ],
@@ -190,6 +190,24 @@ def test_a_space_that_cannot_build_says_so(space: Any, says: str) -> None:
     with pytest.raises(UserError, match=says) as raised:
         ez.score(6, "snip", space=space, data=BATCH)
     assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_network_that_cannot_be_built_fails_in_its_scores() -> None:
+    """And a search goes on without it, also within a budget."""
+
+    class Few(Perceptrons):
+        def build(self, arch: int, num_classes: int = 10, input_shape: Shape = (2, 3)) -> nn.Module:
+            if arch != 6:
+                raise KeyError("width")
+            return super().build(arch, num_classes, input_shape)
+
+    score = ez.score(8, "snip", space=Few(), data=BATCH)["snip"]
+    assert (score.status, score.why) == ("failed", "'8' cannot be built: KeyError: 'width'")
+    found = ez.search(Few(), "snip", "random", 24, data=BATCH, max_params=200)
+    assert found.best is not None and found.best.text == "6"
+    assert found.unscored["'8' cannot be built: KeyError: 'width'"] == 1
+    with pytest.raises(MachineError, match="cannot be built"):
+        raise nothing_found(ez.search(Raises(), "snip", "random", 24, data=BATCH))
 
 
 @pytest.mark.parametrize("init", ["default", "kaiming"])

@@ -19,6 +19,7 @@ from epochzero.errors import UserError
 ABOUT = {
     "list": "List the proxies, search spaces, searches or experiments, each with its facts.",
     "score": "Score one network: an architecture of a space, or any nn.Module of yours.",
+    "rank": "Rank networks by a score over several draws of weights and data: which of them to train?",
     "search": "Search a space for the network that a proxy likes best, within a budget, before anything is trained.",
     "train": "Train a network on images with a paper's recipe or with our own.",
     "ensemble": "Choose several networks, train them, and let them predict together.",

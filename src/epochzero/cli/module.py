@@ -9,15 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from epochzero import data as data_
-from epochzero.cli.user_code import blaming, run_file
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.errors import UserError
-from epochzero.registry import near_miss
-
-LOADED_AS = "epochzero_user_module"
-"""in sys.modules, where dataclasses and others look for the module of a class"""
-
+from epochzero.user_code import blaming, named_in
 
 PARTS = 4
 """most batches that given inputs are cut into, as many as of noise"""
@@ -45,14 +40,7 @@ def load_module(reference: str, seed: int) -> Given:
 
 def _made(reference: str) -> Any:
     """The object of that name in the file, called if it is a function or class."""
-    file, _, name = reference.rpartition(":")
-    if not file or not name.isidentifier():
-        raise UserError(f"--module takes file.py:factory, not {reference!r}.")
-    source = run_file(file, LOADED_AS)
-    if not hasattr(source, name):
-        known = sorted(key for key, value in vars(source).items() if callable(value))
-        raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known)}.")
-    named = getattr(source, name)
+    named = named_in(reference)
     if callable(named) and not isinstance(named, nn.Module):
         with blaming(reference):
             named = named()

@@ -8,9 +8,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from epochzero.cli.user_code import blaming, run_file
 from epochzero.errors import UserError
 from epochzero.registry import proxies, searches, spaces
+from epochzero.user_code import blaming, run_file
 
 
 def load_plugins(references: Iterable[str] | None) -> None:

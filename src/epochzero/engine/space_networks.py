@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import PassFailedError, out_of_memory
 from epochzero.engine.modules.module_network import ModuleNetwork
+from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
-from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, native_of
-from epochzero.spaces.budget import Budget, BudgetedSpace, Sizing
+from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, fitting_arguments, native_of
+from epochzero.spaces.budget import Budget, BudgetedSpace, Size, Sizing
 from epochzero.types import Origin, Shape
 
 
@@ -58,6 +59,24 @@ def batch_for(
     )
 
 
+class BuildError(UserError):
+    """A space, or a factory of the user, that raised an error in place of a network."""
+
+
+class Unbuilt:
+    """The network of an architecture that could not be built: all its scores fail with the reason."""
+
+    weights: Mapping[str, Tensor] = {}
+    layer_weights = trainable = ()
+    hides = ""
+
+    def __init__(self, why: str) -> None:
+        self.broken = why
+
+    def __getattr__(self, name: str) -> Any:
+        raise PassFailedError(self.broken)
+
+
 def check_inputs(space: AnySpace, batch: Batch) -> None:
     """UserError for data that networks of plans do not take."""
     if isinstance(space, GivesPlans):
@@ -83,10 +102,14 @@ def network_of(
     """
     if isinstance(space, GivesPlans):
         return PlanNetwork(partial(space.plan, arch, batch.num_classes, batch.input_shape), origin, device)
-    module = built(space, arch, batch, origin.seed)
+    try:
+        module = built(space, arch, batch, origin.seed)
+    except BuildError as error:
+        return Unbuilt(str(error))
+    output = getattr(space, "output", None)
     if origin.scheme == "default":
-        return ModuleNetwork(module, batch, origin.seed, device=device)
-    return _Redrawn(module, batch, origin, device)
+        return ModuleNetwork(module, batch, origin.seed, output, device)
+    return _Redrawn(module, batch, origin, output, device)
 
 
 def size_of(space: AnySpace, arch: Any, batch: Batch) -> Measured:
@@ -98,10 +121,18 @@ def size_of(space: AnySpace, arch: Any, batch: Batch) -> Measured:
 
 def budgeted(space: AnySpace, budget: Budget, batch: Batch) -> BudgetedSpace:
     """Returns the part of the space within the budget; modules are built for their size, unless the space knows it."""
-    size_of(space, space.smallest(), batch)  # refuses data that the space does not support
+    _size_if_built(space, batch, space.smallest())  # refuses data that the space does not support
     knows = isinstance(space, (GivesPlans, Sizing))
-    size = None if knows else partial(size_of, space, batch=batch)
+    size = None if knows else partial(_size_if_built, space, batch)
     return BudgetedSpace(space, budget, batch.num_classes, batch.input_shape, size)
+
+
+def _size_if_built(space: AnySpace, batch: Batch, arch: Any) -> Measured:
+    """As `size_of`, but a network that cannot be built is within any budget, so that its score says why it failed."""
+    try:
+        return size_of(space, arch, batch)
+    except BuildError:
+        return Size(0, 0)
 
 
 def module_of(space: AnySpace, arch: Any, batch: Batch, origin: Origin = Origin()) -> nn.Module:
@@ -110,7 +141,7 @@ def module_of(space: AnySpace, arch: Any, batch: Batch, origin: Origin = Origin(
         return space.plan(arch, batch.num_classes, batch.input_shape).module(origin)
     module = built(space, arch, batch, origin.seed)
     if origin.scheme != "default":
-        module.load_state_dict(_Redrawn(module, batch, origin, "cpu").weights, strict=False)
+        module.load_state_dict(_Redrawn(module, batch, origin).weights, strict=False)
     return module
 
 
@@ -118,15 +149,14 @@ def built(space: ModuleSpace, arch: Any, batch: Batch, seed: int) -> nn.Module:
     """Builds a module of the space, with all randomness seeded by the architecture's text."""
     text = space.text(arch)
     fits = {"num_classes": batch.num_classes, "input_shape": batch.input_shape}
-    takes = inspect.signature(space.build).parameters
     try:
         with seeded(generator(seed, "build", text).initial_seed()):
-            module = space.build(arch, **{name: value for name, value in fits.items() if name in takes})
+            module = space.build(arch, **fitting_arguments(space.build, fits))
     except Exception as error:
         if isinstance(error, UserError) or out_of_memory(error):
             raise
         said = (str(error).strip() or "no message").splitlines()[0]
-        raise UserError(f"The space '{space.name}' cannot build {text!r}: {type(error).__name__}: {said}") from error
+        raise BuildError(f"{text!r} cannot be built: {type(error).__name__}: {said}") from error
     if not isinstance(module, nn.Module):
         raise UserError(f"The space '{space.name}' builds {type(module).__name__} for {text!r}, not an nn.Module.")
     return module
@@ -138,9 +168,16 @@ class _Redrawn(ModuleNetwork):
     The uses of weights are known only after a run. A module that cannot run fails in its scores, not here.
     """
 
-    def __init__(self, module: nn.Module, batch: Batch, origin: Origin, device: str | torch.device) -> None:
-        super().__init__(module, batch, origin.seed, device=device)
-        self._own = ModuleNetwork(module, batch, origin.seed, device=device)
+    def __init__(
+        self,
+        module: nn.Module,
+        batch: Batch,
+        origin: Origin,
+        output: Output | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        super().__init__(module, batch, origin.seed, output, device)
+        self._own = ModuleNetwork(module, batch, origin.seed, output, device)
         self._origin = origin
         del self.weights
 

@@ -6,6 +6,8 @@ anything, drawn and printed as code; modules may hold any layers.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -95,6 +97,15 @@ def native_of(space: object) -> tuple[Shape, int] | None:
         plan = space.plan(space.smallest())  # type: ignore[attr-defined]
         return plan.input_shape, plan.output_shape[0]
     return getattr(space, "native", None)
+
+
+def fitting_arguments(function: Callable[..., Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Returns those of the values that the function takes by name."""
+    try:
+        takes = inspect.signature(function).parameters
+    except ValueError:  # some functions in C do not say
+        return {}
+    return {name: value for name, value in values.items() if name in takes}
 
 
 def check_complete(space: object) -> None:

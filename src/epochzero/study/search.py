@@ -242,7 +242,12 @@ def _objective(proxy: Any, goals: Goals | None) -> tuple[Objective, Feedback | N
         return Objective((looked_up(feedback.name),)), feedback
     if goals is not None:
         return Objective(goals.proxies), None
-    if not isinstance(proxy, str):
-        names = list(proxy)
-        proxy = names[0] if len(names) == 1 else f"rank({','.join(names)})"
-    return parse_objective(proxy), None
+    return parse_objective(combined_text(proxy)), None
+
+
+def combined_text(proxy: str | Sequence[str]) -> str:
+    """The text of one score, or of several combined by rank."""
+    if isinstance(proxy, str):
+        return proxy
+    names = list(proxy)
+    return names[0] if len(names) == 1 else f"rank({','.join(names)})"

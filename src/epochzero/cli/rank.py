@@ -1,0 +1,127 @@
+"""`epochzero rank`: which of several networks to train."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from typer import Argument, Option
+
+import epochzero as ez
+from epochzero.cli.console import err, number, out, print_json, progress_bar
+from epochzero.cli.options import (
+    AsJson,
+    BatchSize,
+    Classes,
+    DataSource,
+    Device,
+    ImageSize,
+    Init,
+    InputShape,
+    Plugins,
+    StorePath,
+    Threads,
+    Unreadable,
+    panel,
+    spread,
+)
+from epochzero.cli.plugin import load_plugins
+from epochzero.hardware.timing import Timing
+from epochzero.quantities import shape
+from epochzero.study.ranking import Ranked
+from epochzero.study.search import SearchSettings
+
+
+@panel("Networks")
+class NetworkOptions:
+    space: Annotated[str | None, Option(help="Space of the networks that are architectures.")] = None
+    output: Annotated[str | None, Option(help="Which part of their output: a name or index, or a path heads.0.")] = None
+    init: Init = "default"
+
+
+@panel("Score")
+class ScoreOptions:
+    proxy: Annotated[str, Option(help="Score to rank by, or several by rank(dextr,zico).")] = str(SearchSettings.proxy)
+    seeds: Annotated[int, Option(min=1, help="Draws of weights and data.")] = 3
+    latency: Annotated[str | None, Option(help="Also measure latency: torch or onnxruntime.")] = None
+
+
+@panel("Data")
+class DataOptions:
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    batch_size: BatchSize = 64
+    classes: Classes = None
+    image_size: ImageSize = None
+    unreadable: Unreadable = "stop"
+
+
+@spread
+def rank(
+    networks: Annotated[
+        list[str], Argument(help="file.py:NAME of a function, module, dictionary or list; timm:NAME; architectures.")
+    ],
+    which: NetworkOptions,
+    by: ScoreOptions,
+    samples: DataOptions,
+    store: StorePath = None,
+    device: Device = "cpu",
+    threads: Threads = None,
+    plugin: Plugins = None,
+    json: AsJson = False,
+) -> None:
+    """Rank networks by a score over several draws of weights and data: which of them to train?
+
+    epochzero rank nets.py:small nets.py:large --data images --seeds 5 --store ranks.db
+
+    epochzero rank timm:resnet18 timm:mobilenetv3_small_100 --latency torch
+
+    The table has sizes, peak memory, the mean score with its spread, groups that do not differ significantly, and the
+    place of each network if multiply-accumulates decided. With a store the same command resumes.
+    """
+    load_plugins(plugin)
+    options: dict[str, Any] = vars(which) | vars(by) | vars(samples) | {"input_shape": shape(samples.input_shape)}
+    with progress_bar("rank") as bar:
+        ranking = ez.rank(networks, store=store or ":memory:", device=device, threads=threads, progress=bar, **options)
+    if json:
+        print_json(ranking.to_json())
+    else:
+        _show(ranking)
+    if not ranking.scored:
+        raise typer.Exit(1)
+
+
+def _show(ranking: ez.Ranking) -> None:
+    """Prints a line for each network; names come last, since architectures are long."""
+    timed = any(row.latency is not None for row in ranking)
+    heads = ["", "params", "flops", "MiB", *(["ms"] if timed else []), "by flops", ranking.text, "±", "group"]
+    lines = [(heads, "")] + [(_cells(place, row, timed), row.name) for place, row in enumerate(ranking.scored, 1)]
+    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in lines), strict=True)]
+    for i, (cells, name) in enumerate(lines):
+        style = "" if i else "dim"
+        out.print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), name, style=style)
+    for row in ranking:
+        if row.status != "ok":
+            out.print(Text.assemble(f"{row.name}  ", (f"{row.status}: {row.why}", "yellow")))
+    out.print(f"\ndata    {ranking.about}")
+    for sentence in (*ranking.sentences, ranking.trust):
+        err.print(sentence, style="dim", soft_wrap=True)
+
+
+def _cells(place: int, row: Ranked, timed: bool) -> list[str]:
+    memory = "" if row.memory is None else f"{row.memory / 2**20:.3g}"
+    latency = str(row.latency).removesuffix(" ms") if isinstance(row.latency, Timing) else ""
+    by_flops = "" if row.by_flops is None else f"{row.by_flops:g}"
+    spread = "" if math.isnan(row.spread) else f"{row.spread:.2g}"
+    sizes = [short(row.params), short(row.flops), memory, *([latency] if timed else []), by_flops]
+    return [str(place), *sizes, number(row.value), spread, "" if row.group is None else str(row.group)]
+
+
+def short(count: int | None) -> str:
+    """`1.23 M`, or nothing for what cannot be counted."""
+    if count is None:
+        return ""
+    power = next(((unit, size) for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if count >= size), ("", 1))
+    return f"{count / power[1]:.3g} {power[0]}".strip()

@@ -1,0 +1,192 @@
+"""`ez.rank` and `epochzero rank`: which of several networks to train."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import epochzero as ez
+from epochzero.errors import UserError
+from epochzero.store import Store
+from tests.command import CHEAP, CUT, epochzero, refusal
+
+X, Y = torch.randn(96, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 4
+MIXED = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"
+
+
+def net(width: int) -> Callable[..., nn.Module]:
+    def make(num_classes: int = 10) -> nn.Module:
+        conv = nn.Conv2d(3, width, 3, padding=1)
+        return nn.Sequential(conv, nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4 * width, num_classes))
+
+    return make
+
+
+def broken() -> nn.Module:
+    raise ValueError("no such width")
+
+
+def loader() -> DataLoader[tuple[torch.Tensor, ...]]:
+    return DataLoader(TensorDataset(X, Y), batch_size=8)
+
+
+def test_functions_modules_and_failures_in_one_table() -> None:
+    ranking = ez.rank({"a": net(4), "b": net(16), "c": net(8)(4), "bad": broken}, loader(), proxy="snip", seeds=3)
+    assert [row.name for row in ranking][3] == "bad" and len(ranking) == 4
+    assert (ranking["bad"].status, ranking["bad"].why) == ("failed", "'bad' cannot be built: ValueError: no such width")
+    means = [row.value for row in ranking.scored]
+    assert means == sorted(means, reverse=True)
+    for row in ranking.scored:
+        assert len(row.scores) == 3 and row.value == pytest.approx(np.mean(row.scores))
+        assert row.spread == pytest.approx(np.std(row.scores, ddof=1)) and row.group is not None
+    assert ranking["b"].params == 16 * 28 + 4 * 65 and ranking["b"].by_flops == 1
+    assert ranking["b"].flops == 64 * 16 * 27 + 4 * 64
+    assert "Counting FLOPs would put b first" in " ".join(ranking.sentences)
+    assert "1 of them are modules, which keep their weights" in ranking.remarks[0]
+    assert "was not measured" in ranking.trust
+    assert list(ranking.table()["name"]) == [row.name for row in ranking]
+
+
+def test_a_draw_has_the_score_of_ez_score() -> None:
+    """Of a module, with the data of that draw."""
+    module = net(4)(4)
+    ranking = ez.rank([module], (X[:32], Y[:32]), proxy="snip", seeds=[0, 5], batch_size=32)
+    alone = ez.score(module, "snip", data=(X[:32], Y[:32]))["snip"].value
+    assert ranking[0].scores == pytest.approx([alone, alone], rel=1e-5)  # all samples, in another order
+    assert module.training and all(p.grad is None for p in module.parameters())
+
+
+def test_the_order_is_the_proxys() -> None:
+    lower = ez.rank({"small": net(2), "large": net(9)}, proxy="plain", batch_size=8)
+    values = [row.value for row in lower]
+    assert values == sorted(values) and [row.merit for row in lower] == [-value for value in values]
+    several = ez.rank({"small": net(2), "large": net(9)}, proxy=["params", "flops"], batch_size=8, seeds=2)
+    assert several.text == "rank(params,flops)" and several.best.name == "large" and several.agreement is None
+
+
+def test_architectures_of_a_space(shallow_nb201: None) -> None:
+    ranking = ez.rank(
+        [CHEAP, MIXED, CUT], space="nb201", proxy="naswot", seeds=2, batch_size=8, input_shape=(3, 16, 16)
+    )
+    assert {row.name for row in ranking} == {CHEAP, MIXED, CUT}
+    assert ranking[MIXED].params == ez.space("nb201").plan(ez.space("nb201").parse(MIXED)).params
+    assert "naswot ranks networks of nb201 with a Spearman correlation" in ranking.trust
+
+
+def test_the_store_resumes(tmp_path: Path) -> None:
+    built: list[int] = []
+
+    def counted(num_classes: int) -> nn.Module:
+        built.append(1)
+        return net(4)(num_classes)
+
+    nets = {"a": counted, "b": net(8)}
+    first = ez.rank(nets, proxy="snip", batch_size=8, store=tmp_path / "r.db")
+    once = len(built)
+    again = ez.rank(nets, proxy="snip", batch_size=8, store=tmp_path / "r.db")
+    assert [row.scores for row in again] == [row.scores for row in first] and again.run == first.run
+    assert len(built) == once + 1  # to know that it is the same network
+    module = net(8)(10)
+    kept = ez.rank({"m": module}, proxy="snip", batch_size=8, store=tmp_path / "r.db")
+    with torch.no_grad():
+        next(module.parameters()).mul_(2)
+    other = ez.rank({"m": module}, proxy="snip", batch_size=8, store=tmp_path / "r.db")
+    assert other[0].arch != kept[0].arch and other[0].value != kept[0].value
+    with Store.open(tmp_path / "r.db") as store:
+        assert {run.state for run in store.runs()} == {"finished"}
+
+
+def test_an_iterator_is_read_as_it_goes() -> None:
+    alive: list[int] = []
+
+    def modules() -> Iterator[tuple[str, nn.Module]]:
+        for i in range(5):
+            alive.append(i)
+            yield f"net{i}", net(2 + i)(10)
+
+    seen: list[tuple[int, int | None, int]] = []
+    ez.rank(modules(), proxy="params", seeds=1, batch_size=4, progress=lambda *now: seen.append((*now[:2], len(alive))))
+    assert [(done, total) for done, total, _ in seen] == [(i, None) for i in range(1, 6)]
+    assert seen[0][2] <= 2  # no more than the one after it was made
+
+
+def test_peak_memory_of_a_chain_by_hand() -> None:
+    """Weights, and the most that are alive at a time: those of the convolution, then of the ReLU."""
+    ranking = ez.rank({"net": net(4)}, (X, Y), proxy="params", seeds=1, batch_size=4)
+    weights, x, maps = 4 * 28 + 16 * 4 + 4, 3 * 64, 4 * 64
+    assert ranking[0].memory == 4 * (weights + x + 2 * maps)
+
+
+@pytest.mark.parametrize(
+    ("networks", "options", "says"),
+    [
+        ([], {}, "There is no network to rank"),
+        ({"a": 3}, {}, "'a' is int: give a module, a function that makes one"),
+        ({"a": net(2)}, {"seeds": 0}, "at least one seed"),
+        (["nets.py:make"], {}, "There is no file 'nets.py'"),
+        (["what"], {}, "'what' is str: give a module"),
+        (["what"], {"space": "nb201"}, "what"),
+        ({"a": net(2)}, {"latency": "stopwatch"}, "no latency source 'stopwatch'"),
+    ],
+)
+def test_refused(networks: object, options: dict[str, object], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        ez.rank(networks, batch_size=4, **options)  # type: ignore[arg-type]
+
+
+# the command
+
+HELPER = """
+from torch import nn
+
+def layer(width):
+    return nn.Conv2d(3, width, 3)
+"""
+NETS = """
+from torch import nn
+
+from widths import layer
+
+def small(num_classes):
+    return nn.Sequential(layer(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, num_classes))
+
+def large(num_classes):
+    return nn.Sequential(layer(9), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(9, num_classes))
+
+def bad():
+    return nn.Linear(3, 3)
+
+both = {"one": small, "two": large}
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "widths.py").write_text(HELPER)
+    (tmp_path / "nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_command(files: Path) -> None:
+    common = ("--batch-size", "4", "--input-shape", "3,8,8", "--proxy", "snip", "--store", "r.db")
+    found = epochzero("rank", "nets.py:small", "nets.py:both", *common, "--json").json
+    assert {row["name"] for row in found["networks"]} == {"nets.py:small", "nets.py:both one", "nets.py:both two"}
+    assert [row["place"] for row in found["networks"]] == [1, 2, 3] and found["draws"] == 3
+    assert json.dumps(found["trust"])
+    shown = epochzero("rank", "nets.py:small", "nets.py:large", "nets.py:bad", *common, "--latency", "torch")
+    assert shown.code == 0 and "nets.py:large" in shown.out and "nets.py:bad  failed: " in shown.out
+
+
+def test_command_without_any_score_ends_with_1(files: Path) -> None:
+    ran = epochzero("rank", "nets.py:bad", "--batch-size", "4", "--proxy", "snip")
+    assert ran.code == 1 and "failed" in ran.out
+    assert "has no 'smal'. Did you mean 'small'?" in refusal("rank", "nets.py:smal")
