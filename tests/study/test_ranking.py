@@ -71,6 +71,12 @@ def test_the_order_is_the_proxys() -> None:
     assert several.text == "rank(params,flops)" and several.best.name == "large" and several.agreement is None
 
 
+def test_auto_compares_with_the_other_networks() -> None:
+    ranking = ez.rank({"a": net(4), "b": net(16), "twin": net(16)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8))
+    assert ranking.text == "auto:1" and [row.status for row in ranking] == ["ok"] * 3
+    assert ranking[2].name == "a" and ranking["a"].group == 2 and ranking["twin"].group == ranking["b"].group == 1
+
+
 def test_architectures_of_a_space(shallow_nb201: None) -> None:
     ranking = ez.rank(
         [CHEAP, MIXED, CUT], space="nb201", proxy="naswot", seeds=2, batch_size=8, input_shape=(3, 16, 16)

@@ -31,7 +31,8 @@ def least_difference(values: Floats, confidence: float = 0.95) -> float:
         return math.nan
     errors = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
     sigma = math.sqrt(np.square(errors).sum() / freedom)
-    return _quantile(confidence, networks, freedom) * sigma / math.sqrt(draws)
+    rounding = 1e-12 * float(np.abs(values).max())
+    return max(rounding, _quantile(confidence, networks, freedom) * sigma / math.sqrt(draws))
 
 
 @cache

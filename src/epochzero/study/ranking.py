@@ -139,9 +139,9 @@ class Ranking(Sequence[Ranked]):
         if scored and scored[0].group is not None:
             first = [row.name for row in scored if row.group == 1]
             also = f" and {len(first) - 1} more" if len(first) > 1 else ""
+            test = f"Tukey's test at 5 %, {self.draws} draws, least difference {self.least:.2g}"
             said.append(
-                f"Group 1: {first[0]}{also}. Networks of a group do not differ significantly from its first: their "
-                f"means are less than {self.least:.4g} apart (Tukey's test at 5 %, {self.draws} draws)."
+                f"Group 1: {first[0]}{also}. Networks of a group do not differ significantly from its first ({test})."
             )
         elif len(scored) > 1:
             said.append("One draw shows no spread: use several seeds to see which networks differ.")
