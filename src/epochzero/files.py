@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import math
@@ -29,6 +30,21 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             part.unlink()
+
+
+@contextmanager
+def replacing_output(path: Path) -> Iterator[IO[bytes]]:
+    """The same for a file that the user named: errors of the disk become sentences that name it."""
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        reason = error.strerror or error
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise MachineError(
+                f"'{path}' was not written ({reason}): make room on the disk, then try again."
+            ) from error
+        raise UserError(f"'{path}' cannot be written ({reason}): check its folder, or choose another file.") from error
 
 
 def as_json(value: Any, indent: int | None = None) -> str:

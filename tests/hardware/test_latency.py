@@ -18,7 +18,7 @@ from epochzero.engine import parse
 from epochzero.engine.space_networks import batch_for, budgeted
 from epochzero.errors import UserError
 from epochzero.hardware.latency import KEYS, PATIENCE, Latency, LatencyLimit, SwiftSpace, meter_of, timed
-from epochzero.hardware.meters import OnnxMeter, TorchMeter, exported
+from epochzero.hardware.meters import OnnxMeter, TorchMeter, exported, quietly
 from epochzero.hardware.timing import RUNS, WARM_UP, Meter, Timing, UnmeasurableError, summed_up
 from epochzero.objectives.goals import LATENCY
 from epochzero.registry import spaces
@@ -295,3 +295,16 @@ def test_meters_that_are_none(text: str, said: str, tmp_path: Path) -> None:
 def test_batches_and_devices_that_there_are_none_of() -> None:
     with pytest.raises(UserError, match="batches of at least 1 sample, not 0"):
         meter_of("torch", task_of(), size=0)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_exports_are_silent_with_and_without_a_private_function_of_torch(
+    there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setitem(vars(torch._C), "_jit_onnx_log", said.append)
+    if not there:
+        monkeypatch.delitem(vars(torch._C), "_jit_onnx_log")
+    with quietly():
+        vars(torch._C).get("_jit_onnx_log", list)("a graph")
+    assert not said and vars(torch._C).get("_jit_onnx_log") == (said.append if there else None)

@@ -22,7 +22,7 @@ from epochzero.plan import Plan, chain
 from epochzero.plan.ops.base import Op, Param
 from epochzero.plan.ops.linear import Linear
 from epochzero.registry import spaces
-from epochzero.spaces.budget import Budget
+from epochzero.spaces.budget import Budget, Size
 from epochzero.spaces.mlp import MLP
 from epochzero.testing import check_space
 from epochzero.types import Shape
@@ -198,6 +198,7 @@ def moves_global_state(self: Any, rng: Random) -> int:
         (MLP, {"count": lambda self: 23}, "count\\(\\) is 23, and iteration gives 24"),
         (MLP, {"__iter__": lambda self: iter([2] * 24)}, "gives an architecture twice"),
         (MLP, {"smallest": lambda self: 48}, "fewer parameters than the smallest"),
+        (MLP, {"size": lambda self, arch, num_classes, input_shape: Size(0, 0)}, "is drawn against the budget"),
         (MLP, {"parse": lambda self, text: int(MLP.parse(self, text.strip("x")))}, "is read as an architecture"),
         (MLP, {"plan": wrong_params}, "parameters, and its module"),
         (MLP, {"plan": doubled}, r"snip is [\d.]+ for a network by itself, and [\d.]+ for the same network in a popul"),

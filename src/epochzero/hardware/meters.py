@@ -143,11 +143,12 @@ def exported(module: nn.Module, x: Tensor) -> bytes:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without what PyTorch's exporters say of their insides; the older prints the graph that it fails on, from C++."""
-    logger, printed = logging.getLogger("torch.onnx"), getattr(torch._C, "_jit_onnx_log", None)  # torch's own, unnamed
-    level = logger.level
+    """Silences PyTorch's exporters; the older one prints the graph that it fails on from C++, by a private function."""
+    logger, prints = logging.getLogger("torch.onnx"), vars(torch._C)
+    level, printed = logger.level, prints.get("_jit_onnx_log")
     logger.setLevel(logging.ERROR)
-    torch._C._jit_onnx_log = lambda *said: None  # type: ignore[attr-defined,unused-ignore]
+    if printed is not None:
+        prints["_jit_onnx_log"] = lambda *said: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -155,7 +156,7 @@ def quietly() -> Iterator[None]:
     finally:
         logger.setLevel(level)
         if printed is not None:
-            torch._C._jit_onnx_log = printed
+            prints["_jit_onnx_log"] = printed
 
 
 def _timing(run: Callable[[], object], milliseconds: Callable[[Callable[[], object]], float]) -> Timing:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochzero.errors import UserError
+from epochzero.files import replacing_output
 from epochzero.report.content import Subject
 from epochzero.report.page import page
 from epochzero.report.reading import reading
-from epochzero.store.export import whole_or_not_at_all
 
 
 def write(subject: Subject, path: Path) -> int:
@@ -19,6 +19,6 @@ def write(subject: Subject, path: Path) -> int:
     with reading(subject.store) as reader:
         content = subject.packed(reader)
     written = page(content).encode()
-    with whole_or_not_at_all(path) as file:
+    with replacing_output(path) as file:
         file.write(written)
     return len(written)

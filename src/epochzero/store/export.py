@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import csv
-import errno
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from epochzero.errors import MachineError, UserError, needed
-from epochzero.files import replacing
+from epochzero.errors import UserError, needed
+from epochzero.files import replacing_output
 from epochzero.store.sqlite import ScoreRow, Store
 
 ROW_GROUP = 50_000  # rows in memory at a time while Parquet is written
@@ -32,7 +30,7 @@ def export(store: Store, path: str | Path) -> None:
     if path.is_dir() or path.resolve() == Path(store.path).resolve():
         what = "a folder" if path.is_dir() else "the store itself"
         raise UserError(f"The scores cannot be written to '{path}', which is {what}: choose another file.")
-    with whole_or_not_at_all(path) as file:
+    with replacing_output(path) as file:
         _WRITERS[suffix](file, store.all_scores())
 
 
@@ -67,17 +65,3 @@ def _write_parquet(file: IO[bytes], rows: Iterator[ScoreRow]) -> None:
 
 
 _WRITERS = {".csv": _write_csv, ".csv.gz": _write_csv_gz, ".parquet": _write_parquet}
-
-
-@contextmanager
-def whole_or_not_at_all(path: Path) -> Iterator[IO[bytes]]:
-    try:
-        with replacing(path) as file:
-            yield file
-    except OSError as error:
-        reason = error.strerror or error
-        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
-            raise MachineError(
-                f"'{path}' was not written ({reason}): make room on the disk, then try again."
-            ) from error
-        raise UserError(f"'{path}' cannot be written ({reason}): check its folder, or choose another file.") from error

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DataError
-from epochzero.store.export import whole_or_not_at_all
+from epochzero.files import replacing_output
 from epochzero.tables.columns import Column, Numbers
 
 MAGIC = b"EZBENCH"
@@ -50,7 +50,7 @@ def write(path: Path, about: Mapping[str, Any], sections: Sections) -> None:
         place = _aligned(place + array.nbytes)
     header = json.dumps({"about": about, "sections": listed}, ensure_ascii=False).encode()
     header = header.ljust(_aligned(START + len(header)) - START)
-    with whole_or_not_at_all(path) as file:
+    with replacing_output(path) as file:
         file.write(MAGIC + bytes([VERSION]) + len(header).to_bytes(8, "little") + hashlib.sha256(header).digest())
         file.write(header)
         for array in arrays.values():

@@ -26,8 +26,6 @@ from epochzero.stats import Correlation
 from epochzero.store import JSON, Run, Store, add, manifest
 from epochzero_papers.harness.files import CIFAR10, FOLDER, File, missing
 
-Progress = Callable[[int, int], None]
-"""(networks done, networks in all)"""
 REPEAT = ", repeat "
 """separates the name of a column from the number of its repeat, from the second on"""
 Status = Literal["ready", "part", "needs data", "planned"]
@@ -161,7 +159,8 @@ class Work:
     folder: Path
     device: str
     store: Store
-    progress: Progress
+    progress: Callable[[int, int], None]
+    """called with the numbers of networks done and in all"""
     identity: dict[str, JSON]
     recalls: bool = False
     """take networks and scores from the store alone, and compute none"""
@@ -242,7 +241,7 @@ class Recipe(ABC):
         device: str = "cpu",
         store: str | Path = ":memory:",
         scores: Sequence[str | Path] = (),
-        progress: Progress | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> Result:
         """Measures `settings.networks` networks; with a store on disk, a stopped run resumes.
 
