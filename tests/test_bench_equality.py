@@ -17,9 +17,10 @@ import scipy.stats
 from epochzero import data
 from epochzero.engine import PlanNetwork, Scored, parse_list, score_population
 from epochzero.errors import MachineError, UserError
-from epochzero.evaluate.speed.agreement import agreement, spearman
+from epochzero.evaluate.speed.agreement import agreement
 from epochzero.evaluate.speed.report import saver
 from epochzero.registry import spaces
+from epochzero.stats.correlation import rho_of
 from epochzero.types import Score
 from tests.fresh import Fresh
 
@@ -145,11 +146,11 @@ def test_nothing_is_begun_after_the_budget(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_spearman_is_that_of_scipy() -> None:
     rng = np.random.default_rng(0)
-    one, other = rng.integers(0, 5, 40), rng.integers(0, 5, 40)
-    assert spearman(one, other) == pytest.approx(scipy.stats.spearmanr(one, other).statistic)
-    assert spearman(np.array([1.0, 2.0, 3.0]), np.array([30.0, 20.0, 10.0])) == pytest.approx(-1)
-    assert spearman(np.ones(3), np.arange(3)) is None
-    assert spearman(np.ones(0), np.ones(0)) is None
+    one, other = rng.integers(0, 5, (2, 40)).astype(float)
+    assert rho_of(one, other) == pytest.approx(scipy.stats.spearmanr(one, other).statistic)
+    assert rho_of(np.array([1.0, 2.0, 3.0]), np.array([30.0, 20.0, 10.0])) == pytest.approx(-1)
+    assert rho_of(np.ones(3), np.arange(3.0)) is None
+    assert rho_of(np.ones(0), np.ones(0)) is None
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score],
 
 
 def course_json(result: Result) -> dict[str, Any]:
-    """How a search went, as JSON fields; `earlier` is the work of earlier runs, which its seconds leave out."""
+    """The course of a search as JSON fields; `earlier` is the work of earlier runs, which its seconds leave out."""
     return {
         "space": result.task.space.name,
         "evaluated": result.evaluated,

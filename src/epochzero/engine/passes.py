@@ -26,7 +26,7 @@ Norm = Literal["train", "eval", "off"]
 """The mode of batch norms: the batch's statistics, the running ones, or no norm. Running statistics never change."""
 
 Feed = Literal["batch", "ones", "noise", "circle"]
-"""What goes in: a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random
+"""The inputs: a part of the data; one sample of ones; N(0, 1) of the data's shape; points spaced evenly on a random
 circle."""
 
 Signs = Literal["as_is", "absolute"]

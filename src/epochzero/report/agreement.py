@@ -15,7 +15,7 @@ from epochzero.errors import DegenerateError
 from epochzero.report.candidates import Candidates, Column
 from epochzero.stats import spearman
 from epochzero.stats.bootstrap import Floats
-from epochzero.stats.correlation import spearman_statistic
+from epochzero.stats.correlation import rho_of
 
 RESAMPLES, NETWORKS, FEWEST = 1000, 5000, 100
 MOST = 24
@@ -64,10 +64,7 @@ def with_each_other(candidates: Candidates) -> dict[str, Any] | None:
 def _rho(x: Floats, y: Floats) -> tuple[float | None, int]:
     both = ~(np.isnan(x) | np.isnan(y))
     n = int(both.sum())
-    if n < 3:
-        return None, n
-    value = float(spearman_statistic(x[both], y[both])(np.ones((n, 1)))[0])
-    return None if np.isnan(value) else value, n
+    return rho_of(x[both], y[both]) if n >= 3 else None, n
 
 
 def _varies(values: Sequence[float] | Floats) -> bool:

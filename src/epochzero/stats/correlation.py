@@ -59,6 +59,12 @@ def spearman_statistic(x: Floats, y: Floats) -> Statistic:
     return statistic
 
 
+def rho_of(x: Floats, y: Floats) -> float | None:
+    """Returns Spearman's rho of two rows of numbers, without an interval; None where it does not exist."""
+    value = float(spearman_statistic(x, y)(np.ones((len(x), 1)))[0]) if len(x) else np.nan
+    return None if np.isnan(value) else value
+
+
 def kendall_statistic(x: Floats, y: Floats) -> Statistic:
     """Kendall's tau-b of resamples of (x, y) given as counts."""
     count = pair_counts(x, y)

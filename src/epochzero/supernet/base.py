@@ -77,7 +77,7 @@ def make(
 
 
 def settings_of(method: str, space: Any, batch: Batch, seed: int, **options: JSON) -> State:
-    """What defines a search, as it stands in its state."""
+    """The settings that define a search, as its state holds them."""
     return {"method": method, "space": space.name, "batch": batch.id, "parts": batch.parts, "seed": seed, **options}
 
 

@@ -72,7 +72,7 @@ class SupernetTraining:
     """Shared weights, their optimiser and the data, on one device."""
 
     paths = "Uniform"
-    """how paths are drawn: part of a checkpoint's identity"""
+    """the way paths are drawn: part of a checkpoint's identity"""
 
     def __init__(self, network: SinglePath, images: Images, recipe: Recipe, seed: int) -> None:
         self.network, self.images, self.recipe, self.seed = network, images, recipe, seed

@@ -138,7 +138,7 @@ TABLE: dict[str, Row | str] = {
 }
 """by the name of a space: how it is made small, which other space it would be then, or why it has no populations"""
 CACHED = (transnas._stem, transnas._lightest, mnasnet._stem, mnasnet._head)
-"""what would remember the constants that are changed here"""
+"""caches of the constants that are changed here"""
 ASKED = [precise(parse(FEW.get(name, name))) for name in proxies]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from epochzero.stats.correlation import rho_of
 from epochzero.types import Score
 
 Pair = tuple[Score, Score]
@@ -39,15 +39,4 @@ def agreement(proxy: str, population: int, pairs: Sequence[Pair]) -> Agreement:
     gaps = np.abs(both[:, 0] - both[:, 1]) / np.where(scale > 0, scale, 1)
     median, worst = (float(np.median(gaps)), float(gaps.max())) if len(gaps) else (None, None)
     neither = len(pairs) - len(both) - differ
-    return Agreement(proxy, population, len(both), differ, neither, median, worst, spearman(both[:, 0], both[:, 1]))
-
-
-def spearman(one: Any, other: Any) -> float | None:
-    """The correlation of ranks, with ties averaged; None if all values are equal, or there are none."""
-    ranks = []
-    for values in (one, other):
-        _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-        rank = (np.cumsum(times) - (times - 1) / 2)[place]
-        ranks.append(rank - rank.mean() if len(rank) else rank)
-    spread = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
-    return float((ranks[0] * ranks[1]).sum() / spread) if spread else None
+    return Agreement(proxy, population, len(both), differ, neither, median, worst, rho_of(*both.T))
