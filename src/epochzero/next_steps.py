@@ -20,8 +20,10 @@ class Result(result.Result):
 
     @property
     def trust(self) -> str:
-        """A sentence on how well this score is known to rank networks of this space."""
-        return trust_in(self.text, self.task.space.name)
+        """The evidence on this score for such networks, and the network with the most FLOPs."""
+        from epochzero.evaluate.trust import trust_in_search
+
+        return trust_in_search(self)
 
     def train(
         self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any
@@ -75,8 +77,10 @@ class Ranking(ranking.Ranking):
 
     @property
     def trust(self) -> str:
-        """A sentence on how well this score is known to rank such networks."""
-        return trust_in(self.text, self.space)
+        """The evidence on this score for such networks."""
+        from epochzero.evaluate.trust import trust_in_ranking
+
+        return trust_in_ranking(self)
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"trust": self.trust}
@@ -89,21 +93,6 @@ class Study(ask_tell.Study):
     if TYPE_CHECKING:
 
         def result(self) -> Result: ...
-
-
-def trust_in(proxy: str, space: str) -> str:
-    """A sentence on how well a score is known to rank networks of a space."""
-    from epochzero.evaluate.cards.figures import measured, proxy_of
-
-    rows = [row for row in measured() if row.space == space and proxy_of(row.proxy) == proxy_of(proxy)]
-    if not rows:
-        where = "these networks" if space == "given" else f"the networks of {space}"
-        return f"How well {proxy} ranks {where} was not measured: train several of the best."
-    row = max(rows, key=lambda row: row.n)
-    return (
-        f"{proxy} ranks networks of {space} with a Spearman correlation of {row.spearman:.2f} "
-        f"[{row.low:.2f}, {row.high:.2f}] with {row.target}, measured on {row.n:,} networks."
-    )
 
 
 def space_of_plans(space: Any) -> Space:

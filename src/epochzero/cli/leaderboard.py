@@ -24,6 +24,7 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import MachineError, UserError
+from epochzero.evaluate import evidence
 from epochzero.evaluate.leaderboard.added import Scoring
 from epochzero.evaluate.leaderboard.leaderboard import Leaderboard, Settings
 from epochzero.evaluate.leaderboard.leaderboard import leaderboard as made_of
@@ -69,6 +70,9 @@ class AddingOptions:
 @panel("Output")
 class OutputOptions:
     markdown: Annotated[Path | None, Option(help="Write the page with every statistic to this file.")] = None
+    evidence: Annotated[
+        Path | None, Option(help="Write the correlations as the evidence that searches quote to this file.")
+    ] = None
     json: AsJson = False
 
 
@@ -124,6 +128,8 @@ def leaderboard(
         made = made_of(settings, scoring, store, progress)
     if output.markdown is not None:
         _write(made, output.markdown)
+    if output.evidence is not None:
+        _put(output.evidence, evidence.written(made))
     if output.json:
         print_json(as_document(made))
     else:
@@ -156,11 +162,14 @@ def _cells(made: Leaderboard, row: Row) -> list[str]:
 
 
 def _write(made: Leaderboard, path: Path) -> None:
-    command = " ".join(["epochzero", *map(_without_folder, sys.argv[1:])])
+    _put(path, as_markdown(made, " ".join(["epochzero", *map(_without_folder, sys.argv[1:])])))
+
+
+def _put(path: Path, text: str) -> None:
     try:
-        write(path, as_markdown(made, command))
+        write(path, text)
     except OSError as error:
-        raise MachineError(f"The page could not be written to '{path}': {error.strerror}.") from error
+        raise MachineError(f"'{path}' could not be written: {error.strerror}.") from error
 
 
 def _without_folder(word: str) -> str:

@@ -27,6 +27,7 @@ from epochzero.cli.console import (
 )
 from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
+from epochzero.evaluate.trust import trust_in_search
 from epochzero.files import writing
 from epochzero.plan import Plan
 from epochzero.plan.drawing import draw
@@ -142,6 +143,7 @@ def course_json(result: Result) -> dict[str, Any]:
         "clock": result.clock.split(result.seconds),
         "earlier": dict(zip(("evaluated", "scoring_seconds"), result.earlier, strict=True)),
         "run": result.run,
+        "trust": trust_in_search(result),
     }
 
 
@@ -227,6 +229,8 @@ def say_time(result: Result, winner_seconds: float | None = None) -> None:
         err.print(remark, style="yellow")
     for why, times in result.unscored.items():
         err.print(f"  {times} × {why}")
+    if trust := trust_in_search(result):
+        err.print(trust, soft_wrap=True)
 
 
 def say_places(what: str, store: Path | None, folder: Path | None, files: Iterable[str]) -> None:

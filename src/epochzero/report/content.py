@@ -19,8 +19,11 @@ from typing import Any
 import numpy as np
 
 from epochzero import __version__
+from epochzero.engine.proxy import split_list
+from epochzero.errors import UserError
+from epochzero.evaluate.trust import chosen_by_flops, trust_in
 from epochzero.files import finite
-from epochzero.objectives.objective import FEEDBACK, TABLE
+from epochzero.objectives.objective import FEEDBACK, TABLE, parse_objective
 from epochzero.report.agreement import with_each_other, with_truth
 from epochzero.report.candidates import ON, RECIPE, Candidates, candidates_of
 from epochzero.report.figures import figures_of
@@ -63,8 +66,9 @@ class Subject:
             notes.append(self._known[run.id].add(candidates))
         elif run.kind == "bench":
             notes.append("Give --table FILE to compare the scores with the accuracies network by network.")
-        judgement = judged(run, candidates)
+        judgement = judged(run, candidates, networks.fits.get("input_shape", ()))
         notes.append(networks.add_sizes(candidates, judgement.order))
+        notes.append(_trust(run, candidates, judgement))
         candidates.arrange(judgement.by)
         head = _head(reader, run, candidates, judgement)
         head["store"] = self.store.name
@@ -194,6 +198,22 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
     if unknown and judgement.order:
         said.append(f"The score of the search, {run.settings['proxy']}, is unknown: load its plug-in with --plugin.")
     return said
+
+
+def _trust(run: Run, candidates: Candidates, judgement: Judgement) -> str:
+    """The evidence on the score of a search, and the choice by FLOPs."""
+    flops, merits = (candidates.columns.get(name) for name in ("flops", judgement.by))
+    if not judgement.curves or not isinstance(run.settings.get("proxy"), str):
+        return ""
+    try:
+        first = split_list(str(run.settings["proxy"]))[0].removeprefix("-").removeprefix("+")
+        known = trust_in(parse_objective(first), str(run.settings.get("space")))
+    except UserError:
+        return ""
+    if not known or judgement.front or merits is None or flops is None or flops is merits:
+        return known
+    values = [None if np.isnan(merit) else float(merit) for merit in merits.merits]
+    return f"{known} {chosen_by_flops(candidates.archs, values, np.nan_to_num(flops.values).tolist())}".strip()
 
 
 def _fits(networks: Networks) -> str:

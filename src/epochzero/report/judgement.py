@@ -15,11 +15,12 @@ import numpy as np
 from epochzero.engine.proxy import parse, split_list
 from epochzero.errors import UserError
 from epochzero.objectives.goals import parse_goals
-from epochzero.objectives.objective import parse_objective
+from epochzero.objectives.objective import Objective, parse_objective
 from epochzero.report.candidates import Candidates
 from epochzero.stats.bootstrap import Floats
 from epochzero.store import JSON, Run
 from epochzero.study.methods.dominance import first_front
+from epochzero.types import Shape
 
 
 @dataclass
@@ -41,12 +42,12 @@ class Judgement:
     searched: bool = False
 
 
-def judged(run: Run, candidates: Candidates) -> Judgement:
-    """Ranks the networks; a combination of proxies becomes a column."""
+def judged(run: Run, candidates: Candidates, shape: Shape = ()) -> Judgement:
+    """Ranks the networks, whose inputs have this shape; a combination of proxies becomes a column."""
     text = run.settings.get("proxy")
     judgement = Judgement(searched=isinstance(text, str))
     if isinstance(text, str):
-        _by_objective(judgement, text, candidates)
+        _by_objective(judgement, text, candidates, str(run.settings.get("space")), shape)
     if not judgement.by:
         named = candidates.of_kind("truth")
         named += candidates.of_kind("score", "cost") if judgement.searched else []
@@ -74,14 +75,17 @@ def _places(named: Sequence[JSON], candidates: Candidates) -> list[int]:
     return [place[name] for name in named if isinstance(name, str) and name in place]
 
 
-def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> None:
+def _by_objective(judgement: Judgement, text: str, candidates: Candidates, space: str, shape: Shape) -> None:
     """Ranks by a search's objective, unless one of its proxies is unknown, such as that of a plug-in."""
     columns = candidates.columns
     if len(split_list(text)) > 1:
         try:
-            goals = parse_goals(text).goals
+            goals = parse_goals(text).calibrated(space, shape).goals
         except UserError:
             return
+        for goal in goals:
+            if goal.auto:
+                _add_combined(candidates, goal.auto)
         wanted = [goal for goal in goals if goal.proxy.text in columns]
         for goal in wanted:
             columns[goal.proxy.text].higher = goal.higher
@@ -99,15 +103,21 @@ def _by_objective(judgement: Judgement, text: str, candidates: Candidates) -> No
             objective = parse_objective(text)
         except UserError:
             return
-        if not objective.method or any(proxy.text not in columns for proxy in objective.proxies):
-            return
-        signs = [1 if proxy.higher_is_better else -1 for proxy in objective.proxies]
-        members = [columns[proxy.text].values for proxy in objective.proxies]
-        rows = np.stack([sign * values for sign, values in zip(signs, members, strict=True)], axis=1)
-        combined = objective.of_rows([[None if np.isnan(x) else x for x in row] for row in rows.tolist()])
-        candidates.add(text, "score", True, [np.nan if merit is None else merit for merit in combined])
-        judgement.curves = [text]
+        if objective.method and _add_combined(candidates, objective):
+            judgement.curves = [objective.text]
     judgement.by = judgement.curves[0] if judgement.curves else ""
+
+
+def _add_combined(candidates: Candidates, objective: Objective) -> bool:
+    """Adds the column of a combination; False if one of its scores is missing altogether."""
+    columns = candidates.columns
+    if any(proxy.text not in columns for proxy in objective.proxies):
+        return False
+    members = [[proxy.merit(x) for x in columns[proxy.text].values.tolist()] for proxy in objective.proxies]
+    rows = [[None if np.isnan(x) else x for x in row] for row in zip(*members, strict=True)]
+    values = [np.nan if merit is None else merit for merit in objective.of_rows(rows)]
+    candidates.add(objective.text, "score", True, values)
+    return True
 
 
 def _order(merits: Floats) -> list[int]:

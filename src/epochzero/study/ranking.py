@@ -25,14 +25,17 @@ from epochzero.store import JSON, Evaluated, Run, Store, manifest
 from epochzero.study.clock import Clock
 from epochzero.study.given import Entry, Given, identity_of
 from epochzero.study.task import Task
-from epochzero.types import Score, Setting
+from epochzero.types import Score, Setting, Shape
 
 if TYPE_CHECKING:
+    from epochzero.engine.structure import Structure
     from epochzero.hardware.latency import Latency
     from epochzero.hardware.timing import Timing
 
 TOGETHER = 64
 """architectures of a space that are scored together"""
+LOOKED_AT = 20
+"""networks whose layers the result keeps"""
 
 
 @dataclass
@@ -74,6 +77,9 @@ class Ranking(Sequence[Ranked]):
         self.least = math.nan
         """least significant difference of two means"""
         self.remarks: list[str] = []
+        self.structures: list[Structure] = []
+        """the layers of the first networks"""
+        self.input_shape: Shape = ()
         self.run = ""
         self._sort()
 
@@ -207,10 +213,11 @@ def ranked(
     scores: list[list[dict[str, Score]]] = []
     meters: dict[str, Latency] = {}
     names: dict[str, None] = {}
+    structures: list[Structure] = []
     keep_weights = 0
     for space, some in _chunks(entries):
         names[space.name] = None
-        sized = [(_sized(name, space, arch, first), arch) for name, arch in some]
+        sized = [(_sized(name, space, arch, first, structures), arch) for name, arch in some]
         built = [(row, arch) for row, arch in sized if row.status == "ok"]
         archs = [arch for _, arch in built]
         own = zip(*(replace(task, space=space).evaluate(archs, store, steps, 0)[0] for task in tasks), strict=True)
@@ -228,6 +235,7 @@ def ranked(
         raise UserError("There is no network to rank: give at least one.")
     _judge(rows, scores, objective)
     ranking = kind(objective, len(tasks), rows, first.batch.about, "+".join(names))
+    ranking.structures, ranking.input_shape = structures, first.batch.input_shape
     if keep_weights and len(tasks) > 1 and first.origin.scheme == "default":
         ranking.remarks.append(
             f"{keep_weights} of them are modules, which keep their weights: their spread is over data alone. Give "
@@ -245,8 +253,8 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[tuple[AnySpace, list[tuple[str
             yield space, [(name, arch) for name, _, arch in some]
 
 
-def _sized(name: str, space: AnySpace, arch: Any, task: Task) -> Ranked:
-    """A network with its size, or the reason why it cannot be built."""
+def _sized(name: str, space: AnySpace, arch: Any, task: Task, structures: list[Structure]) -> Ranked:
+    """A network with its size, or the reason why it cannot be built; its layers join those of the others."""
     from epochzero.engine.failure import PassFailedError
     from epochzero.engine.modules.module_network import ModuleNetwork
     from epochzero.engine.space_networks import built, network_of
@@ -267,6 +275,8 @@ def _sized(name: str, space: AnySpace, arch: Any, task: Task) -> Ranked:
         return row
     with suppress(PassFailedError):
         row.flops = network.flops
+        if len(structures) < LOOKED_AT:
+            structures.append(network.structure)
     row.memory = peak_bytes(network, task.batch)
     return row
 

@@ -195,6 +195,13 @@ class Result:
         texts = [self.task.space.text(arch) for arch in self._archs]
         return {"arch": texts, **{name: column.tolist() for name, column in self._values.items()}}
 
+    @property
+    def merits(self) -> list[float | None]:
+        """The merit of every network, higher is better, in the order of evaluation; None without a score."""
+        proxies = self.objective.proxies
+        columns = ([None if math.isnan(x) else p.merit(x) for x in self._values[p.text]] for p in proxies)
+        return self.objective.of_rows(list(zip(*columns, strict=True)))
+
     def top(self, k: int) -> list[Candidate]:
         """The best k networks, the best first, the earlier of equals before the later; at most 100 are kept."""
         if self.objective.of_a_set:
