@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.loaders import batch_of, batches_of
 from epochzero.engine import Network, PlanNetwork, score_network
 from epochzero.engine.device import usable
+from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.engine.space_networks import batch_for, check_inputs, check_one_real
@@ -39,6 +40,8 @@ from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score, Shape
 
+Loss = str | Callable[[Tensor, Tensor], Tensor]
+"""a name, or a function of outputs and targets"""
 Data = Any
 """a `Batch`, the name of noise, a file or folder, or what `epochzero.data.loaders` reads: tensors, loaders, ..."""
 
@@ -64,14 +67,18 @@ def score(
     init: str = "default",
     device: str = "cpu",
     output: Output | None = None,
+    loss: Loss | None = None,
 ) -> dict[str, Score]:
     """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
 
     A text such as "timm:resnet18" or "hf:microsoft/resnet-18" is a published model, which needs no space.
 
     An architecture's weights are drawn by `init` and `seed`; a module keeps its own, and is left exactly as it was.
-    `output` picks the logits from what a module returns, where that is not a tensor: `"logits"`, `0`, `"heads.0"`, or a
-    function.
+    `output` picks the logits from what a module returns, where that is not a tensor, or a part called logits, or a
+    single tensor: `0`, `"heads.0"`, or a function.
+
+    The `loss` is that of class labels, or another: "mse", "binary", "segmentation", "next_token", or a function of
+    outputs and targets, which may have any shape. Proxies that need one class for each sample then say so.
 
     The score "auto" is a percentile, from 0 to 100, among random networks of the same space, or among networks of its
     size; its `why` says which. The scores that it is made of follow it.
@@ -89,7 +96,7 @@ def score(
     named = proxies if isinstance(proxies, str) else ",".join(proxies)
     asked = single(parse_objectives(named))
     if isinstance(network, nn.Module):
-        batch = _batch(data, y, batch_size, image_size, seed)
+        batch = _batch(data, y, batch_size, image_size, seed, loss=loss)
         scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
         return percentiles(named, scores, "", batch.input_shape)
     if isinstance(network, Plan):
@@ -99,7 +106,7 @@ def score(
     if space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     of_space = spaces[space] if isinstance(space, str) else space
-    batch = _batch(data, y, batch_size, image_size, seed, of_space)
+    batch = _batch(data, y, batch_size, image_size, seed, of_space, loss=loss)
     check_inputs(of_space, batch)
     arch = of_space.parse(network) if isinstance(network, str) else network
     scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
@@ -123,6 +130,7 @@ def search(
     data: Data = "pink",
     batch_size: int | None = None,
     image_size: int | None = None,
+    loss: Loss | None = None,
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -169,6 +177,7 @@ def search(
         data=data,
         batch_size=batch_size,
         image_size=image_size,
+        loss=loss,
         seed=seed,
         init=init,
         device=device,
@@ -200,6 +209,7 @@ def rank(
     batch_size: int | None = None,
     image_size: int | None = None,
     unreadable: str = "stop",
+    loss: Loss | None = None,
     init: str = "default",
     device: str = "cpu",
     threads: int | None = None,
@@ -229,11 +239,17 @@ def rank(
     if of_space is None and isinstance(entries, list):
         of_space = next((entry[1] for entry in entries if entry[1].name == "published"), None)
     if isinstance(data, (str, Path)):
-        noise = {"input_shape": input_shape, "num_classes": classes, "skip_unreadable": skips(unreadable)}
-        batches = [_batch(data, y, batch_size, image_size, 0, of_space, seed, **noise) for seed in drawn]
+        named: dict[str, Any] = {
+            "input_shape": input_shape,
+            "num_classes": classes,
+            "skip_unreadable": skips(unreadable),
+            "loss": loss,
+        }
+        batches = [_batch(data, y, batch_size, image_size, 0, of_space, seed, **named) for seed in drawn]
     else:
         _check_given(data, y, image_size)
-        batches = batches_of(data, y, drawn, size=batch_size)
+        batches = batches_of(data, y, drawn, size=batch_size, targets=not needs_labels(loss))
+        batches = [with_loss(batch, loss) for batch in batches]
     if of_space is not None:
         check_inputs(of_space, batches[0])
     tasks = [
@@ -267,15 +283,16 @@ def _batch(
     seed: int,
     space: AnySpace | None = None,
     file_seed: int = 0,
+    loss: Loss | None = None,
     **named: Any,
 ) -> Batch:
     """The batch; `seed` draws samples of loaders, `file_seed` those of noise and files, which `named` describes."""
     _check_given(data, y, image_size)
     if not isinstance(data, (str, Path)):
-        return batch_of(data, y, size=batch_size, seed=seed)
+        return with_loss(batch_of(data, y, size=batch_size, seed=seed, targets=not needs_labels(loss)), loss)
     size = 64 if batch_size is None else batch_size
     load = data_.load if space is None else partial(batch_for, space)
-    return load(data, size=size, seed=file_seed, image_size=image_size, **named)
+    return with_loss(load(data, size=size, seed=file_seed, image_size=image_size, **named), loss)
 
 
 def _check_given(data: Data, y: Any, image_size: int | None) -> None:

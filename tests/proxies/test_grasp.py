@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
 from epochzero.engine import Need, PlanNetwork, Proxy, parse, score_network
+from epochzero.engine.loss import label_loss
 from epochzero.engine.passes import Norm
 from epochzero.engine.single import gradients
 from epochzero.spaces.autoformer import Autoformer
@@ -130,6 +131,7 @@ def test_samples_apart_are_the_whole_batch(
     network, asked = make(), grasp_with(norm)
     batch = random_batch(network.plan.input_shape, size=5)
     assert not network.mixes_samples(norm)
+
     monkeypatch.setattr(gradients, "GRAPH_BYTES", room)
     apart = value(network, asked, batch)
     monkeypatch.setattr(PlanNetwork, "mixes_samples", lambda self, norm: True)
@@ -139,6 +141,7 @@ def test_samples_apart_are_the_whole_batch(
 @pytest.mark.parametrize("room", [1, 300, 500, 2**20])
 def test_samples_run_together_while_they_fit(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     weight, ran, took = torch.ones(4, 3, requires_grad=True), list[int](), list[int]()
+    y = torch.zeros(8, dtype=torch.long)
 
     def forward(some: Tensor) -> Tensor:
         took.append(sum(kept.values()))
@@ -146,9 +149,12 @@ def test_samples_run_together_while_they_fit(room: int, monkeypatch: pytest.Monk
         ran.append(len(some))
         return some @ weight
 
+    def losses(logits: Tensor, some: slice) -> Tensor:
+        return label_loss(logits, y[some])
+
     monkeypatch.setattr(gradients, "GRAPH_BYTES", room)
     with gradients._counting() as kept:
-        gradients.product_apart(forward, torch.ones(8, 4), torch.zeros(8, dtype=torch.long), [weight], [weight])
+        gradients.product_apart(forward, torch.ones(8, 4), losses, [weight], [weight])
     assert sum(ran) == 8
     if room == 1:
         assert ran == [1] * 8

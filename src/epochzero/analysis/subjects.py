@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Network
-from epochzero.engine.loss import check_labels, label_loss
+from epochzero.engine.loss import LABEL
 from epochzero.engine.passes import Norm
 from epochzero.errors import UserError
 from epochzero.plan import generator
@@ -62,8 +62,7 @@ class SingleSubject:
 
     def _loss(self, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
         logits = self.network.forward(x, weights, self.norm)
-        check_labels(logits.shape, y)
-        return label_loss(logits, y, "mean")
+        return LABEL.mean(logits, y)
 
     def squared_norms(self, tensors: Weights) -> Tensor:
         return torch.stack([tensor.double().square().sum() for tensor in tensors.values()]).sum().unsqueeze(0)

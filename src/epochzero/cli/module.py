@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.packed import Inputs
+from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.errors import UserError
 from epochzero.user_code import blaming, named_in
 
@@ -47,9 +48,11 @@ def _made(reference: str) -> Any:
     return named
 
 
-def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None) -> Batch:
+def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None, loss: str | None = None) -> Batch:
     """Up to four batches of that size; a single smaller one where there are fewer samples."""
     tensors = inputs.values() if isinstance(inputs, Mapping) else (inputs,) if isinstance(inputs, Tensor) else inputs
     count = min((len(x) for x in tensors if isinstance(x, Tensor) and x.dim()), default=0)
     size = max(1, min(size, count))
-    return data_.from_tensors(inputs, y, num_classes=classes, parts=max(1, min(PARTS, count // size)), size=size)
+    parts, targets = max(1, min(PARTS, count // size)), not needs_labels(loss)
+    batch = data_.from_tensors(inputs, y, num_classes=classes, parts=parts, size=size, targets=targets)
+    return with_loss(batch, loss)

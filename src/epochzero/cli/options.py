@@ -39,6 +39,10 @@ ImageSize = Annotated[
 ]
 Unreadable = Annotated[str, Option("--unreadable", help="Unreadable image files: stop, or skip them.")]
 BatchSize = Annotated[int, Option("--batch-size", min=1, max=10**6, help="Samples in one batch.")]
+LossName = Annotated[
+    str | None,
+    Option("--loss", help="In place of that of class labels: mse, binary, segmentation, next_token, or file.py:NAME."),
+]
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 Seed = Annotated[int, Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
 Init = Annotated[str, Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")]

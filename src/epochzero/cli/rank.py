@@ -20,6 +20,7 @@ from epochzero.cli.options import (
     ImageSize,
     Init,
     InputShape,
+    LossName,
     Plugins,
     StorePath,
     Threads,
@@ -56,6 +57,7 @@ class DataOptions:
     classes: Classes = None
     image_size: ImageSize = None
     unreadable: Unreadable = "stop"
+    loss: LossName = None
 
 
 @spread

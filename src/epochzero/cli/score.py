@@ -23,6 +23,7 @@ from epochzero.cli.options import (
     ImageSize,
     Init,
     InputShape,
+    LossName,
     Plugins,
     ProxyNames,
     Seed,
@@ -34,6 +35,7 @@ from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import score_network
 from epochzero.engine.device import usable
+from epochzero.engine.loss import with_loss
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
 from epochzero.objectives.objective import looked_up, parse_objectives, percentiles, single
@@ -65,6 +67,7 @@ class SampleOptions:
     classes: Classes = None
     image_size: ImageSize = None
     unreadable: Unreadable = "stop"
+    loss: LossName = None
 
 
 @spread
@@ -133,11 +136,11 @@ def _module(reference: str, samples: SampleOptions, seed: int) -> tuple[nn.Modul
         return module, _batch(samples, seed, data_.load)
     if samples.data != "pink" or samples.input_shape is not None:
         raise UserError(f"'{reference}' brings its own inputs: leave --data and --input-shape out.")
-    return module, batch_of(inputs, y, samples.batch_size, samples.classes)
+    return module, batch_of(inputs, y, samples.batch_size, samples.classes, samples.loss)
 
 
 def _batch(samples: SampleOptions, seed: int, load: Callable[..., Batch]) -> Batch:
-    return load(
+    batch = load(
         samples.data,
         input_shape=shape(samples.input_shape),
         num_classes=samples.classes,
@@ -146,3 +149,4 @@ def _batch(samples: SampleOptions, seed: int, load: Callable[..., Batch]) -> Bat
         image_size=samples.image_size,
         skip_unreadable=skips(samples.unreadable),
     )
+    return with_loss(batch, samples.loss)

@@ -19,6 +19,7 @@ from epochzero.cli.options import (
     ImageSize,
     Init,
     InputShape,
+    LossName,
     RunningOptions,
     Seed,
     SpaceName,
@@ -92,6 +93,7 @@ class DataOptions:
     input_shape: InputShape = None
     image_size: ImageSize = None
     unreadable: Unreadable = "stop"
+    loss: LossName = None
     batch_size: BatchSize = BATCH_SIZE
     classes: Classes = None
 

@@ -14,9 +14,10 @@ from epochzero.types import Shape
 
 if TYPE_CHECKING:
     from epochzero.data.packed import Layout
+    from epochzero.engine.loss import Loss
 
 Part = tuple[Tensor, Tensor | None]
-"""Inputs x [B, ...] float32 and labels y [B] int64, if there are any."""
+"""Inputs x [B, ...] float32 and labels y [B] int64, if any; or targets of any shape, for a loss of their own."""
 
 DEFAULT_CLASSES = 10
 """number of classes if neither the user nor the labels define it"""
@@ -44,6 +45,8 @@ class Batch:
     """makes part 0, 1, ...: a pure function, and one that can be sent to another process"""
     layout: Layout | None = None
     """way to split x, a table [B, N], into several or non-real inputs of a module"""
+    loss: Loss | None = None
+    """of outputs and targets, if it is not that of class labels"""
     given: int = 0
     """number of samples in the given tensors, perhaps enough for more parts of a smaller size"""
     _made: dict[int, Part] = field(default_factory=dict, init=False, repr=False)

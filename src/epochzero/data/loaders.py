@@ -66,34 +66,48 @@ class Given:
             inputs = tuple(tensor[index] for tensor in self.inputs)
         return replace(self, inputs=inputs, y=None if self.y is None else self.y[index])
 
-    def batch(self, size: int | None, most: int | None = None) -> Batch:
+    def batch(self, size: int | None, most: int | None = None, targets: bool = False) -> Batch:
         """The samples cut into parts of this size, `most` of them at most; all are one part without a size."""
         parts = None if size is None or most is None else max(1, min(most, len(self) // size))
         classes = self.classes
         if classes and self.y is not None and self.y.numel() and not self.y.is_floating_point():
             classes = max(classes, int(self.y.max()) + 1)
-        batch = from_tensors(self.inputs, self.y, num_classes=classes, size=size, parts=parts)
+        batch = from_tensors(self.inputs, self.y, num_classes=classes, size=size, parts=parts, targets=targets)
         if self.about == "given tensors":
             return batch
         about = batch.about.replace("given tensors", f"{batch.size * batch.parts} samples of {self.about}", 1)
         return replace(batch, about=about, given=0)
 
 
-def batch_of(data: Any, y: Any = None, *, size: int | None = None, parts: int = USUAL_PARTS, seed: int = 0) -> Batch:
+def batch_of(
+    data: Any,
+    y: Any = None,
+    *,
+    size: int | None = None,
+    parts: int = USUAL_PARTS,
+    seed: int = 0,
+    targets: bool = False,
+) -> Batch:
     """Returns a batch of `parts` parts, or as many as the data hold.
 
     A part has `size` samples; by default all of given tensors, those of a loader's batch, or 64 of a Dataset, which are
-    drawn by the seed. The seed also shuffles a loader that shuffles.
+    drawn by the seed. The seed also shuffles a loader that shuffles. With `targets`, labels have any shape.
     """
     if isinstance(data, Batch):
         return data
     given = given_samples(data, y, size, parts, seed)
     tensors = given.size is None
-    return given.batch(size if tensors else size or given.size, None if tensors else parts)
+    return given.batch(size if tensors else size or given.size, None if tensors else parts, targets)
 
 
 def batches_of(
-    data: Any, y: Any, seeds: Sequence[int], *, size: int | None = None, parts: int = USUAL_PARTS
+    data: Any,
+    y: Any,
+    seeds: Sequence[int],
+    *,
+    size: int | None = None,
+    parts: int = USUAL_PARTS,
+    targets: bool = False,
 ) -> list[Batch]:
     """Returns a batch for each seed: different samples as far as there are enough, else the same in another order.
 
@@ -103,7 +117,7 @@ def batches_of(
     if isinstance(data, Batch):
         return [data] * len(seeds)
     if is_dataset(data):
-        return [batch_of(data, y, size=size, parts=parts, seed=seed) for seed in seeds]
+        return [batch_of(data, y, size=size, parts=parts, seed=seed, targets=targets) for seed in seeds]
     given = given_samples(data, y, size, parts * len(seeds), seeds[0])
     size = min(size or given.size or SIZE, len(given)) if given.size is None else size or given.size
     each = parts * size
@@ -112,7 +126,7 @@ def batches_of(
     else:
         count = min(len(given) // size, parts) * size
         chosen = [torch.from_numpy(np.random.default_rng(seed).permutation(len(given))[:count]) for seed in seeds]
-    return [given.rows(index).batch(size, parts) for index in chosen]
+    return [given.rows(index).batch(size, parts, targets) for index in chosen]
 
 
 def given_samples(data: Any, y: Any, size: int | None, parts: int, seed: int) -> Given:

@@ -40,6 +40,11 @@ class Slot:
         return self.dtype in (torch.int64, torch.bool)
 
     @property
+    def tokens(self) -> bool:
+        """True for ids at places in a row, [T]."""
+        return self.dtype == torch.int64 and len(self.shape) == 1
+
+    @property
     def width(self) -> int:
         return math.prod(self.shape) * (2 if self.dtype.is_complex else 1)
 

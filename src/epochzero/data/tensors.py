@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, Part, check_request, digest, shape_text
-from epochzero.data.packed import Inputs, pack
+from epochzero.data.packed import Inputs, Layout, pack
 from epochzero.errors import DataError
 
 
@@ -18,8 +18,11 @@ def from_tensors(
     num_classes: int | None = None,
     parts: int | None = None,
     size: int | None = None,
+    targets: bool = False,
 ) -> Batch:
     """Cuts inputs [N, ...] and optional labels [N] into equal parts.
+
+    With `targets`, y are no classes but targets [N, ...] of a loss that is named to `score`, `search` or `rank`.
 
     Parts have `size` samples, or N / `parts`. Given only a size, there are as many parts as fit; given neither, one.
     Several inputs are a tuple or a dictionary of tensors. Integers (ids, tokens) stay integers; bytes are images and
@@ -33,16 +36,43 @@ def from_tensors(
         count = "a batch" if parts == 1 else f"{parts} batches"
         each = "[samples, ...]" if size is None else f"{size} samples"
         raise DataError(f"Inputs of shape {list(inputs.shape)} cannot be cut into {count} of {each}.")
+    if y is not None and targets:
+        return _cut(inputs, layout, _targets(y, len(inputs)), num_classes or _outputs(y), parts, size)
     if y is not None and (y.shape != inputs.shape[:1] or y.is_floating_point() or y.is_complex()):
-        raise DataError(f"The labels should be {len(inputs)} whole numbers, one for each input.")
+        raise DataError(
+            f"The labels should be {len(inputs)} whole numbers, one for each input; for other targets name a loss."
+        )
     classes = num_classes or (DEFAULT_CLASSES if y is None else int(y.max()) + 1)
     if y is not None and not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise DataError(f"The labels run from {int(y.min())} to {int(y.max())}; they should be 0 to {classes - 1}.")
+    return _cut(inputs, layout, None if y is None else y.detach().cpu().long(), classes, parts, size)
+
+
+def _targets(y: Tensor, count: int) -> Tensor:
+    """Targets in single precision or as whole numbers."""
+    if y.dim() < 1 or len(y) != count or y.is_complex():
+        raise DataError(f"The targets should be real numbers [{count}, ...], one sample for each input.")
+    y = y.detach().cpu()
+    if y.is_floating_point() and not y.isfinite().all():
+        raise DataError("The targets hold infinite or missing (nan) numbers; give finite ones.")
+    return y.float() if y.is_floating_point() else y.long()
+
+
+def _outputs(y: Tensor) -> int:
+    """The outputs that a network needs for these targets: their width, or the number of classes in them."""
+    if y.is_floating_point():
+        return 1 if y.dim() == 1 else y.shape[1]
+    return max(1, int(y.max()) + 1)
+
+
+def _cut(
+    inputs: Tensor, layout: Layout | None, labels: Tensor | None, classes: int, parts: int, size: int | None
+) -> Batch:
     given = len(inputs)
     size = given // parts if size is None else size
     shape = tuple(inputs.shape[1:])
     inputs = inputs[: parts * size].contiguous()
-    labels = None if y is None else y[: parts * size].detach().cpu().long().contiguous()
+    labels = None if labels is None else labels[: parts * size].contiguous()
 
     label_bytes = b"" if labels is None else labels.numpy().tobytes()
     kinds = () if layout is None else (layout,)
@@ -50,7 +80,7 @@ def from_tensors(
     return Batch(
         id=f"tensors-{shape_text(shape)}-{classes}c-{size}-{content[:12]}",
         about=f"given tensors{'' if layout is None else f' ({layout})'}, taken as they are; "
-        f"{'no labels' if y is None else 'labels given'}, {classes} classes.",
+        f"{'no labels' if labels is None else 'labels given'}, {classes} classes.",
         input_shape=shape,
         num_classes=classes,
         size=size,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine.failure import LinAlgError, PassFailedError, out_of_memory
+from epochzero.engine.loss import LABEL, Loss
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.engine.structure import Structure, structure_of
 from epochzero.plan import Plan, execute, execute_jet
@@ -103,6 +104,7 @@ class Handle(NamedTuple):
     y: Tensor | None
     seed: int
     norm: Norm
+    loss: Loss = LABEL
 
     def __call__(self, x: Tensor, watch: Watch | None = None, blocks: bool = False) -> Tensor:
         return self.network.forward(x, self.weights, self.norm, watch, blocks)

@@ -78,7 +78,11 @@ TABLE = {
         backward="L",
     ),
     "logits": Read("the output [B, K]", "forward"),
-    "loss": Read("the mean cross-entropy with the labels (binary for a single logit)", "forward", labels=True),
+    "loss": Read(
+        "the mean cross-entropy with the labels (binary for a single logit), or the loss that the user names",
+        "forward",
+        labels=True,
+    ),
     "labels": Read("the labels of the pass's samples", "inputs", labels=True),
     "weights": Read("the weights of conv and linear layers, in the network's order", "weights", "layers"),
     "gradients": Read(
@@ -144,6 +148,8 @@ FACTS = frozenset(name for name, read in TABLE.items() if read.stage == "fact")
 STREAMS = frozenset(name for name, read in TABLE.items() if read.stream)
 KERNELS = frozenset(name for name in TABLE if name.startswith("kernel_"))
 NEED_LABELS = frozenset(name for name, read in TABLE.items() if read.labels)
+OF_CLASSES = frozenset(("labels", "kernel_label"))
+"""reads that need one class for each sample, not targets of another loss"""
 NEED_GRAPH = frozenset(name for name, read in TABLE.items() if read.stage == "backward")
 NEED_FORWARD = NEED_GRAPH | {name for name, read in TABLE.items() if read.stage == "forward"}
 FORWARD_STREAMS = STREAMS - NEED_GRAPH

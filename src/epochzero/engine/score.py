@@ -279,6 +279,8 @@ def _unless_full() -> Iterator[None]:
 
 def _together(run: Pass, items: list[Item], population: Population, batch: Batch, seed: int) -> ResultColumns | None:
     """Runs the pass for all networks at once; None if each has to run alone, if only to give its reason."""
+    if batch.loss is not None:
+        return None
     try:
         return run_together(run, items, population, batch, seed) if can_run(run, items, population, batch) else None
     except (ValueError, *REASONS):  # an op refuses its input: too few values for a batch norm

@@ -40,7 +40,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Need, Pass, Proxy, Trace, label_loss, need, proxy
+from epochzero.engine import Handle, Need, Pass, Proxy, Trace, need, proxy
 from epochzero.errors import DegenerateError, UserError
 from epochzero.proxies.fisher import fisher
 from epochzero.proxies.grad_norm import grad_norm
@@ -82,7 +82,7 @@ def literal_grasp(trace: Trace) -> Tensor:
     with torch.enable_grad():
         logits = network.network.forward(network.x, weights, network.norm)
         assert network.y is not None
-        losses = label_loss(logits, network.y)  # [B]
+        losses = network.loss.each(logits, network.y)  # [B]
         if not losses.requires_grad:
             raise DegenerateError("the loss does not depend on anything trainable")
         total = torch.zeros((), dtype=torch.float64, device=losses.device)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epochzero.engine import Handle, Need, Pass, Trace, check_samples, label_loss, need, proxy
+from epochzero.engine import Handle, Need, Pass, Trace, check_samples, need, proxy
 from epochzero.errors import DegenerateError, UserError
 from epochzero.proxies.nasi import squared_norm
 
@@ -30,18 +30,20 @@ TENSORS, COORDINATES, SAMPLES = 11, 50, 50
 def needs(variant: str) -> Sequence[Need]:
     if variant not in ("paper", "reference"):
         raise UserError(f"knas takes variant=paper or variant=reference, not {variant!r}.")
-    return [need(Pass(), "parameter_gradients") if variant == "paper" else need(Pass(), "network", "labels", "loss")]
+    return [need(Pass(), "parameter_gradients") if variant == "paper" else need(Pass(), "network", "loss")]
 
 
 @proxy(needs=needs, higher_is_better=True)
 def knas(trace: Trace, *, variant: str = "paper") -> Tensor:
     if variant == "reference":
-        return split_half(trace.network, trace.labels)
+        return split_half(trace.network)
     return squared_norm(trace)
 
 
-def split_half(network: Handle, labels: Tensor) -> Tensor:
+def split_half(network: Handle) -> Tensor:
     """Returns the score of the published code, on at most 50 samples."""
+    labels = network.y
+    assert labels is not None
     samples = min(len(labels), SAMPLES) // 2 * 2
     chosen = [name for name in network.network.trainable if network.weights[name].numel() >= COORDINATES][:TENSORS]
     check_samples(len(labels), 4)
@@ -52,7 +54,7 @@ def split_half(network: Handle, labels: Tensor) -> Tensor:
     for i in range(samples):
         with torch.enable_grad():
             logits = network.network.forward(network.x[i : i + 1], weights, network.norm)
-            loss = label_loss(logits, labels[i : i + 1], "mean")
+            loss = network.loss.mean(logits, labels[i : i + 1])
             leaves = [weights[name] for name in chosen]
             if not loss.requires_grad:
                 raise DegenerateError("the loss does not depend on these parameters")

@@ -74,6 +74,8 @@ class SearchSettings:
     """side that image files are scaled to; by default that of the space's networks"""
     unreadable: str = "stop"
     """unreadable image files: stop, or skip"""
+    loss: Any = None
+    """of class labels by default; a name, or a function of outputs and targets"""
     classes: int | None = None
     batch_size: int | None = None
     parts: int | None = None
@@ -150,7 +152,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     method = settings.method or ("evolution" if goals is None else "pareto")
     inside = _is_inside(method)
     if inside:
-        names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among")
+        names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among", "loss")
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
         _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
     space: AnySpace = spaces[settings.space] if isinstance(settings.space, str) else settings.space
@@ -181,11 +183,12 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
 
 def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
     from epochzero.data.loaders import batch_of
+    from epochzero.engine.loss import needs_labels, with_loss
     from epochzero.engine.space_networks import batch_for, check_inputs
 
     data = settings.data
     if isinstance(data, (str, Path)):
-        return batch_for(
+        batch = batch_for(
             space,
             data,
             input_shape=settings.input_shape,
@@ -196,9 +199,11 @@ def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
             image_size=settings.image_size,
             skip_unreadable=skips(settings.unreadable),
         )
-    batch = batch_of(data, size=settings.batch_size, parts=parts, seed=settings.data_seed)
-    check_inputs(space, batch)
-    return batch
+    else:
+        targets = not needs_labels(settings.loss)
+        batch = batch_of(data, size=settings.batch_size, parts=parts, seed=settings.data_seed, targets=targets)
+        check_inputs(space, batch)
+    return with_loss(batch, settings.loss)
 
 
 def _is_inside(method: str) -> bool:

@@ -177,9 +177,12 @@ def test_complex_inputs_run_where_the_module_takes_them_and_fail_with_a_reason_w
 def test_an_output_inside_others(how: str, path: str) -> None:
     module, batch = seeded(lambda: Wrapped(how)), data.pink((3, 16, 16), CLASSES, size=4)
     assert ez.score(module, ASKED, data=batch, output=path)["snip"].ok
-    missing = ez.score(module, "jacov", data=batch)["jacov"]
+    found = ez.score(module, "jacov", data=batch)["jacov"]
     parts = "loss, logits" if how == "dataclass" else "features, heads"
-    assert missing.status == "failed" and f"which of its parts ({parts}) is meant with output=" in missing.why
+    if how == "dataclass":
+        assert found == ez.score(module, "jacov", data=batch, output=path)["jacov"]
+    else:
+        assert found.status == "failed" and f"which of its parts ({parts}) is meant with output=" in found.why
     with pytest.raises(UserError, match=f"has no part 'nothing': it has {parts}"):
         ez.score(module, "jacov", data=batch, output="nothing")
 

@@ -254,7 +254,7 @@ def test_a_forward_run_that_raises_fails_the_score_and_leaves_no_trace(error: Ex
     ("wrap", "why"),
     [
         (lambda logits: (logits, logits), "the module returns tuple, not a tensor"),
-        (lambda logits: {"logits": logits}, "the module returns dict, not a tensor"),
+        (lambda logits: {"a": logits, "b": logits}, "the module returns dict, not a tensor"),
         (lambda logits: None, "the module returns NoneType, not a tensor"),
         (lambda logits: logits.sum(), "and is []"),
         (lambda logits: logits[:1], "and is [1, 10]"),

@@ -170,7 +170,9 @@ class ModuleNetwork:
             placed = {place: state[name] for place, name in self._places.items()}
             with Calls(state, norm, watch, uses, twice):
                 returned = functional_call(self.module, placed, args, named, tie_weights=False)
-        return pick(returned, self.output)
+        logits = pick(returned, self.output)
+        flat = logits.shape == (len(x),) and logits.is_floating_point()
+        return logits[:, None] if flat else logits  # one output may lack its dimension
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         """Returns the jet by nested forward-mode derivatives along the curve x + t v + t^2/2 a at t = 0."""

@@ -17,12 +17,14 @@ Output = str | int | Callable[[Any], Any]
 
 
 def pick(returned: Any, which: Output | None) -> Tensor:
-    """Returns the logits."""
+    """Returns the logits, which are found without a `which` if one part is called so, or is the only tensor."""
     if callable(which):
         with blaming("output="):
             returned = which(returned)
     elif which is not None:
         returned = _part(returned, str(which))
+    elif not isinstance(returned, Tensor):
+        returned = _logits(returned)
     if not isinstance(returned, Tensor):
         parts = _parts(returned)
         which_of = f"which of its parts ({', '.join(parts)})" if parts else "which part"
@@ -30,6 +32,23 @@ def pick(returned: Any, which: Output | None) -> Tensor:
             f"the module returns {type(returned).__name__}, not a tensor: say {which_of} is meant with output="
         )
     return returned
+
+
+def _logits(returned: Any) -> Any:
+    """The part that is called logits or out, or the only tensor in any part; else the whole."""
+    parts = dict(zip(_parts(returned), _values(returned), strict=True))
+    named = [parts[name] for name in ("logits", "out") if isinstance(parts.get(name), Tensor)]
+    tensors = named or _tensors(returned)
+    return tensors[0] if named or len(tensors) == 1 else returned
+
+
+def _tensors(part: Any) -> list[Tensor]:
+    return [part] if isinstance(part, Tensor) else [tensor for one in _values(part) for tensor in _tensors(one)]
+
+
+def _values(part: Any) -> list[Any]:
+    """Returns its parts."""
+    return [part[int(name)] if _is_place(part, name) else _named(part, name) for name in _parts(part)]
 
 
 def _part(returned: Any, path: str) -> Any:

@@ -19,7 +19,6 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from epochzero.engine import foreach
 from epochzero.engine.failure import blaming
-from epochzero.engine.loss import label_loss
 
 GRAPH_BYTES = 3 * 2**30
 """the most memory for the graph of some samples' gradients, unless that of a single sample needs more"""
@@ -46,13 +45,21 @@ def product(first: Sequence[Tensor], leaves: Sequence[Tensor], along: Sequence[T
 
 
 def product_apart(
-    forward: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, along: Sequence[Tensor], leaves: Sequence[Tensor]
+    forward: Callable[[Tensor], Tensor],
+    x: Tensor,
+    losses: Callable[[Tensor, slice], Tensor],
+    along: Sequence[Tensor],
+    leaves: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Returns the same for a network in which no layer mixes the samples, a few samples at a time."""
+    """Returns the same for a network in which no layer mixes the samples, a few samples at a time.
+
+    `losses` returns those of some samples [B], from their outputs and their range.
+    """
     total = [torch.zeros_like(leaf) for leaf in leaves]
 
     def add(start: int, stop: int) -> None:
-        share = label_loss(forward(x[start:stop]), y[start:stop]).sum() / len(x)
+        some = slice(start, stop)
+        share = losses(forward(x[some]), some).sum() / len(x)
         foreach.add_(total, product(gradients(share, leaves, create_graph=True), leaves, along))
 
     with _counting() as kept:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from epochzero.engine.loss import label_logits, label_loss
+from epochzero.engine.loss import LABEL, Loss, label_logits
 
 ROWS_BYTES = 2 * 2**30
 """the most memory that the gradients of one block of parameters take; a batched pass takes as much again"""
@@ -34,14 +34,14 @@ class ParameterSlice(NamedTuple):
     stop: int
 
 
-def rows_of(kind: str, logits: Tensor, y: Tensor | None) -> Tensor:
+def rows_of(kind: str, logits: Tensor, y: Tensor | None, loss: Loss = LABEL) -> Tensor:
     """Returns the numbers that are differentiated, one for each row of the kernel."""
     if kind == "kernel_outputs":
         return logits.flatten()  # [B*K]
     if kind == "kernel_sum":
         return logits.flatten(1).sum(1)  # [B]
     assert y is not None
-    return label_logits(logits, y) if kind == "kernel_label" else label_loss(logits, y)  # [B]
+    return label_logits(logits, y) if kind == "kernel_label" else loss.each(logits, y)  # [B]
 
 
 def tangent_kernel(rows: Tensor, leaves: list[Tensor]) -> Tensor:

@@ -13,7 +13,7 @@ from epochzero.data import Batch
 from epochzero.engine import foreach
 from epochzero.engine.failure import PassFailedError, or_why
 from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
-from epochzero.engine.loss import check_labels, label_loss, log_sums
+from epochzero.engine.loss import LABEL, log_sums
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import Item, Pass
 from epochzero.engine.reads import (
@@ -23,6 +23,7 @@ from epochzero.engine.reads import (
     NEED_FORWARD,
     NEED_GRAPH,
     NEED_LABELS,
+    OF_CLASSES,
     OF_LAYERS,
     OF_TRAINABLE,
     PER_SAMPLE,
@@ -79,7 +80,11 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         missing = PassFailedError(f"needs labels, and there are none in this data ({batch.about})")
         results |= dict.fromkeys(wanted & NEED_LABELS, missing)
         wanted = wanted - NEED_LABELS
-    handle = Handle(network, weights, x, y, seed, run.norm)
+    if batch.loss is not None and not batch.loss.classes:
+        no_classes = PassFailedError(f"needs class labels, which the targets of the loss {batch.loss.name} are not")
+        results |= dict.fromkeys(wanted & OF_CLASSES, no_classes)
+        wanted = wanted - OF_CLASSES
+    handle = Handle(network, weights, x, y, seed, run.norm, batch.loss or LABEL)
     if "network" in wanted:
         results["network"] = handle
     if wanted & NEED_FORWARD:
@@ -106,11 +111,6 @@ def _check(logits: Tensor, samples: int) -> None:
         raise PassFailedError(f"the output should be [{samples}, classes], and is {list(logits.shape)} of {kind}")
 
 
-def _loss(logits: Tensor, y: Tensor) -> Tensor:
-    check_labels(logits.shape, y)
-    return label_loss(logits, y, "mean")
-
-
 def _run_samples(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, Any]:
     """Runs the batch; then, if no layer mixes samples, a few at a time for the reads that need much memory."""
     apart = wanted & PER_SAMPLE
@@ -133,7 +133,7 @@ def _run_whole(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, 
 
 def _run_forward(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str, Any]:
     """Runs the network forward, and computes each requested gradient once."""
-    network, weights, x, y, _, norm = handle
+    network, weights, x, y, _, norm, loss = handle
     graph = bool(wanted & NEED_GRAPH)
     everything = bool(wanted & NEED_GRAPH & OF_TRAINABLE)
     if wanted & (NEED_GRAPH - {"block_gradients"}):
@@ -148,7 +148,7 @@ def _run_forward(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str
         _check(logits, len(x))
         results: dict[str, Any] = {"logits": logits.detach()}
         if y is not None and wanted & NEED_LABELS:
-            of_loss = or_why(lambda: _of_loss(_loss(logits, y), network, weights, wanted, watcher))
+            of_loss = or_why(lambda: _of_loss(loss.mean(logits, y), network, weights, wanted, watcher))
             if isinstance(of_loss, Exception):
                 of_loss = dict.fromkeys(wanted & NEED_LABELS, of_loss)
                 wanted = wanted - NEED_LABELS
@@ -160,7 +160,7 @@ def _run_forward(handle: Handle, wanted: set[str], watcher: Watcher) -> dict[str
     if "log_gradients" in wanted:
         results["log_gradients"] = or_why(lambda: gradients(log_sums(logits[None]).sum(), leaves, retain_graph=True))
     for kind in wanted & KERNELS:
-        results[kind] = tangent_kernel(rows_of(kind, logits, y), [weights[name] for name in network.trainable])
+        results[kind] = tangent_kernel(rows_of(kind, logits, y, loss), [weights[name] for name in network.trainable])
     if "input_gradients" in wanted:
         results["input_gradients"] = or_why(lambda: _responses(logits, x))
     if callable(multiply := results.get("hessian_gradients")):
@@ -182,12 +182,12 @@ def _responses(logits: Tensor, x: Tensor) -> Tensor:
 
 def _read_apart(read: str, handle: Handle, results: dict[str, Any]) -> Any:
     """Computes one read from the graphs of a few samples at a time; the graph of the batch is freed by now."""
-    network, weights, x, y, _, norm = handle
+    network, weights, x, y, _, norm, loss = handle
     second = read == "hessian_gradients"
     if second and isinstance(results["gradients"], Exception):
         raise results["gradients"]
     if y is not None and read in NEED_LABELS:
-        check_labels(results["logits"].shape, y)
+        loss.check(results["logits"], y)
     names = network.layer_weights if second else network.trainable
     own = {name: weights[name].detach().requires_grad_() for name in names}
     leaves = list(own.values())
@@ -197,12 +197,14 @@ def _read_apart(read: str, handle: Handle, results: dict[str, Any]) -> Any:
             return network.forward(some, {**weights, **own}, norm)
 
     def rows_of_sample(i: int) -> Tensor:
-        return rows_of(read, forward(x[i : i + 1]), None if y is None else y[i : i + 1])
+        return rows_of(read, forward(x[i : i + 1]), None if y is None else y[i : i + 1], loss)
 
     if second:
         assert y is not None
-        return product_apart(forward, x, y, results["gradients"], leaves)
-    return tangent_kernel_apart(rows_of(read, results["logits"], y), rows_of_sample, len(x), leaves)
+        return product_apart(
+            forward, x, lambda outputs, some: loss.each(outputs, y[some]), results["gradients"], leaves
+        )
+    return tangent_kernel_apart(rows_of(read, results["logits"], y, loss), rows_of_sample, len(x), leaves)
 
 
 def _of_loss(
