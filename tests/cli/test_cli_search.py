@@ -140,7 +140,7 @@ def test_the_winner_among_darts_networks_is_drawn_with_both_cells_and_trains_wit
 def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
     ran = epochzero("search", "--space", "darts", "--method", "random", "--proxy", "params", "--budget", 1)
     free = [name for name in proxies if parse(name).quick and parse(name).free]
-    assert 0 < len(free) < 5
+    assert 0 < len(free) < len([name for name in proxies if parse(name).quick]) / 2
     assert f"by {len(free)} proxies" in ran.err and "dextr" not in ran.out
 
 
@@ -396,7 +396,7 @@ def test_store_shows_runs_and_exports_scores(searched: tuple[Path, dict[str, Any
 
 def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
     store = tmp_path / "run.db"
-    arguments = ["search", "--proxy", "l2_norm", "--budget", "160", *FEW, "--store", str(store), "--json"]
+    arguments = ["search", "--proxy", "l2_norm", "--budget", "600", *FEW, "--store", str(store), "--json"]
     search = subprocess.Popen(process(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     patience = time.monotonic() + 60
     log = store.with_name("run.db-wal")
@@ -407,15 +407,15 @@ def test_a_search_stopped_by_ctrl_c_goes_on_from_there(tmp_path: Path) -> None:
     out, err = search.communicate(timeout=60)
     assert search.returncode == 130
     found = json.loads(out)
-    assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 160
+    assert found["stopped"] == "it was interrupted" and 0 < found["evaluated"] < 600
     assert err.rstrip().endswith("Stopped. With a --store, or a folder of checkpoints, the same command resumes.")
     assert "Traceback" not in err
     with Store.open(store) as opened:
         scores = {row.arch: row.value for row in opened.all_scores()}
-    assert found["evaluated"] <= len(scores) < 160
+    assert found["evaluated"] <= len(scores) < 600
     assert scores[found["best"]["arch"]] == found["best"]["score"], "what was found so far is printed"
-    resumed = ez.search(proxy="l2_norm", budget=160, data=data.pink(size=2), store=store)
-    assert resumed.evaluated == 160
+    resumed = ez.search(proxy="l2_norm", budget=600, data=data.pink(size=2), store=store)
+    assert resumed.evaluated == 600
     with Store.open(store) as opened:
         searches = [run.state for run in opened.runs() if run.kind == "search"]
         assert searches == ["finished"], "another run was begun"

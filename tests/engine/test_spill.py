@@ -40,7 +40,7 @@ def precise(name: str) -> Proxy:
 def scores(*names: str) -> dict[str, Score]:
     space = spaces["nb201"]
     network = PlanNetwork(space.plan(space.parse(CELL), 3, SHAPE))
-    batch = data.load("pink", num_classes=3, input_shape=SHAPE, size=3)
+    batch = data.load("pink", num_classes=3, input_shape=SHAPE, size=16)
     return score_network(network, [precise(name) for name in names], batch, 0).scores
 
 

@@ -4,8 +4,8 @@ r"""L-SWAG: gradients that vary little between batches, times the number of on-o
     Psi    = number of distinct on-off patterns of neurons over the samples, as `swap` counts them
     score  = Lambda * Psi
 
-The standard deviation is the population's (divided by k); weights whose gradient does not vary are left out, and so
-are layers without other weights. All layers count: the paper restricts both sums to an interval of the depth, which it
+The standard deviation is the population's (divided by k); weights whose gradient varies by no more than rounding are
+left out (std at most 16 eps of the layer's largest gradient), and so are layers without other weights. All layers count: the paper restricts both sums to an interval of the depth, which it
 chooses for each benchmark by the gradients of 1,000 of its networks. The network's own weights are used, once.
 
 Options:
@@ -40,11 +40,13 @@ def needs(batches: int, samples: int) -> Sequence[Need]:
 
 def steadiness(*gradients: Tensor) -> Tensor:
     """Returns sum_w 1 / std |g_w|, from a layer's gradient on each batch."""
-    std = torch.stack(gradients).flatten(1).abs().std(0, correction=0)  # [W]
-    return torch.where(std == 0, 0, 1 / std).sum()
+    sizes = torch.stack(gradients).flatten(1).abs()  # [k, W]
+    std = sizes.std(0, correction=0)  # [W]
+    rounding = 16 * torch.finfo(std.dtype).eps * sizes.max()
+    return torch.where(std <= rounding, 0, 1 / std).sum()
 
 
-@proxy(needs=needs, higher_is_better=True)
+@proxy(needs=needs, higher_is_better=True, recipe=2)
 def lswag(patterns: Trace, *traces: Trace, batches: int = 2, samples: int = 16) -> Tensor:
     steady = each_layer(steadiness, traces, "gradients")  # [L]
     if not steady.any():

@@ -39,6 +39,8 @@ FIRST += ["params", "plain", "snip", "synflow", "zico"]
 OWN_WEIGHTS = [name for name in ALL if not any(need.run.init for need in parse(name).needs)]
 """these read the module's weights; others draw new ones, by their names"""
 WITH_LABELS = [name for name in ALL if parse(name).needs_labels]
+OF_BATCHES = {"lswag", "zico"}
+"""these fail for want of a second batch first"""
 
 
 @pytest.fixture(scope="module")
@@ -202,11 +204,11 @@ def test_a_network_without_weights_never_gives_a_traceback(batch: Batch) -> None
 # Data
 
 
-def test_without_labels_only_those_who_need_them_fail(batch: Batch) -> None:
-    x = batch.part(0)[0]
+def test_without_labels_only_those_who_need_them_fail() -> None:
+    x = data.pink((3, 16, 16), CLASSES, size=16).part(0)[0]
     found = scored(seeded(Modular), ALL, data.from_tensors(x))
     assert {name for name in WITH_LABELS if found[name].status != "failed"} == set()
-    assert all("needs labels" in found[name].why for name in WITH_LABELS if name != "zico")
+    assert all("needs labels" in found[name].why for name in WITH_LABELS if name not in OF_BATCHES)
     assert found["naswot"].ok and found["jacov"].ok and found["synflow"].ok
 
 
