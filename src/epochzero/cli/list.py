@@ -119,8 +119,8 @@ def _facts(member: Any) -> dict[str, Any]:
     size = f"{member.count():,}" if hasattr(member, "count") else ""
     native = native_of(member)
     made_for = {} if native is None else {"input": shape_text(native[0]), "classes": native[1]}
-    told = getattr(member, "about", about).rstrip(".")
-    return {"networks": size, "input": "", "classes": "", **made_for, "about": told}
+    about = getattr(member, "about", about).rstrip(".")
+    return {"networks": size, "input": "", "classes": "", **made_for, "about": about}
 
 
 def _short(value: Any) -> str:

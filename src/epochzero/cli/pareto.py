@@ -11,7 +11,7 @@ from epochzero.errors import UserError
 from epochzero.evaluate import plots
 from epochzero.evaluate.front_plot import drawn
 from epochzero.files import writing
-from epochzero.hardware.latency import KEYS, Latency, teller
+from epochzero.hardware.latency import KEYS, Latency, latency_source
 from epochzero.hardware.timing import RUNS, Timing
 from epochzero.objectives.goals import LATENCY
 from epochzero.study.front import Member, as_csv
@@ -26,7 +26,7 @@ SHOWN = 3
 
 def end_front(result: Result, folder: Path | None, store: Path | None, json: bool) -> None:
     """Prints the front and writes it, with latencies and known accuracies if there are any."""
-    latency = teller(result.task, result.limit)
+    latency = latency_source(result.task, result.limit)
     report = front_report(result, latency, result.accuracies)
     if latency is not None:
         report["latency"] = latency.facts if result.limit is None else result.limit.about()
@@ -54,17 +54,17 @@ def front_report(result: Result, latency: Latency | None, table: TableSource | N
 
 def _member_json(result: Result, member: Member, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:
     names = [goal.proxy.text for goal in result.goals.goals]
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "arch": member.text,
         "scores": dict(zip(names, member.values, strict=True)),
         **counts(result.task.size(member.arch)),
     }
     if latency is not None:
         timing = latency.of(member.arch)
-        told["latency"] = timing.facts if isinstance(timing, Timing) else None
+        facts["latency"] = timing.facts if isinstance(timing, Timing) else None
     if table is not None:
-        told["known"] = known_of(member.text, table)
-    return told
+        facts["known"] = known_of(member.text, table)
+    return facts
 
 
 def show_front(result: Result, report: dict[str, Any]) -> None:

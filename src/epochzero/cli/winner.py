@@ -185,8 +185,8 @@ def show(result: Result, report: dict[str, Any], scores: Table) -> None:
     out.print(f"params  {millions(best['params'])}")
     out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
     if "latency" in report:
-        told = report["latency"]
-        out.print(f"latency {with_interval(told['best'])} ms, by {told['told_by']}")
+        latency = report["latency"]
+        out.print(f"latency {with_interval(latency['best'])} ms, by {latency['told_by']}")
     out.print(f"data    {report['data']}\n")
     out.print(scores)
     if report.get("known"):

@@ -35,14 +35,14 @@ def directions() -> dict[str, bool]:
     """True for each proxy of which higher is better, False for the others, by name."""
     package = find_spec("epochzero.proxies")
     folders = package.submodule_search_locations if package is not None else None
-    found: dict[str, bool] = {}
+    known: dict[str, bool] = {}
     for folder in folders or ():
         for file in sorted(Path(folder).glob("*.py")):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
                     if isinstance(node, ast.FunctionDef) and (higher := _higher(decorator)) is not None:
-                        found[node.name] = higher
-    return found
+                        known[node.name] = higher
+    return known
 
 
 def _higher(decorator: ast.expr) -> bool | None:

@@ -84,10 +84,10 @@ def run_bench(
     for run, of in zip(runs, figures, strict=True):
         spearmans = {f"{row.proxy} {row.target}": row.quality.figures["spearman"] for row in of.rows}
         run.finish({name: kept_figure(one.estimate, "spearman", one.why) for name, one in spearmans.items()})
-    found = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
-    notes = [note for outcome in found for note in notes_of(outcome.case.name, outcome.sample)]
-    notes += notes_between({outcome.case.name: outcome.sample for outcome in found})
-    return BenchOutcome(found, notes, time.perf_counter() - start)
+    outcomes = [CaseOutcome(*parts) for parts in zip(cases, samples, scores, merits, figures, strict=True)]
+    notes = [note for outcome in outcomes for note in notes_of(outcome.case.name, outcome.sample)]
+    notes += notes_between({outcome.case.name: outcome.sample for outcome in outcomes})
+    return BenchOutcome(outcomes, notes, time.perf_counter() - start)
 
 
 def kept_figure(estimate: Estimate | None, statistic: str, why: str = "") -> dict[str, JSON]:

@@ -49,7 +49,7 @@ def freeze_garbage() -> None:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Everything that scoring needs beside the architectures."""
+    """Everything that scoring needs besides the architectures."""
 
     space: str
     proxies: tuple[str, ...]

@@ -44,7 +44,7 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
         "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\n"
         f"y = network({', '.join(name for name, _ in inputs)})    # "
         f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}\n```\n",
-        subject.told or _training(subject.training),
+        subject.training_section or _training(subject.training),
         *_scores(subject),
         checked(made, on_real_inputs),
         MADE_BY,
@@ -76,7 +76,7 @@ def _training(training: Mapping[str, Any] | None) -> str:
         return UNKNOWN
     identity, last, planned = training["identity"], training["history"][-1], training["identity"]["recipe"]["epochs"]
     epochs = f"{training['epoch']} of {planned} epoch{'s' if planned > 1 else ''}"
-    return told_training(
+    return training_section(
         identity,
         {
             "test accuracy": f"{100 * last['test_accuracy']:.2f} % after {epochs}",
@@ -85,7 +85,7 @@ def _training(training: Mapping[str, Any] | None) -> str:
     )
 
 
-def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> str:
+def training_section(identity: Mapping[str, Any], measured: Mapping[str, str]) -> str:
     """The section on training: data, test results, preprocessing of inputs, the recipe."""
     data, taught_by = identity["data"], identity.get("teacher")
     shape = shape_text(tuple(identity["input_shape"]))
@@ -95,7 +95,7 @@ def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> s
         "classes": ", ".join(f"{place} {name}" for place, name in enumerate(data.get("classes", ()))),
         "test": f"{data['test']:,} images, {data['test_is']}",
         **measured,
-        "input": told_input(data, identity["input_shape"]),
+        "input": preprocessing(data, identity["input_shape"]),
         "recipe": ", ".join(f"{name} {value}" for name, value in recipe.items()),
         "teacher": taught_by or "",
         "seed": str(identity["seed"]),
@@ -103,7 +103,7 @@ def told_training(identity: Mapping[str, Any], measured: Mapping[str, str]) -> s
     return f"## Training\n\n{table({name: row for name, row in rows.items() if row})}"
 
 
-def told_input(data: Mapping[str, Any], shape: Sequence[int]) -> str:
+def preprocessing(data: Mapping[str, Any], shape: Sequence[int]) -> str:
     """The preprocessing of an image to the network's input."""
     numbers = {"mean": data["mean"], "std": data["std"]}
     stated = "; ".join(f"{name} {', '.join(f'{v:.4g}' for v in values)}" for name, values in numbers.items())
@@ -136,8 +136,8 @@ def _scores(subject: Subject) -> list[str]:
 def _limits(settings: Mapping[str, Any]) -> str:
     """The limits of a search in words."""
     given = {unit: settings.get(name) for name, unit in LIMITS.items()}
-    told = [f"{most:,} {unit}" for unit, most in given.items() if most is not None]
-    return f"at most {', '.join(told)}" if told else "any size"
+    limits = [f"{most:,} {unit}" for unit, most in given.items() if most is not None]
+    return f"at most {', '.join(limits)}" if limits else "any size"
 
 
 def table(rows: Mapping[str, object]) -> str:

@@ -118,8 +118,8 @@ def _training(ensemble: Ensemble) -> str:
             f"{100 * attack['defence_accuracy']:.2f} % of the ensemble ({attack['images']} images)"
         )
     if not {"data", "recipe", "seed"} <= facts.keys():
-        told = card.told_input(ensemble.pixels._asdict(), ensemble.input_shape)
-        return f"{card.UNKNOWN}\n{card.table({'input': told, **measured})}"
+        steps = card.preprocessing(ensemble.pixels._asdict(), ensemble.input_shape)
+        return f"{card.UNKNOWN}\n{card.table({'input': steps, **measured})}"
     seeds = f"{facts['seed']} to {facts['seed'] + last}, one for each member" if last else facts["seed"]
     identity = {**facts, "seed": seeds, "num_classes": ensemble.num_classes, "input_shape": ensemble.input_shape}
-    return card.told_training(identity, measured)
+    return card.training_section(identity, measured)

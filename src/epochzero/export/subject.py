@@ -34,7 +34,7 @@ class Subject:
     scores: Mapping[str, float] = field(default_factory=dict)
     run: Run | None = None
     """the search that found it"""
-    told: str = ""
+    training_section: str = ""
     """replaces the card's section on training"""
 
     @staticmethod

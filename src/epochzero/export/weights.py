@@ -84,9 +84,9 @@ def fitting(plan: Plan, weights: Weights, num_classes: int) -> dict[str, Tensor]
         raise UserError(f"{where} are of another network: they {odd}{more}. Give the --space and --arch they are of.")
     wrong = {name: tuple(given[name].shape) for name, shape in expected.items() if tuple(given[name].shape) != shape}
     if wrong:
-        told = {shape[0] for shape in wrong.values() if shape}
-        if len(told) == 1 and all(expected[name] == (num_classes, *shape[1:]) for name, shape in wrong.items()):
-            (classes,) = told
+        sizes = {shape[0] for shape in wrong.values() if shape}
+        if len(sizes) == 1 and all(expected[name] == (num_classes, *shape[1:]) for name, shape in wrong.items()):
+            (classes,) = sizes
             raise UserError(f"{where} have {classes} classes, and the network {num_classes}: give --classes {classes}.")
         name, shape = next(iter(wrong.items()))
         raise UserError(

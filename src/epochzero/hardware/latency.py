@@ -63,7 +63,7 @@ class Latency:
         self.store: Store | None = None
 
     def keep(self, store: Store, clock: Clock) -> None:
-        """From now on measurements are looked for and kept there, and their time counted there."""
+        """From now on measurements are looked up and kept there, and their time is counted there."""
         self.store, self.clock = store, clock
         identity = {"space": self.space.name, "meter": self.name}
         self.run = None if self.meter.instant else store.begin_run("latency", identity, {})
@@ -221,17 +221,17 @@ class SwiftSpace:
         """The first sample that fits."""
         latency, limit = self.limit
         rng = Random(0)
-        for looked in range(1, TRIES + 1):
+        for tried in range(1, TRIES + 1):
             arch = self.space.sample(rng)
             if self.fits(arch):
                 return arch
-            if looked == PATIENCE and all(isinstance(timing, str) for timing in latency.timings.values()):
+            if tried == PATIENCE and all(isinstance(timing, str) for timing in latency.timings.values()):
                 raise UserError(f"The latency of {latency.space.name} networks cannot be measured: {latency.of(arch)}.")
         raise UserError(f"None of {TRIES} networks takes at most {limit:g} ms: raise --max-latency-ms.")
 
 
 def timed(
-    task: Task, told_by: str = "torch", size: int = 1, threads: int | None = None, limit: float | None = None
+    task: Task, source: str = "torch", size: int = 1, threads: int | None = None, limit: float | None = None
 ) -> tuple[Task, LatencyLimit | None]:
     """A task that can say latencies, where one of its proxies is one; and the limit, where there is one."""
     if limit is not None and not 0 < limit < math.inf:
@@ -239,13 +239,13 @@ def timed(
     wanted = LATENCY in task.proxies
     if limit is None and not wanted:
         return task, None
-    latency = Latency(meter_of(told_by, task, size, threads), task.space)
+    latency = Latency(meter_of(source, task, size, threads), task.space)
     if wanted:
         task = replace(task, sources=(latency, *task.sources))
     return task, None if limit is None else LatencyLimit(latency, limit)
 
 
-def teller(task: Task, limit: LatencyLimit | None) -> Latency | None:
+def latency_source(task: Task, limit: LatencyLimit | None) -> Latency | None:
     """The latency source of a search, if it has one."""
     if limit is not None:
         return limit.latency

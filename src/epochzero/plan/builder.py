@@ -97,8 +97,8 @@ class Builder:
             raise ValueError(f"node {auxiliary} cannot be the auxiliary output: it has to be there, and not the last")
         whole = replace(whole, auxiliary=whole.last_nodes[auxiliary])
         nodes = whole.nodes
-        aside = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
-        return replace(whole, skeleton=replace(whole.skeleton, flops=self._flops - aside))
+        tower = sum(_facts(nodes[i].op, tuple(nodes[s].shape for s in nodes[i].inputs)).macs for i in whole.tower)
+        return replace(whole, skeleton=replace(whole.skeleton, flops=self._flops - tower))
 
 
 def chain(shape: Shape, **ops: Op) -> Plan:

@@ -131,7 +131,7 @@ class Recommender:
             )
         more = {FILE: described(self.space, self.arch, self.training), ENCODING: self.encoding.text()}
         card = _card(self.encoding, self.training)
-        subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", told=card)
+        subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", training_section=card)
         return export(subject, folder, real=real, onnx=onnx, say=say, more=more)
 
 

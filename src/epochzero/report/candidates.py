@@ -198,8 +198,8 @@ class _Columns:
         for name, kinds in self._cells.items():
             data, scheme, number = (len(set(part)) > 1 for part in zip(*kinds, strict=True))
             for kind, repeats in kinds.items():
-                told = [kind.data] * data + [kind.scheme] * scheme + [f"batch{kind.number + 1}"] * number
-                full = f"{name}{ON}{'/'.join(told)}" if told else name
+                parts = [kind.data] * data + [kind.scheme] * scheme + [f"batch{kind.number + 1}"] * number
+                full = f"{name}{ON}{'/'.join(parts)}" if parts else name
                 columns[full] = _column(name, repeats, networks, full)
         return columns
 

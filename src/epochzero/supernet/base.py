@@ -72,8 +72,8 @@ def make(
             raise UserError(
                 f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
             ) from None
-    found: Inside = methods[method](space, batch, seed, device, **given)
-    return found
+    search: Inside = methods[method](space, batch, seed, device, **given)
+    return search
 
 
 def settings_of(method: str, space: Any, batch: Batch, seed: int, **options: JSON) -> State:

@@ -125,8 +125,8 @@ def weight_slope(
     shifts = [x.new_zeros(()).expand(len(x), *node.shape).requires_grad_() for node in nodes]
     loss = label_loss(execute(plan, {**theta, **leaves}, (x, *shifts)), y, "mean")
     wanted = [*leaves.values(), *shifts]
-    found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
-    gradients, of_loss = found[: len(names)], found[len(names) :]
+    both = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
+    gradients, of_loss = both[: len(names)], both[len(names) :]
     s = _squared(gradients)
     of_s = torch.autograd.grad(s, shifts, allow_unused=True, materialize_grads=True)
     at = {node.name: (a.detach(), b.detach()) for node, a, b in zip(nodes, of_s, of_loss, strict=True)}
@@ -240,15 +240,15 @@ def paper(space: Any) -> tuple[float, float]:
 def number(option: str, text: str) -> float:
     """A finite number, and for nu, where infinity stands for no bound, the largest there is."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if option == "nu" and found == math.inf:
+        value = math.nan
+    if option == "nu" and value == math.inf:
         return UNBOUNDED
-    if not math.isfinite(found):
+    if not math.isfinite(value):
         also = {"nu": "'usual', 'mean', 'adaptive' or "}.get(option, "'paper' or ")
         raise UserError(f"NASI takes {also}a number for '{option}', not {text!r}.")
-    return found
+    return value
 
 
 @methods.registers("nasi")
@@ -303,16 +303,16 @@ class Nasi:
     @asked_precision()
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:
         """Takes steps until there are `steps`, those of the state included."""
-        told = progress or (lambda state: None)
+        show = progress or (lambda state: None)
         now: Any = resumed(state, self.settings, steps, fresh(len(self.barred), None))
         while self.nu == "mean" and len(now["mean"]) < SAMPLED:
             now = {**now, "mean": [*now["mean"], self.of_mean(len(now["mean"]) + 1)]}
-            told(now)
+            show(now)
         if self.nu != "adaptive":
             now["fixed"] = sum(now["mean"]) / SAMPLED if self.nu == "mean" else self.nu
         while now["step"] < steps:
             now = stepped(now, *self.measured(now["step"] + 1), self.mu, self.nu0)
-            told(now)
+            show(now)
         return self._found(now)
 
     def standing(self, state: State) -> str:
@@ -352,10 +352,10 @@ class Nasi:
         return x, y.to(self.device)
 
     def _found(self, now: Any) -> Found:
-        found = alpha(now)
+        logits = alpha(now)
         weights = {
             choice.name: dict(zip(choice.options, own.tolist(), strict=True))
-            for choice, own in zip(self.relaxed.choices, split(self.relaxed, found), strict=True)
+            for choice, own in zip(self.relaxed.choices, split(self.relaxed, logits), strict=True)
         }
         trajectory = {"s": now["s"], "nu": now["nu"]}
-        return Found(most_probable(self.relaxed, self.barred, found), now["step"], trajectory, weights, now)
+        return Found(most_probable(self.relaxed, self.barred, logits), now["step"], trajectory, weights, now)

@@ -148,10 +148,10 @@ class ZeroCostPT:
     def _scores(self, plans: Sequence[Plan], proxy: Proxy, data: Batch) -> list[Score]:
         """The scores of networks that share their weights; UserError where none has any."""
         networks = (PlanNetwork(plan, self.origin, self.device) for plan in plans)
-        found = [one.scores[proxy.text] for one in score_population(networks, [proxy], data, self.seed)]
-        if not any(score.ok for score in found):
-            raise UserError(f"The proxy {proxy.text} has no score for these networks ({found[0].why}): use another.")
-        return found
+        scores = [one.scores[proxy.text] for one in score_population(networks, [proxy], data, self.seed)]
+        if not any(score.ok for score in scores):
+            raise UserError(f"The proxy {proxy.text} has no score for these networks ({scores[0].why}): use another.")
+        return scores
 
     def _start(self, edge: str) -> tuple[float, ...]:
         alpha = SPREAD * torch.randn(

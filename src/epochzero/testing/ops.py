@@ -168,8 +168,8 @@ def _slope(of: Tensor, t: Tensor) -> Tensor:
     """The derivative, with its graph; zero where nothing depends on t."""
     if not of.requires_grad:
         return torch.zeros_like(t)
-    (found,) = torch.autograd.grad(of, t, create_graph=True, allow_unused=True)
-    return torch.zeros_like(t) if found is None else found
+    (slope,) = torch.autograd.grad(of, t, create_graph=True, allow_unused=True)
+    return torch.zeros_like(t) if slope is None else slope
 
 
 def check_recorded(case: Case) -> None:
@@ -187,8 +187,8 @@ def check_recorded(case: Case) -> None:
     leaves = [*x, *(one for one in w if one.requires_grad)]
     expected = torch.autograd.grad(case.run(x, w), leaves, gradient)
     of_inputs, of_params = back(gradient, [True] * len(x), trained, False)
-    found = [*of_inputs, *(one for one, follow in zip(of_params, trained, strict=True) if follow)]
-    for one, other in zip(found, expected, strict=True):
+    given = [*of_inputs, *(one for one, follow in zip(of_params, trained, strict=True) if follow)]
+    for one, other in zip(given, expected, strict=True):
         assert one is not None and apart(one, other) < REL, f"the recorded way back of {case.op} is not autograd's"
 
 
@@ -223,8 +223,8 @@ def check_printed(case: Case) -> None:
     printed.double()
     printed_state, our_state = printed.state_dict(), ours.state_dict()
     wanted = {name: tensor.shape for name, tensor in our_state.items()}
-    found = {name: tensor.shape for name, tensor in printed_state.items() if "num_batches_tracked" not in name}
-    assert found == wanted, f"the printed code of {case.op} has the parameters {found}, and the op {wanted}"
+    shapes = {name: tensor.shape for name, tensor in printed_state.items() if "num_batches_tracked" not in name}
+    assert shapes == wanted, f"the printed code of {case.op} has the parameters {shapes}, and the op {wanted}"
     printed.load_state_dict(our_state, strict=False)
     inputs = _inputs(case)
     for training in (True, False):

@@ -126,8 +126,8 @@ def check_plan_and_module_agree(name: str) -> None:
     printed.load_state_dict(module.state_dict())
     planned = score_network(PlanNetwork(plan), [parse(name)], batch, 0).scores[name]
     for what, network in (("module", as_network(module, batch)), ("printed code", as_network(printed, batch))):
-        found = score_network(network, [parse(name)], batch, 0).scores[name]
-        assert close(planned, found, 1e-4), f"{name} is {planned} for the plan and {found} for its {what}"
+        score = score_network(network, [parse(name)], batch, 0).scores[name]
+        assert close(planned, score, 1e-4), f"{name} is {planned} for the plan and {score} for its {what}"
 
 
 def check_disconnected_network(name: str) -> None:
@@ -153,8 +153,8 @@ def check_same_in_another_process(names: list[str]) -> None:
         "from epochzero.engine import parse, score_network\n"
         "from epochzero.testing.proxies import _networks\n"
         f"batch = data.pink(size={size})\n"
-        "found = score_network(_networks(1)[0], [parse(n) for n in sys.argv[1:]], batch, 0).scores\n"
-        "print(json.dumps({name: [score.value, score.status] for name, score in found.items()}))\n"
+        "scores = score_network(_networks(1)[0], [parse(n) for n in sys.argv[1:]], batch, 0).scores\n"
+        "print(json.dumps({name: [score.value, score.status] for name, score in scores.items()}))\n"
     )
     done = subprocess.run([sys.executable, "-c", program, *names], capture_output=True, text=True, check=True)
     for name, (value, status) in json.loads(done.stdout).items():

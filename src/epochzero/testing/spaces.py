@@ -49,22 +49,22 @@ def check_space(
     space: str | AnySpace, samples: int = 5, *, input_shape: Shape = (3, 32, 32), num_classes: int = 10, seed: int = 0
 ) -> None:
     """Run every check of this file on the smallest and on a few random architectures of one space."""
-    found: AnySpace = spaces[space] if isinstance(space, str) else space
-    check_complete(found)
+    tested: AnySpace = spaces[space] if isinstance(space, str) else space
+    check_complete(tested)
     if isinstance(space, str):
-        assert found.name == space, f"the space '{space}' calls itself '{found.name}'"
+        assert tested.name == space, f"the space '{space}' calls itself '{tested.name}'"
     batch = data.white(input_shape, num_classes, size=4, parts=1)
     rng = Random(seed)
-    archs = [found.smallest(), *(found.sample(rng) for _ in range(samples))]
+    archs = [tested.smallest(), *(tested.sample(rng) for _ in range(samples))]
     for arch in archs:
-        check_architecture(found, arch, batch, rng)
-    check_sampling(found)
-    check_enumeration(found, archs)
-    check_smallest(found, archs, batch)
-    check_budget(found, archs, batch)
-    if isinstance(found, GivesPlans):
-        check_populations(found.name, found, archs, batch)
-    check_refuses_nonsense(found)
+        check_architecture(tested, arch, batch, rng)
+    check_sampling(tested)
+    check_enumeration(tested, archs)
+    check_smallest(tested, archs, batch)
+    check_budget(tested, archs, batch)
+    if isinstance(tested, GivesPlans):
+        check_populations(tested.name, tested, archs, batch)
+    check_refuses_nonsense(tested)
 
 
 # Architectures
@@ -157,8 +157,8 @@ def check_budget(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
     fitting = budgeted(space, budget, batch)
     for _ in range(MOVES):
         arch = fitting.sample(rng)
-        for found in (arch, fitting.mutate(arch, rng)):
-            assert budget.fits(size_of(space, found, batch)), f"{space.text(found)!r} is drawn against the budget"
+        for drawn in (arch, fitting.mutate(arch, rng)):
+            assert budget.fits(size_of(space, drawn, batch)), f"{space.text(drawn)!r} is drawn against the budget"
 
 
 # Plans

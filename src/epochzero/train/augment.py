@@ -68,9 +68,9 @@ def jitter(x: Tensor, strength: float, rng: Generator) -> Tensor:
     bright, contrast, saturation = drawn.to(x.device, non_blocking=True)  # [B, 1, 1, 1] each
     lit = _as_before(x * bright, x).float()
     mean = grey(lit).mean((2, 3), keepdim=True)
-    told = _as_before(mean + contrast * (lit - mean), x).float()
-    pale = grey(told)
-    return _as_before(pale + saturation * (told - pale), x)
+    stronger = _as_before(mean + contrast * (lit - mean), x).float()
+    pale = grey(stronger)
+    return _as_before(pale + saturation * (stronger - pale), x)
 
 
 def hue(x: Tensor, most: float, rng: Generator) -> Tensor:

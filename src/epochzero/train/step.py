@@ -42,29 +42,29 @@ class Step:
         self.parameters = list(module.parameters())
         self.recording = Recording(self._run, self.parameters, list(module.buffers())) if record else None
 
-    def __call__(self, x: Tensor, target: Tensor, told: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The loss and the logits [B, classes]; `told` are a teacher's logits."""
-        given = (x, target) if told is None else (x, target, told)
+    def __call__(self, x: Tensor, target: Tensor, teacher: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The loss and the logits [B, classes]; `teacher` are the logits of a teacher."""
+        given = (x, target) if teacher is None else (x, target, teacher)
         if self.recording is not None:
             return self.recording(given)
         _forget(self.parameters)
         return self._run(*given)
 
-    def _run(self, x: Tensor, target: Tensor, told: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def _run(self, x: Tensor, target: Tensor, teacher: Tensor | None = None) -> tuple[Tensor, Tensor]:
         recipe = self.recipe
         with torch.autocast(x.device.type, torch.bfloat16, enabled=self.half):
             outputs = self.forward(x)
         logits, *tower = (z.float() for z in (outputs if isinstance(outputs, tuple) else (outputs,)))
         loss = F.cross_entropy(logits, target)
-        whole = loss if told is None else _taught(loss, logits, told, recipe.distil, recipe.temperature)
+        whole = loss if teacher is None else _taught(loss, logits, teacher, recipe.distil, recipe.temperature)
         if tower:
             whole = whole + recipe.auxiliary * F.cross_entropy(tower[0], target)
         torch.autograd.backward(whole)
         return loss.detach(), logits.detach()
 
 
-def _taught(loss: Tensor, logits: Tensor, told: Tensor, weight: float, temperature: float) -> Tensor:
-    ours, theirs = F.log_softmax(logits / temperature, 1), F.log_softmax(told.float() / temperature, 1)
+def _taught(loss: Tensor, logits: Tensor, teacher: Tensor, weight: float, temperature: float) -> Tensor:
+    ours, theirs = F.log_softmax(logits / temperature, 1), F.log_softmax(teacher.float() / temperature, 1)
     distance = F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
     return (1 - weight) * loss + weight * temperature**2 * distance
 

@@ -22,9 +22,9 @@ def features(asked: Asked) -> None:
         x = subjects.batch.part(0)[0].to(asked.device)
         layers = {name: layer_independence(network, x) for name, network in subjects.networks.items()}
     each = {name: [feature._asdict() for feature in of] for name, of in layers.items()}
-    told = {name: [_line(feature) for feature in of] for name, of in layers.items()}
+    lines = {name: [_line(feature) for feature in of] for name, of in layers.items()}
     report = {"networks": each, "data": subjects.batch.about}
-    asked.show("features", report, told, lambda: {"features": pictures.layer_features(layers)})
+    asked.show("features", report, lines, lambda: {"features": pictures.layer_features(layers)})
 
 
 def _line(feature: Feature) -> str:
@@ -43,7 +43,7 @@ def curve(
             name: output_curve(network, subjects.batch, points=points, q=q, seed=asked.seed)
             for name, network in subjects.networks.items()
         }
-    told = {
+    lines = {
         name: [
             f"curvature, mean       {number(mean(one.curvature))}",
             f"variance explained    {', '.join(f'{100 * share:.1f} %' for share in one.explained)}",
@@ -52,7 +52,7 @@ def curve(
     }
     report = {"networks": {name: asdict(one) for name, one in curves.items()}, "data": subjects.batch.about}
     drawn = {name: one.points for name, one in curves.items()}
-    asked.show("curve", report, told, lambda: {"curve": pictures.output_curves(drawn)})
+    asked.show("curve", report, lines, lambda: {"curve": pictures.output_curves(drawn)})
 
 
 def stability(
@@ -67,9 +67,9 @@ def stability(
             for name, network in subjects.networks.items()
         }
     numbers = {name: {"mean": mean(of), "deviation": stdev(of), "values": of} for name, of in values.items()}
-    told = {
+    lines = {
         name: [f"dextr, mean           {number(mean(of))}", f"standard deviation    {number(stdev(of))}"]
         for name, of in values.items()
     }
     report = {"networks": numbers, "data": subjects.batch.about}
-    asked.show("stability", report, told, lambda: {"stability": pictures.stability(values)})
+    asked.show("stability", report, lines, lambda: {"stability": pictures.stability(values)})

@@ -24,14 +24,14 @@ def kernel(asked: Asked, batch_size: BatchSize = 64) -> None:
             name: score_network(network, [TRACE, KAPPA], subjects.batch, asked.seed).scores
             for name, network in subjects.networks.items()
         }
-    networks, told = {}, {}
+    networks, lines = {}, {}
     for name, of in scores.items():
         trace, kappa = of[TRACE.text], of[KAPPA.text]
         m = math.sqrt(trace.value / subjects.batch.size) if trace.ok else None
         networks[name] = {"M_trace": m, "kappa": kappa.value if kappa.ok else None}
-        told[name] = [f"M_Trace   {_said(trace, m)}", f"kappa     {_said(kappa, kappa.value)}"]
-    asked.show("kernel", {"networks": networks, "data": subjects.batch.about}, told, dict)
+        lines[name] = [f"M_Trace   {_written(trace, m)}", f"kappa     {_written(kappa, kappa.value)}"]
+    asked.show("kernel", {"networks": networks, "data": subjects.batch.about}, lines, dict)
 
 
-def _said(score: Score, value: float | None) -> str:
+def _written(score: Score, value: float | None) -> str:
     return f"none: {score.why}" if value is None or not score.ok else number(value)

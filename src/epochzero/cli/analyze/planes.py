@@ -88,10 +88,10 @@ def _show(
 
     whole = {net: asdict(plane) for net, plane in planes.items()}
     report = {"networks": numbers, "planes": whole, "data": subjects.batch.about}
-    asked.show(what, report, {net: _told(facts) for net, facts in numbers.items()}, figures)
+    asked.show(what, report, {net: _lines(facts) for net, facts in numbers.items()}, figures)
 
 
-def _told(facts: Mapping[str, float]) -> list[str]:
+def _lines(facts: Mapping[str, float]) -> list[str]:
     near = [f"at most {RISE:g} more on     {100 * facts['near']:.0f} % of the plane"] if "near" in facts else []
     at, steepest = number(facts["centre"]), number(facts["steepest"])
     return [f"at the weights        {at}", *near, f"steepest slope        {steepest}"]

@@ -66,7 +66,7 @@ class Asked:
         return self.arch or ()
 
     def show(
-        self, what: str, report: Report, told: Mapping[str, Sequence[str]], figures: Callable[[], Mapping[str, Any]]
+        self, what: str, report: Report, lines: Mapping[str, Sequence[str]], figures: Callable[[], Mapping[str, Any]]
     ) -> None:
         """Writes the report to the folder, if any, and prints it as JSON, or the lines of each network."""
         report = {**report, "seed": self.seed}
@@ -74,9 +74,9 @@ class Asked:
         if self.json:
             print_json(report | {"files": files})
             return
-        for name, lines in told.items():
+        for name, own in lines.items():
             out.print(name, style="bold")
-            for line in lines:
+            for line in own:
                 out.print(line)
         out.print(f"data    {report['data']}")
         say_written(files)

@@ -73,14 +73,14 @@ def ceilings(device: str) -> Ceilings:
     copying = _quickest(lambda: target.copy_(source), cuda)
     left = torch.randn(side, side, device=device)
     before = torch.backends.cuda.matmul.allow_tf32
-    found = []
+    rates = []
     try:
         for tf32 in (False, True) if cuda else (False,):
             torch.backends.cuda.matmul.allow_tf32 = tf32
-            found.append(2 * side**3 / _quickest(lambda: left @ left, cuda))
+            rates.append(2 * side**3 / _quickest(lambda: left @ left, cuda))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return Ceilings(2 * numbers * FLOAT / copying, found[0], found[1] if cuda else None)
+    return Ceilings(2 * numbers * FLOAT / copying, rates[0], rates[1] if cuda else None)
 
 
 def _quickest(work: Callable[[], Tensor], cuda: bool) -> float:

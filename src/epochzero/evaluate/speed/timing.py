@@ -73,13 +73,13 @@ def measure(job: Job) -> Timed:
         if job.device != "cpu":
             torch.cuda.reset_peak_memory_stats(job.device)
         archs = [space.parse(text) for text in job.archs]
-        found: Scores = []
+        scores: Scores = []
         start = time.perf_counter()
-        while not found or (len(found) < len(archs) and time.perf_counter() - start < job.seconds):
-            found += score(archs[len(found) : len(found) + job.step])
+        while not scores or (len(scores) < len(archs) and time.perf_counter() - start < job.seconds):
+            scores += score(archs[len(scores) : len(scores) + job.step])
         _settle(job.device)
         seconds = time.perf_counter() - start
-    return Timed(seconds, _memory(job) - before, found)
+    return Timed(seconds, _memory(job) - before, scores)
 
 
 @contextmanager
@@ -99,8 +99,8 @@ def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
 
     def score(archs: Sequence[Any]) -> Scores:
         networks = [network_of(space, arch, job.batch, origin, job.device) for arch in archs]
-        found = score_population(networks, named, job.batch, job.seed, "always" if job.way == "lockstep" else "never")
-        return [one.scores for one in found]
+        scored = score_population(networks, named, job.batch, job.seed, "always" if job.way == "lockstep" else "never")
+        return [one.scores for one in scored]
 
     yield score
 

@@ -74,13 +74,13 @@ class _Panel:
         self.boxes = [_box(item, max(wide, noted) + 30) for item in seen.items]
         self.placed = arrange(self.boxes, [(link.start, link.end) for link in seen.links])
         ends = seen.items[0], seen.items[-1]
-        self.aside = [_text_width(item.caption, 11) + ASIDE * bool(item.caption) for item in ends]
-        self.width = max(self.placed.width + sum(self.aside), _text_width(self.facts, 12), 240) + 2 * MARGIN
+        self.captions = [_text_width(item.caption, 11) + ASIDE * bool(item.caption) for item in ends]
+        self.width = max(self.placed.width + sum(self.captions), _text_width(self.facts, 12), 240) + 2 * MARGIN
         self.height = self.placed.height + HEADER + MARGIN
 
     def drawn(self, top: float, width: float) -> list[str]:
         """Returns its lines of SVG, centred in a picture."""
-        left = (width - self.placed.width + self.aside[0] - self.aside[1]) / 2
+        left = (width - self.placed.width + self.captions[0] - self.captions[1]) / 2
         return [
             f'<text class="title" x="{MARGIN:g}" y="{top + 32:g}">{escape(self.seen.title)}</text>',
             f'<text class="facts" x="{MARGIN:g}" y="{top + 51:g}">{escape(self.facts)}</text>',
@@ -205,7 +205,7 @@ def _paths(seen: Sketch) -> list[str]:
             over: list[str] = []
             start, dead = link.start, link.dead
             while passes(start):
-                over.insert(0, _said(seen.items[start]))
+                over.insert(0, _label(seen.items[start]))
                 dead = dead or into[start][0].dead
                 start = into[start][0].start
             rows.append((_place(seen.items[start]), over, _place(item), dead))
@@ -240,12 +240,12 @@ def _joined(words: list[str], dash: str) -> str:
     return "".join(f" {word} {dash}" for word in words)
 
 
-def _said(item: Item) -> str:
+def _label(item: Item) -> str:
     return ", ".join(item.lines) + (f" {TIMES}{item.times}" if item.times > 1 else "")
 
 
 def _place(item: Item) -> str:
-    said = _said(item)
-    if item.round or said == item.name:
+    label = _label(item)
+    if item.round or label == item.name:
         return item.caption or item.name
-    return f"{item.name} ({said})"
+    return f"{item.name} ({label})"

@@ -176,16 +176,16 @@ def _item(plan: Plan, run: Run, live: set[int], numbered: bool, shared: bool, wh
     if _is_sum(plan, first):
         text = _number(first.path) if numbered else clean(ops[0].label())
         return replace(item, look="sum", lines=(text,), notes=(), round=True)
-    told = _told(labels(plan, first.nodes))
-    plain = is_chain(plan, first) or not first.block or (len(told) == 1 and _splits(plan, first))
+    shown = _counted(labels(plan, first.nodes))
+    plain = is_chain(plan, first) or not first.block or (len(shown) == 1 and _splits(plan, first))
     if plain:
         kinds = {op.kind for op in ops}
         item = replace(item, look=next((look for look in LOOKS if look in kinds), "other"))
     if whole and first.block:
-        return replace(item, inside=tuple(clean(said) for said in _told(_row(plan, first.path))))
-    if not plain or len(told) > MOST_LABELS:
+        return replace(item, inside=tuple(clean(label) for label in _counted(_row(plan, first.path))))
+    if not plain or len(shown) > MOST_LABELS:
         return item
-    return replace(item, lines=tuple(clean(label) for label in told), notes=item.notes if whole else ())
+    return replace(item, lines=tuple(clean(label) for label in shown), notes=item.notes if whole else ())
 
 
 def _splits(plan: Plan, unit: Unit) -> bool:
@@ -225,7 +225,7 @@ def _channels(shape: Shape) -> int:
     return (*shape, 1)[len(shape) == 2]
 
 
-def _told(said: list[str]) -> list[str]:
+def _counted(said: list[str]) -> list[str]:
     """Returns labels with repetitions counted; the first of them may have a stride that the others lack."""
     bare = [label.replace(" /2", "") for label in said]
     period = next((p for p in range(1, len(said) + 1) if bare == bare[:p] * (len(said) // p)), 0)
