@@ -5,8 +5,9 @@ r"""L-SWAG: gradients that vary little between batches, times the number of on-o
     score  = Lambda * Psi
 
 The standard deviation is the population's (divided by k); weights whose gradient varies by no more than rounding are
-left out (std at most 16 eps of the layer's largest gradient), and so are layers without other weights. All layers count: the paper restricts both sums to an interval of the depth, which it
-chooses for each benchmark by the gradients of 1,000 of its networks. The network's own weights are used, once.
+left out (std at most 16 eps of the layer's largest gradient), and so are layers without other weights. All layers
+count: the paper restricts both sums to an interval of the depth, which it chooses for each benchmark by the gradients
+of 1,000 of its networks. The network's own weights are used, once.
 
 Options:
     batches     k, number of batches whose gradients are compared, at least 2
