@@ -19,6 +19,7 @@ from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.engine.space_networks import batch_for, check_inputs, check_one_real
+from epochzero.engine.threads import torch_threads
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
 from epochzero.executors.local import Local
@@ -68,6 +69,7 @@ def score(
     device: str = "cpu",
     output: Output | None = None,
     loss: Loss | None = None,
+    threads: int | None = None,
 ) -> dict[str, Score]:
     """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
 
@@ -91,13 +93,16 @@ def score(
     A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
     inputs, the whole numbers among them stay those of the data; where there are no others, it says why not.
+
+    On a CPU torch runs on `threads` threads: by default on one or on all, whichever is faster.
     """
     usable(device)
     named = proxies if isinstance(proxies, str) else ",".join(proxies)
     asked = single(parse_objectives(named))
     if isinstance(network, nn.Module):
         batch = _batch(data, y, batch_size, image_size, seed, loss=loss)
-        scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
+        with torch_threads(threads):
+            scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
         return percentiles(named, scores, "", batch.input_shape)
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
@@ -109,7 +114,8 @@ def score(
     batch = _batch(data, y, batch_size, image_size, seed, of_space, loss=loss)
     check_inputs(of_space, batch)
     arch = of_space.parse(network) if isinstance(network, str) else network
-    scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
+    with torch_threads(threads):
+        scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
     return percentiles(named, scores, of_space.name, batch.input_shape)
 
 
@@ -137,7 +143,7 @@ def search(
     store: str | Path = ":memory:",
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Result], None] | None = None,
-    executor: str | Executor = "local",
+    executor: str | Executor = "auto",
     workers: int | None = None,
     threads: int | None = None,
     address: str | None = None,
@@ -157,8 +163,8 @@ def search(
     "pareto" for several objectives.
 
     `executor` is where networks are scored: "local", this process; "processes", `workers` of them on this machine, by
-    default one per core; "ray", a cluster at `address`, or one started here; or an open executor of your own, which
-    stays open.
+    default one per core; "auto", the one or the other, whichever is faster; "ray", a cluster at `address`, or one
+    started here; or an open executor of your own, which stays open. Each network is scored by `threads` threads.
     """
     settings = SearchSettings(
         space=space,

@@ -360,7 +360,10 @@ def test_the_errors_of_a_chunk_keep_their_kind() -> None:
     ("given", "says"),
     [
         (["--executor", "proceses"], "No executor is called 'proceses'. Did you mean 'processes'?"),
-        (["--workers", "2"], "The executor 'local' takes no workers: use it with the executor processes or ray."),
+        (
+            ["--executor", "local", "--workers", "2"],
+            "The executor 'local' takes no workers: use it with the executor auto or ",
+        ),
         (["--executor", "processes", "--workers", "0"], "The number of workers is 0; it has to be at least 1."),
         (["--executor", "processes", "--address", "a:1"], "The executor 'processes' takes no address"),
         (["--executor", "processes", "--gpus", "1"], "The executor 'processes' takes no gpus"),

@@ -86,7 +86,7 @@ def test_it_goes_on_from_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--max-flops", "lots"], "--max-flops takes a number such as"),
         (["--option", "population=many"], "takes int for 'population'"),
         (["--option", "populatoin=9"], "Did you mean 'population'"),
-        (["--workers", "0"], "--workers is 0"),
+        (["--workers", "0"], "The number of workers is 0"),
         (["--proxy", "dexter"], "Did you mean 'dextr'"),
         (["--among", "nowhere.csv"], "There is no file nowhere.csv"),
     ],

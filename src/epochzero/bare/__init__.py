@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 
 from epochzero.errors import explained
 from epochzero.executors.worker import freeze_garbage
+
+
+def add_crew(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say who scores."""
+    parser.add_argument(
+        "--workers", type=int, help="processes that share the device; default: 1, or on a CPU all cores"
+    )
+    parser.add_argument("--threads", type=int, help="threads for each network on a CPU; default: what is faster")
 
 
 def command(work: Callable[[], object]) -> None:

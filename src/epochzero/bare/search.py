@@ -12,15 +12,14 @@ network that was scored, and where the time went. With --store the same command 
 from __future__ import annotations
 
 import argparse
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from epochzero.bare import add_crew
 from epochzero.engine.device import default_device, machine
 from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
-from epochzero.executors.local import LOCAL
-from epochzero.executors.processes import Processes
+from epochzero.executors import executor_of
 from epochzero.files import write_json
 from epochzero.progress import Lines
 from epochzero.quantities import key_values, shape
@@ -31,7 +30,7 @@ from epochzero.study.result import INTERRUPTED, Result, nothing_found
 from epochzero.study.search import SearchSettings, prepare
 
 TOP = 15
-OWN = ("store", "out", "workers", "tf32", "option", "input_shape", "data_seed")
+OWN = ("store", "out", "workers", "threads", "tf32", "option", "input_shape", "data_seed")
 """options that are not settings of the search, or are written differently"""
 
 
@@ -55,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, help="draws weights, data and candidates")
     add("--device", default=default_device())
     add("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    add("--workers", type=int, default=1, help="processes that share the device")
+    add_crew(parser)
     add("--option", action="append", default=[], help="of the method: key=value; may be repeated")
     add("--store", default=MEMORY, help="keeps scores and resumes (SQLite)")
     add("--out", type=Path, required=True, help="the result, a JSON file")
@@ -65,8 +64,6 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
     """Searches as asked, and writes the file; returns its content."""
     if asked.out.suffix != ".json":
         raise UserError(f"--out takes a name that ends with .json, not '{asked.out}'.")
-    if asked.workers < 1:
-        raise UserError(f"--workers is {asked.workers}; it has to be at least 1.")
     if asked.tf32 and asked.store != MEMORY:
         raise UserError(
             f"The store '{asked.store}' does not distinguish scores with TF32 from those in single precision: "
@@ -79,7 +76,7 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
         input_shape=shape(asked.input_shape),
         options=key_values(asked.option),
     )
-    crew = nullcontext(LOCAL) if asked.workers == 1 else Processes(asked.workers)
+    crew = executor_of(workers=asked.workers, threads=asked.threads, device=asked.device)
     lines = Lines("steps" if settings.method in ("nasi", "zero_cost_pt") else "networks")
     with crew as executor:
         prepared = prepare(settings, executor)
@@ -90,7 +87,7 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
 
             result = prepared.run(store, show, keep_interrupted=True)
     content = report(result, settings)
-    content["machine"] = machine(asked.device) | {"workers": asked.workers}
+    content["machine"] = machine(asked.device) | {"workers": crew.workers}
     write_json(asked.out, content)
     if result.stopped == INTERRUPTED:
         raise KeyboardInterrupt

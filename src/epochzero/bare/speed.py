@@ -18,6 +18,7 @@ import json
 from pathlib import Path
 
 from epochzero.engine.device import default_device
+from epochzero.engine.threads import give_threads
 from epochzero.evaluate.speed.measure import GPU_WORKERS, WAYS, Settings, measure_speed
 from epochzero.evaluate.speed.report import left_out
 from epochzero.objectives.bundles import bundles
@@ -38,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=usual.seed)
     parser.add_argument("--device", default=default_device())
     parser.add_argument("--workers", type=int, help=f"worker processes; default: all cores, {GPU_WORKERS} on a GPU")
+    parser.add_argument("--threads", type=int, help="threads for each network on a CPU; default: what is faster")
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
     parser.add_argument("--row-seconds", type=float, default=usual.row_seconds, help="about, for one measurement")
     parser.add_argument("--budget", type=float, default=usual.budget, help="seconds after which no row is started")
@@ -49,6 +51,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Measures and prints."""
     options = vars(asked)
+    if (threads := options.pop("threads")) is not None:
+        give_threads(threads)
     files = {"out": options.pop("out"), "table": options.pop("markdown"), "resume": options.pop("resume")}
     report = measure_speed(Settings(**options), lambda line: print(line, flush=True), **files)
     print(json.dumps(report["machine"] | report["ceilings"]))

@@ -15,6 +15,7 @@ import os
 import time
 from pathlib import Path
 
+from epochzero.bare import add_crew
 from epochzero.engine.device import default_device
 from epochzero.study.sweep import EACH, MOST, SweepSettings, sweep
 
@@ -35,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default=default_device())
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
-    parser.add_argument("--workers", type=int, default=1, help="processes that share the device")
+    add_crew(parser)
     parser.add_argument(
         "--population",
         type=int,

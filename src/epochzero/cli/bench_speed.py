@@ -18,6 +18,7 @@ from epochzero.cli.options import (
     Plugins,
     Seed,
     SpaceName,
+    Threads,
     Workers,
     panel,
     spread,
@@ -71,6 +72,7 @@ def bench_speed(
     batch: DataOptions,
     running: RunningOptions,
     output: OutputOptions,
+    threads: Threads = None,
     plugin: Plugins = None,
 ) -> None:
     """Milliseconds and memory a network: one by one, in lockstep and in processes.

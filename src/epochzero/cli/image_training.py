@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 from epochzero.cli.console import err
-from epochzero.cli.options import Classes, Device, Plugins, Seed, panel
+from epochzero.cli.options import Classes, Device, Plugins, Seed, Threads, panel
 from epochzero.data.image_folder import SIDE
 from epochzero.quantities import key_values, skips
 from epochzero.train.image_data import Images, load_images
@@ -49,4 +49,5 @@ class ImageOptions:
 class RunOptions:
     seed: Seed = 0
     device: Device = "cpu"
+    threads: Threads = None
     plugin: Plugins = None

@@ -51,12 +51,35 @@ StorePath = Annotated[
     Path | None, Option("--store", help="Result store (SQLite). The same command with the same store resumes.")
 ]
 ExecutorName = Annotated[
-    str, Option("--executor", help="Who scores: local (this process), processes (all cores), ray (a cluster).")
+    str,
+    Option(
+        "--executor",
+        help="Who scores: local (this process), processes (all cores), ray (a cluster), or auto: this process for a "
+        "few networks and all cores for many.",
+    ),
 ]
 Workers = Annotated[
     int | None, Option("--workers", help="Networks scored at a time; default: all cores, or the whole cluster.")
 ]
-Threads = Annotated[int | None, Option("--threads", help="Threads of each worker; default: all cores (local), or 1.")]
+
+
+def _given(threads: int | None) -> int | None:
+    """Sets the number of torch's threads in this process."""
+    if threads is not None:
+        from epochzero.engine.threads import give_threads
+
+        give_threads(threads)
+    return threads
+
+
+Threads = Annotated[
+    int | None,
+    Option(
+        "--threads",
+        callback=_given,
+        help="Threads for each network on a CPU; default: 1 with several workers, else 1 or all, whichever is faster.",
+    ),
+]
 Address = Annotated[
     str | None, Option("--address", help="Head of a Ray cluster: host:port, or auto; default: start one here.")
 ]
@@ -125,7 +148,7 @@ def _in_panel(kind: Any, name: str | None) -> Any:
 @panel("Running")
 class RunningOptions:
     device: Device = "cpu"
-    executor: ExecutorName = "local"
+    executor: ExecutorName = "auto"
     workers: Workers = None
     threads: Threads = None
     address: Address = None

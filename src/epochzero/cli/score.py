@@ -27,6 +27,7 @@ from epochzero.cli.options import (
     Plugins,
     ProxyNames,
     Seed,
+    Threads,
     Unreadable,
     panel,
     spread,
@@ -77,6 +78,7 @@ def score(
     proxy: ProxyNames = "dextr",
     seed: Seed = 0,
     device: Device = "cpu",
+    threads: Threads = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

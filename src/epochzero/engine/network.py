@@ -47,6 +47,9 @@ class Network(Protocol):
     """The interface that passes need of a network."""
 
     @property
+    def device(self) -> torch.device: ...
+
+    @property
     def weights(self) -> Mapping[str, Tensor]:
         """Parameters and buffers by name."""
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from epochzero.engine.precision import asked_precision
 from epochzero.engine.proxy import Proxy
 from epochzero.engine.reads import FACTS, NEED_GRAPH
 from epochzero.engine.single.run import run_pass
+from epochzero.engine.threads import fastest_threads
 from epochzero.engine.trace import PassResult, Trace, refusals, trace
 from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
@@ -80,7 +81,7 @@ def score_population(
         for before in under_way:
             before.finish()
 
-    with no_collection(when=queue.forms_population()):
+    with no_collection(when=queue.forms_population()), _threads(queue.first, proxies, batch, seed):
         for prepared in queue:
             while under_way and prepared.population is None:  # its results would stay in memory
                 take()
@@ -131,6 +132,12 @@ class _PopulationQueue:
         self.prepare()
         return self._next is not None and self._next.population is not None
 
+    @property
+    def first(self) -> Network | None:
+        """The next network, if there is one."""
+        self.prepare()
+        return None if self._next is None else self._next.networks[0]
+
     def __iter__(self) -> _PopulationQueue:
         return self
 
@@ -145,9 +152,19 @@ class _PopulationQueue:
 @asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Scores one network: runs every pass that the proxies need once."""
-    start = time.perf_counter()
-    (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
-    return Scored(scores, time.perf_counter() - start)
+    with _threads(network, proxies, batch, seed):
+        start = time.perf_counter()
+        (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
+        return Scored(scores, time.perf_counter() - start)
+
+
+def _threads(
+    network: Network | None, proxies: Sequence[Proxy], batch: Batch, seed: int
+) -> AbstractContextManager[None]:
+    """Torch's faster number of threads, on a CPU, for networks like this one."""
+    if network is None or network.device.type != "cpu" or all(proxy.free for proxy in proxies):
+        return nullcontext()
+    return fastest_threads(batch, lambda few: _score(Prepared([network], None), proxies, few, seed, "never"))
 
 
 @asked_precision()

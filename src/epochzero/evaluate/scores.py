@@ -16,8 +16,6 @@ from epochzero.store import Run, Store
 from epochzero.study.task import Task
 from epochzero.types import Score
 
-CHUNK = 16
-"""networks that are scored and stored in one step, for each of several workers"""
 SECONDS = 5.0
 """duration of a step for networks that are scored one at a time"""
 
@@ -44,14 +42,14 @@ class Work:
     def chunks(self, time_left: TimeLeft[tuple[int, int]]) -> Iterator[range]:
         """Ranges that are scored and stored in one step: one network, then as many as take a few seconds.
 
-        On a GPU or with several workers all chunks have one size, so that populations do not depend on interruptions.
+        On a GPU all chunks have one size, so that populations do not depend on interruptions.
         """
         first, workers, together = 0, self.task.executor.workers, population(self.task.device)
         while first < len(self.values):
-            if workers > 1 or together > 1:
-                stop = min(first + max(CHUNK, together) * workers, len(self.values))
+            if together > 1:
+                stop = min(first + together * workers, len(self.values))
             else:
-                stop = self._after(first, time_left.amount_in(SECONDS, self.kind))
+                stop = self._after(first, max(workers, time_left.amount_in(SECONDS, self.kind)))
             yield range(first, stop)
             first = stop
 

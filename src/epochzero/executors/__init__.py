@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor, Prepare
+from epochzero.executors.local import Local
 from epochzero.registry import check_known
 
 __all__ = ["Executor", "Prepare", "executor_of"]
 
-NAMES = ("local", "processes", "ray")
+NAMES = ("auto", "local", "processes", "ray")
 
 
 def executor_of(
-    name: str = "local",
+    name: str = "auto",
     *,
     workers: int | None = None,
     threads: int | None = None,
@@ -21,9 +22,17 @@ def executor_of(
     device: str = "cpu",
     prepare: Prepare | None = None,
 ) -> Executor:
-    """The executor of that name. Each takes the settings that mean something for it and refuses the others."""
+    """The executor of that name. Each takes the settings that mean something for it and refuses the others.
+
+    "auto" with a number of workers is "processes", or "local" for one.
+    """
     given = {"workers": workers, "address": address, "gpus": gpus}
-    takes: dict[str, set[str]] = {"local": set(), "processes": {"workers"}, "ray": {"workers", "address", "gpus"}}
+    takes: dict[str, set[str]] = {
+        "auto": {"workers"},
+        "local": set(),
+        "processes": {"workers"},
+        "ray": {"workers", "address", "gpus"},
+    }
     check_known(name, NAMES, f"No executor is called '{name}'")
     for setting, value in given.items():
         if value is not None and setting not in takes[name]:
@@ -32,6 +41,8 @@ def executor_of(
     for setting, number in {"workers": workers, "threads": threads}.items():
         if number is not None and number < 1:
             raise UserError(f"The number of {setting} is {number}; it has to be at least 1.")
+    if name == "auto" and workers is not None:
+        name, workers = ("processes", workers) if workers > 1 else ("local", None)
     if gpus is not None and gpus <= 0:
         raise UserError(f"A worker cannot have {gpus} GPUs: give 1, or a part such as 0.25 for four workers on one.")
     if name == "processes":
@@ -43,6 +54,8 @@ def executor_of(
 
         gpus = gpus or float(device != "cpu")
         return Ray(workers, address=address, gpus=gpus, threads=threads or 1, prepare=prepare)
-    from epochzero.executors.local import Local
+    if name == "local":
+        return Local(threads)
+    from epochzero.executors.auto import Auto
 
-    return Local(threads)
+    return Auto(threads, device=device, prepare=prepare)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Local:
-    """Scores in this process, with torch's number of threads unless another is given."""
+    """Scores in this process, on one thread or several, whichever is faster, unless a number is given."""
 
     elsewhere = False
     workers = 1
@@ -29,6 +28,8 @@ class Local:
         return {"name": "local", "workers": 1, "threads": self.threads or get_num_threads()}
 
     def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
+        from epochzero.engine.threads import torch_threads
+
         with torch_threads(self.threads):
             return task.score(archs)
 
@@ -38,19 +39,6 @@ class Local:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-
-@contextmanager
-def torch_threads(number: int | None) -> Iterator[None]:
-    """Gives torch this number of threads inside the block; None leaves them as they are."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 LOCAL = Local()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from epochzero.engine.resources import cores
 from epochzero.executors.base import Prepare, ScoredBatch, chunks
 from epochzero.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, key_of, lost
 from epochzero.store import JSON
@@ -198,8 +199,3 @@ class _Worker:
             except OSError:  # something was still to be written
                 continue
         return f"exit code {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
-
-
-def cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

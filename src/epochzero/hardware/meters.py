@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from epochzero.data.batch import shape_text
 from epochzero.engine.device import usable
 from epochzero.engine.failure import out_of_memory
+from epochzero.engine.threads import torch_threads
 from epochzero.errors import UserError
-from epochzero.executors.local import torch_threads
 from epochzero.hardware.timing import RUNS, WARM_UP, Timing, UnmeasurableError, summed_up
 from epochzero.store import manifest
 from epochzero.study.task import Task

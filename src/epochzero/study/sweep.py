@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from random import Random
@@ -29,6 +30,7 @@ from typing import Any
 
 from epochzero.errors import UserError
 from epochzero.executors.base import ScoredBatch
+from epochzero.executors.local import Local
 from epochzero.files import write, write_json
 from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
@@ -78,7 +80,9 @@ class SweepSettings:
     seed: int = 0
     device: str = "cpu"
     tf32: bool = False
-    workers: int = 1
+    workers: int | None = None
+    """default: 1, or on a CPU as many as are worth their start"""
+    threads: int | None = None
     population: int | None = None
     """networks per chunk at most"""
 
@@ -145,8 +149,11 @@ class Sweep:
         names = [proxy.text for proxy in self.task.proxies]
         return ["arch", *(["scored_as"] if self.shared else []), *names, "reasons"]
 
-    def fill(self, table: Table, most: int, score: Scorer, workers: int) -> None:
-        """Score what the table lacks, a chunk for each worker at a time, and report progress on standard error."""
+    def fill(self, table: Table, most: int, score: Scorer, workers: int, least: int = 1) -> None:
+        """Score what the table lacks, a chunk for each worker at a time, and report progress on standard error.
+
+        Chunks have at least `least` networks, which the scorer itself spreads.
+        """
         missing: dict[str, list[str]] = {}
         for arch in self.archs:
             if arch not in table.rows:
@@ -166,7 +173,7 @@ class Sweep:
         show, done, begun = Lines("networks", EVERY), 0, time.perf_counter()
         parse = self.task.space.parse
         first = FIRST["cpu" if self.task.device == "cpu" else "cuda"]
-        chunks = Chunks(todo, workers, min(first, most), most)
+        chunks = Chunks(todo, workers, min(max(first, least), most), most, least)
         for chunk, scored in _in_parallel(lambda texts: score([parse(text) for text in texts]), chunks, workers):
             add({arch: cells(scores) for arch, (scores, _) in zip(chunk, scored, strict=True)})
             chunks.took(len(chunk), sum(seconds for _, seconds in scored))
@@ -190,14 +197,14 @@ class Chunks:
     With several workers, each is at most half of a worker's share of the rest, so that workers end together.
     """
 
-    def __init__(self, archs: Sequence[str], workers: int, first: int, most: int) -> None:
-        self._archs, self._workers, self._size, self._most = archs, workers, first, most
+    def __init__(self, archs: Sequence[str], workers: int, first: int, most: int, least: int = 1) -> None:
+        self._archs, self._workers, self._size, self._least, self._most = archs, workers, first, least, most
         self._begun = 0
 
     def took(self, networks: int, seconds: float) -> None:
         """Learns from a chunk that was scored."""
         affordable = EVERY * networks / max(seconds, 1e-9)
-        self._size = int(max(1, min(affordable, GROWTH * networks, self._most)))
+        self._size = int(max(self._least, min(affordable, GROWTH * networks, self._most)))
 
     def __iter__(self) -> Iterator[Sequence[str]]:
         return self
@@ -264,9 +271,11 @@ def sweep(asked: SweepSettings, begun: float) -> None:
     from epochzero.engine.device import machine
     from epochzero.engine.precision import set_precision
     from epochzero.engine.space_networks import batch_for
+    from epochzero.engine.threads import torch_threads
+    from epochzero.executors.auto import Auto
     from epochzero.executors.processes import Processes
 
-    for name in ("networks", "workers", "population"):
+    for name in ("networks", "workers", "threads", "population"):
         if (number := getattr(asked, name)) is not None and number < 1:
             raise UserError(f"--{name} is {number}; it has to be at least 1.")
     if asked.out.suffix != ".csv":
@@ -276,9 +285,10 @@ def sweep(asked: SweepSettings, begun: float) -> None:
     named = {proxy.text: proxy for group in groups(asked.proxies).values() for proxy in group}
     sizes = shape(asked.input_shape)
     with ExitStack() as open_:
-        crew = open_.enter_context(Processes(asked.workers)) if asked.workers > 1 else None
+        open_.enter_context(torch_threads(asked.threads))
+        crew = Processes(asked.workers, threads=asked.threads or 1) if asked.workers and asked.workers > 1 else None
         if crew is not None:
-            crew.start()
+            open_.enter_context(crew).start()
         batch = batch_for(space, asked.data, input_shape=sizes, size=asked.batch_size, seed=asked.data_seed)
         task = Task(space, list(named.values()), batch, Origin(asked.init, asked.seed), asked.device)
         archs = chosen(asked, space)
@@ -290,7 +300,10 @@ def sweep(asked: SweepSettings, begun: float) -> None:
         before = len(table.rows)
         write_json(asked.out.with_suffix(".json"), facts)
         if crew is None:
-            work.fill(table, asked.population or MOST, task.score, 1)
+            local = Local(asked.threads) if asked.workers else Auto(asked.threads, device=asked.device)
+            open_.enter_context(local)
+            workers = local.workers
+            work.fill(table, asked.population or MOST, partial(local.score, task), 1, local.workers)
         else:
             if any(arch not in table.rows for arch in archs):
                 crew.ready(task)
@@ -298,10 +311,11 @@ def sweep(asked: SweepSettings, begun: float) -> None:
             def score(archs: Sequence[Any]) -> ScoredBatch:
                 return crew.score_chunks(task, [archs])
 
-            work.fill(table, asked.population or EACH, score, asked.workers)
+            workers = crew.workers
+            work.fill(table, asked.population or EACH, score, workers)
         seconds = time.perf_counter() - begun
         added = len(table.rows) - before
-        facts["runs"].append({**machine(asked.device), "workers": asked.workers, "rows": added, "seconds": seconds})
+        facts["runs"].append({**machine(asked.device), "workers": workers, "rows": added, "seconds": seconds})
         facts["rows"] = len(table.rows)
         facts["scored"] = len({work.scored_as[arch] for arch in archs})
         write_json(asked.out.with_suffix(".json"), facts)

@@ -16,7 +16,7 @@ from epochzero import data as data_
 from epochzero.api import as_network
 from epochzero.cli.console import as_json, err, out, print_json
 from epochzero.cli.module import batch_of, load_module
-from epochzero.cli.options import AsJson, Classes, DataSource, Device, Init, InputShape, Plugins, Seed
+from epochzero.cli.options import AsJson, Classes, DataSource, Device, Init, InputShape, Plugins, Seed, Threads
 from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
@@ -57,6 +57,7 @@ class Asked:
     seed: Seed = 0
     init: Init = "default"
     device: Device = "cpu"
+    threads: Threads = None
     out_dir: Out = None
     plugin: Plugins = None
     json: AsJson = False

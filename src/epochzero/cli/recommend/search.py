@@ -12,7 +12,7 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Plugins, Seed, panel, spread
+from epochzero.cli.options import AsJson, Plugins, Seed, Threads, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.options import Reading, RecommenderSpace, remarks_shown
 from epochzero.quantities import count, key_values
@@ -68,6 +68,7 @@ def search(
     out_dir: Annotated[
         Path | None, typer.Option("--out", help="Folder for results and checkpoints; default: runs/SPACE.")
     ] = None,
+    threads: Threads = None,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

@@ -46,6 +46,7 @@ class ModuleNetwork:
         if isinstance(module, torch.jit.ScriptModule):
             raise UserError("A module compiled by torch.jit cannot be watched: give the one that it was made from.")
         self.module = module
+        self.device = torch.device(device)
         self.seed = seed
         self.output = output
         self._layout = batch.layout

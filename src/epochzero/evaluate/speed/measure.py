@@ -29,6 +29,7 @@ from epochzero.engine import PlanNetwork, Proxy
 from epochzero.engine.device import machine, usable
 from epochzero.engine.population.grouping import POPULATION, population_size
 from epochzero.engine.proxy import split_list
+from epochzero.engine.resources import cores
 from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.speed.agreement import agreement
@@ -36,7 +37,6 @@ from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_
 from epochzero.evaluate.speed.roofline import Ceilings, Floor, ceilings, floor
 from epochzero.evaluate.speed.timing import Job, Scores, Timed, Way, measured
 from epochzero.executors.base import LARGEST
-from epochzero.executors.processes import cores
 from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
 from epochzero.registry import check_known, spaces

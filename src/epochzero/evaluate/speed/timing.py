@@ -17,6 +17,7 @@ from epochzero.data import Batch
 from epochzero.engine import parse_list, score_population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.space_networks import network_of
+from epochzero.engine.threads import give_threads, given_threads
 from epochzero.executors.processes import Processes
 from epochzero.registry import spaces
 from epochzero.study.task import Task
@@ -136,9 +137,10 @@ def measured(job: Job) -> Timed:
         return measure(job)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["epochzero.evaluate.speed.timing"])
-    with context.Pool(1, _set_threads, (torch.get_num_threads(),)) as pool:
+    with context.Pool(1, _set_threads, (given_threads(),)) as pool:
         return pool.apply(measure, (job,))
 
 
-def _set_threads(number: int) -> None:
-    torch.set_num_threads(number)
+def _set_threads(number: int | None) -> None:
+    if number is not None:
+        give_threads(number)
