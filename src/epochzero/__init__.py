@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from epochzero.engine import Network
     from epochzero.next_steps import Ranking, Result, Study
     from epochzero.plan import Plan
+    from epochzero.spaces.choices import choices
     from epochzero.store import Store
     from epochzero.study.sources import Feedback
 
@@ -42,6 +43,7 @@ __all__ = [
     "Score",
     "Store",
     "Study",
+    "choices",
     "list_proxies",
     "list_searches",
     "list_spaces",
@@ -52,6 +54,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "choices": "epochzero.spaces.choices",
     "rank": "epochzero.api",
     "score": "epochzero.api",
     "search": "epochzero.api",
