@@ -251,7 +251,7 @@ def test_an_image_folder_is_checked_on_and_its_classes_are_named(tmp_path: Path)
     text = (tmp_path / "q/MODEL_CARD.md").read_text()
     assert "`x` [batch, 3, 32, 32]" in text and "`y` [batch, 2]" in text
     says = refusal(*untrained, "--input-shape", "3,16,24", "--out", tmp_path / "q")
-    assert "become squares in three colours, and the network takes 3x16x24" in says
+    assert "samples of shape 3x24x24, but 3x16x24 was asked for" in says
 
 
 def test_an_auxiliary_tower_stays_behind(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epochzero.analysis.features import Feature
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import new_figure
+from epochzero.evaluate.plots import new_figure, new_panels
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
@@ -35,15 +35,13 @@ def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label:
     low, top = float(finite.min()), float(finite.max())
     logarithmic = low > 0 and top > TENFOLD * low
     scale = _scale(low, top, logarithmic)
-    across = min(per_line, len(grids))
-    down = math.ceil(len(grids) / across)
-    figure = new_figure(PANEL * across + 0.6, PANEL * down)
-    drawn, places = None, []
-    for place, (name, grid) in enumerate(grids.items(), start=1):
-        axes = figure.add_subplot(down, across, place, **({"projection": "3d"} if kind == "surface" else {}))
+    figure, places = new_panels(
+        len(grids), per_line, PANEL, PANEL, **({"projection": "3d"} if kind == "surface" else {})
+    )
+    drawn = None
+    for axes, (name, grid) in zip(places, grids.items(), strict=True):
         drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale, logarithmic)
         _dress(axes, name)
-        places.append(axes)
     if kind != "surface":
         figure.supxlabel("first direction, in lengths of the filters; +: the weights", fontsize=8)
         figure.supylabel("second direction", fontsize=8)
@@ -90,10 +88,8 @@ def _grid(values: Values) -> NDArray[np.float64]:
 
 def output_curves(named: Mapping[str, Sequence[Sequence[float]]], per_line: int = 4) -> Any:
     """Each network's curve on its three principal components, closed."""
-    across = min(per_line, len(named))
-    figure = new_figure(PANEL * across, PANEL * math.ceil(len(named) / across))
-    for place, (name, points) in enumerate(named.items(), start=1):
-        axes = figure.add_subplot(math.ceil(len(named) / across), across, place, projection="3d")
+    figure, places = new_panels(len(named), per_line, PANEL, PANEL, projection="3d")
+    for axes, (name, points) in zip(places, named.items(), strict=True):
         closed = np.array([*points, points[0]])
         axes.plot(*closed.T, linewidth=1)
         _dress(axes, name)

@@ -40,12 +40,12 @@ def new_counts() -> Any:
     return importlib.import_module("matplotlib.ticker").EngFormatter()
 
 
-def new_panels(count: int, per_line: int, width: float, height: float) -> tuple[Any, list[Any]]:
+def new_panels(count: int, per_line: int, width: float, height: float, **how: Any) -> tuple[Any, list[Any]]:
     """A figure of `count` panels, `per_line` in a row, each of this size in inches; and their axes."""
     across = min(per_line, count)
     down = math.ceil(count / across)
     figure = new_figure(width * across, height * down)
-    return figure, [figure.add_subplot(down, across, place) for place in range(1, count + 1)]
+    return figure, [figure.add_subplot(down, across, place, **how) for place in range(1, count + 1)]
 
 
 def save(figure: Any, folder: Path, name: str) -> list[str]:

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from epochzero.data import load
 from epochzero.errors import StoreError, UserError
-from epochzero.export.real_inputs import real_inputs
 from epochzero.export.subject import Subject, best_of
 from epochzero.export.weights import read_weights
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.types import Origin, Shape
+
+REAL = 4
+"""number of real inputs for the check"""
 
 
 class Resolved(NamedTuple):
@@ -61,6 +64,12 @@ def resolve(
             store=opened,
         )
     return Resolved(subject, real, [] if given is None else given.refused)
+
+
+def real_inputs(source: str, shape: Shape | None, seed: int = 0) -> tuple[Tensor, int]:
+    """A few standardised samples of any source of data, and its number of classes."""
+    batch = load(source, input_shape=shape, size=REAL, parts=1, seed=seed, skip_unreadable=True)
+    return batch.part(0)[0], batch.num_classes
 
 
 def _opened(path: Path) -> Store:

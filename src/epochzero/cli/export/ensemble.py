@@ -9,7 +9,7 @@ from epochzero.cli.console import millions
 from epochzero.cli.product import refuse, show_product, with_status
 from epochzero.ensemble.model import Ensemble
 from epochzero.export.ensemble import export_ensemble
-from epochzero.export.real_inputs import real_inputs
+from epochzero.export.resolve import real_inputs
 from epochzero.files import made_folder
 
 
