@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,26 @@ def grams(rank: int, spread: float = 1.0) -> Tensor:
     x = torch.randn(10, 40, rank, dtype=torch.float64, generator=torch.Generator().manual_seed(rank))
     x = x * torch.logspace(0, -spread, 40, dtype=torch.float64)[:, None]
     return x @ x.mT
+
+
+@pytest.mark.parametrize("norms", [spectrum.nuclear_norms, spectrum.by_orthogonal_factor])
+@pytest.mark.parametrize(("rank", "spread"), [(24, 0.0), (24, 3.0), (24, 12.0), (5, 0.0), (0, 0.0)])
+def test_nuclear_norms_are_those_of_singular_values(
+    norms: Callable[[Tensor], Tensor], rank: int, spread: float
+) -> None:
+    drawn = torch.Generator().manual_seed(rank)
+    left, right = (torch.randn(3, size, 24, dtype=torch.float64, generator=drawn) for size in (70, 24))
+    scales = torch.where(torch.arange(24) < rank, torch.logspace(2, 2 - spread, 24, dtype=torch.float64), 0)
+    matrices = torch.linalg.qr(left)[0] * scales @ torch.linalg.qr(right)[0].mT  # [3, 70, 24]
+    expected = torch.linalg.matrix_norm(matrices, "nuc")
+    assert torch.allclose(expected, scales.sum().expand(3))
+    bound = 24 * (24 * torch.finfo(torch.float64).eps) ** 0.5
+    assert torch.allclose(norms(matrices), expected, rtol=bound / 10, atol=0)
+    if spread < 12:
+        assert torch.allclose(norms(matrices), expected, rtol=1e-9, atol=0)
+    if norms is spectrum.nuclear_norms:
+        assert torch.equal(norms(matrices.mT.contiguous()), norms(matrices))
+        assert torch.allclose(norms(matrices.float()), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("rank", "spread"), [(40, 0.0), (200, 0.0), (60, 3.0), (60, 7.0), (12, 0.0)])

@@ -10,6 +10,15 @@ with B = A for the largest, and B = 2 lambda_max I - A for the smallest. An eige
 still has the weight (mu / lambda)^(2^k): after 50 squarings that is negligible unless they agree to fifteen digits,
 and then the result is the same. Both ends are as exact as double precision makes those of A: up to about 1e-16
 lambda_max.
+
+Nuclear norms, sums of singular values sigma_i, come from the smaller Gram matrix of A, whose eigenvalues are sigma_i^2.
+Rounding moves these by about N eps sigma_max^2, so smaller ones count as zero, and the norm is off by at most
+N sqrt(N eps) sigma_max: 9e-5 of sigma_max for N = 320, and much less unless many singular values are about that small.
+On a GPU large matrices take an iteration of products alone, towards the orthogonal factor U of A = U H:
+
+    X <- X (15 I - 10 X^T X + 3 (X^T X)^2) / 8,   X_0 = A / ||A||_F,   ||A||_* = tr H = tr U^T A
+
+A singular value of X below 1/2 grows by at least 1.5 in each step, so after 40 steps only those below 1e-7 are missing.
 """
 
 from __future__ import annotations
@@ -29,6 +38,8 @@ SMALL = 32
 """up to this size, libraries batch eigenvalues on a GPU"""
 LARGE = 64
 """up to this size, our kernels do"""
+STEPS = 40
+"""of the iteration towards an orthogonal factor"""
 
 
 def eigenvalues(matrix: Tensor) -> Tensor:
@@ -69,6 +80,28 @@ class _ByKernels(torch.autograd.Function):
     @staticmethod
     def vmap(_: Any, in_dims: tuple[int, None], matrix: Tensor, ends: bool) -> tuple[Tensor, int]:
         return _ByKernels.apply(matrix.movedim(in_dims[0], 0), ends), 0  # type: ignore[no-untyped-call]
+
+
+def nuclear_norms(matrices: Tensor) -> Tensor:
+    """Returns the nuclear norms [...] of matrices [..., M, N], in double precision."""
+    tall = (matrices if matrices.shape[-2] >= matrices.shape[-1] else matrices.mT).double()
+    size = tall.abs().amax((-2, -1))  # [...]
+    scaled = tall / torch.where(size > 0, size, 1)[..., None, None]
+    if matrices.is_cuda and scaled.shape[-1] > LARGE:
+        return size * by_orthogonal_factor(scaled)
+    squares = eigenvalues(scaled.mT @ scaled)
+    noise = squares.shape[-1] * torch.finfo(squares.dtype).eps * squares[..., -1:]
+    return size * torch.where(squares > noise, squares, 0).sqrt().sum(-1)  # type: ignore[no-any-return]
+
+
+def by_orthogonal_factor(matrices: Tensor) -> Tensor:
+    """Returns the nuclear norms of matrices with M >= N by products of matrices alone."""
+    size = torch.linalg.matrix_norm(matrices, keepdim=True)
+    x = matrices / torch.where(size > 0, size, 1)
+    for _ in range(STEPS):
+        gram = x.mT @ x
+        x = x @ (3 * gram @ gram - 10 * gram) / 8 + x * (15 / 8)
+    return (x * matrices).sum((-2, -1))
 
 
 def by_squaring(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Trace, need, proxy
+from epochzero.engine.spectrum import nuclear_norms
 from epochzero.errors import DegenerateError
 from epochzero.proxies.synflow import POSITIVE
 from epochzero.types import Shape
@@ -43,17 +44,19 @@ def attends(before: Shape | None, shape: Shape, after: Shape | None) -> bool:
     recipe=3,
 )
 def tf_tas(trace: Trace) -> Tensor:
-    attention, rest = [], []
+    attention: dict[Shape, list[tuple[Tensor, Tensor]]] = {}
+    rest = []
     shapes = [None, *(tuple(w.shape) for w in trace.weights), None]
     for i, (weight, gradient) in enumerate(zip(trace.weights, trace.log_gradients, strict=True)):
         if weight.dim() == 2 and attends(shapes[i], weight.shape, shapes[i + 2]):
-            attention.append(torch.linalg.matrix_norm(gradient, "nuc") * torch.linalg.matrix_norm(weight, "nuc"))
+            attention.setdefault(tuple(weight.shape), []).append((weight, gradient))
         elif weight.dim() == 2:
             rest.append((weight * gradient).abs().sum())
     if not attention:
         raise DegenerateError("is for transformers, and no linear layer here has the shape of an attention layer")
     flow = trace.logits.sum().abs()  # layer norms may turn its sign
-    share = torch.stack(attention + rest).sum()
+    norms = (nuclear_norms(torch.stack([torch.stack(pair) for pair in of])) for of in attention.values())  # [L, 2] each
+    share = torch.stack([each.prod(1).sum() for each in norms] + rest).sum()
     if not torch.isfinite(flow) or flow == 0 or share <= 0:
         raise DegenerateError("no signal flows from the input to the output, or more than double precision holds")
     return flow.log() + share.log()
