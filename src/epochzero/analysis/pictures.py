@@ -35,9 +35,9 @@ def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label:
     low, top = float(finite.min()), float(finite.max())
     logarithmic = low > 0 and top > TENFOLD * low
     scale = _scale(low, top, logarithmic)
-    figure, places = new_panels(
-        len(grids), per_line, PANEL, PANEL, **({"projection": "3d"} if kind == "surface" else {})
-    )
+    projection = {"projection": "3d"} if kind == "surface" else {}
+    figure, places = new_panels(len(grids), per_line, PANEL, PANEL, **projection)
+    figure.set_figwidth(figure.get_figwidth() + 0.6)  # for the colour bar
     drawn = None
     for axes, (name, grid) in zip(places, grids.items(), strict=True):
         drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale, logarithmic)

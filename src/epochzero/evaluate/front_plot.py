@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from epochzero.evaluate.plots import MANY, is_wide, new_counts, new_figure
+from epochzero.evaluate.plots import MANY, is_wide, new_counts, new_panels
 from epochzero.objectives.goals import LATENCY, Goal
 from epochzero.study.front import Front
 
@@ -18,22 +18,14 @@ def drawn(front: Front) -> Any:
     first, *others = front.goals.goals
     everything = front.values
     chosen = np.array([member.values for member in front.members]).reshape(-1, 1 + len(others))
-    figure = new_figure(4.6 * len(others), 3.8)
-    for number, goal in enumerate(others, 1):
-        axes = figure.add_subplot(1, len(others), number)
+    figure, panels = new_panels(len(others), len(others), 4.6, 3.8)
+    for number, (axes, goal) in enumerate(zip(panels, others, strict=True), 1):
         x, y = everything[:, number], everything[:, 0]
         axes.scatter(x, y, s=6, linewidths=0, color="#b8c4d6", rasterized=len(x) > MANY, label="evaluated")
         order = np.argsort(chosen[:, number])
         line = "-" if len(others) == 1 else ""
-        axes.plot(
-            chosen[order, number],
-            chosen[order, 0],
-            f"o{line}",
-            markersize=4,
-            linewidth=1,
-            color="#2f6db3",
-            label="front",
-        )
+        x_front, y_front = chosen[order, number], chosen[order, 0]
+        axes.plot(x_front, y_front, f"o{line}", markersize=4, linewidth=1, color="#2f6db3", label="front")
         if is_wide(x):
             axes.set_xscale("log")
         if is_wide(y):
