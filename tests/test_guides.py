@@ -80,6 +80,13 @@ def test_python_runs_the_script(folder: Path, fresh: Fresh) -> None:
     assert all(re.fullmatch(r"\d+-\d+-\d+ \d+", line) for line in lines)
 
 
+def test_a_space_in_few_lines(folder: Path, fresh: Fresh) -> None:
+    done = fresh((folder / "few_lines.py").read_text(encoding="utf-8"), folder=folder)
+    assert done.code == 0, done.err
+    count, winner = done.out.splitlines()
+    assert count == "10" and winner.startswith("width=")
+
+
 def test_the_entry_point_registers(folder: Path, tmp_path: Path, fresh: Fresh) -> None:
     """As an installed package has it: metadata beside the module, and no --plugin."""
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
