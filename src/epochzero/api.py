@@ -29,7 +29,7 @@ from epochzero.objectives.objective import parse_objective, parse_objectives, pe
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
-from epochzero.quantities import skips
+from epochzero.quantities import count, skips
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, Space
 from epochzero.spaces.published import is_published
@@ -39,7 +39,7 @@ from epochzero.study.ranking import ranked
 from epochzero.study.search import SearchSettings, combined_text, prepare
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
-from epochzero.types import Origin, Score, Shape
+from epochzero.types import Origin, Scores, Shape
 
 Loss = str | Callable[[Tensor, Tensor], Tensor]
 """a name, or a function of outputs and targets"""
@@ -70,7 +70,7 @@ def score(
     output: Output | None = None,
     loss: Loss | None = None,
     threads: int | None = None,
-) -> dict[str, Score]:
+) -> Scores:
     """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
 
     A text such as "timm:resnet18" or "hf:microsoft/resnet-18" is a published model, which needs no space.
@@ -103,7 +103,7 @@ def score(
         batch = _batch(data, y, batch_size, image_size, seed, loss=loss)
         with torch_threads(threads):
             scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
-        return percentiles(named, scores, "", batch.input_shape)
+        return Scores(percentiles(named, scores, "", batch.input_shape))
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
     if space is None and is_published(network):
@@ -116,16 +116,16 @@ def score(
     arch = of_space.parse(network) if isinstance(network, str) else network
     with torch_threads(threads):
         scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
-    return percentiles(named, scores, of_space.name, batch.input_shape)
+    return Scores(percentiles(named, scores, of_space.name, batch.input_shape))
 
 
 def search(
     space: str | AnySpace = "nb201",
     proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr",
     method: str | None = None,
-    budget: int | None = None,
+    budget: str | int | None = None,
     *,
-    objectives: str | None = None,
+    objectives: str | Sequence[str] | None = None,
     time_limit: float | None = None,
     table: str | Path | None = None,
     pool: str | Path | None = None,
@@ -170,8 +170,8 @@ def search(
         space=space,
         proxy=proxy,
         method=method,
-        budget=budget,
-        objectives=objectives,
+        budget=count(budget, "budget") if isinstance(budget, str) else budget,
+        objectives=objectives if objectives is None or isinstance(objectives, str) else ",".join(objectives),
         time_limit=time_limit,
         table=table,
         pool=pool,

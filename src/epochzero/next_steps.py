@@ -25,6 +25,10 @@ class Result(result.Result):
 
         return trust_in_search(self)
 
+    @property
+    def sentences(self) -> list[str]:
+        return [*super().sentences, self.trust]
+
     def train(
         self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any
     ) -> Trained:
@@ -82,8 +86,9 @@ class Ranking(ranking.Ranking):
 
         return trust_in_ranking(self)
 
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"trust": self.trust}
+    @property
+    def sentences(self) -> list[str]:
+        return [*super().sentences, self.trust]
 
 
 class Study(ask_tell.Study):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from epochzero.frames import Framed, as_html
 
 Shape = tuple[int, ...]
 Arch = Hashable
@@ -36,6 +38,22 @@ class Score:
     @staticmethod
     def failed(why: str) -> Score:
         return Score(math.nan, "failed", why)
+
+
+class Scores(dict[str, Score], Framed):
+    """The scores of one network by proxy."""
+
+    def table(self) -> dict[str, list[Any]]:
+        """The columns proxy, value, status and why."""
+        return {
+            "proxy": list(self),
+            "value": [score.value for score in self.values()],
+            "status": [score.status for score in self.values()],
+            "why": [score.why for score in self.values()],
+        }
+
+    def _repr_html_(self) -> str:
+        return as_html(self.table())
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def _show(ranking: ez.Ranking) -> None:
         if row.status != "ok":
             out.print(Text.assemble(f"{row.name}  ", (f"{row.status}: {row.why}", "yellow")))
     out.print(f"\ndata    {ranking.about}")
-    for sentence in (*ranking.sentences, ranking.trust):
+    for sentence in ranking.sentences:
         err.print(sentence, style="dim", soft_wrap=True)
 
 

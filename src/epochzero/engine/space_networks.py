@@ -69,6 +69,7 @@ class Unbuilt:
     weights: Mapping[str, Tensor] = {}
     layer_weights = trainable = ()
     hides = ""
+    device = torch.device("cpu")
 
     def __init__(self, why: str) -> None:
         self.broken = why

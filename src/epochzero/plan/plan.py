@@ -151,6 +151,9 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan of {len(self.nodes)} nodes, {self.params:,} parameters, {self.flops:,} multiply-accumulates>"
 
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
     @staticmethod
     def of(nodes: Sequence[Node], flops: int, weights: dict[str, Param], auxiliary: int | None = None) -> Plan:
         """Returns a plan of these nodes, each after its inputs."""

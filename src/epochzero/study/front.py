@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from epochzero.files import csv_text
+from epochzero.frames import Framed
 from epochzero.objectives.goals import Goals
 from epochzero.study.methods.base import Floats
 from epochzero.study.methods.dominance import dominates
@@ -28,7 +29,7 @@ class Member(NamedTuple):
     values: tuple[float, ...]
 
 
-class Front:
+class Front(Framed):
     """The networks that no other dominates."""
 
     def __init__(self, goals: Goals) -> None:
@@ -40,6 +41,15 @@ class Front:
 
     def __len__(self) -> int:
         return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"<Front of {len(self)} networks by {self.goals.text}>"
+
+    def table(self) -> dict[str, list[Any]]:
+        """The columns arch and one per goal, the best by the first goal first."""
+        members, names = self.members, [goal.proxy.text for goal in self.goals.goals]
+        columns = {name: [member.values[i] for member in members] for i, name in enumerate(names)}
+        return {"arch": [member.text for member in members], **columns}
 
     @property
     def members(self) -> list[Member]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from epochzero.errors import UserError
+from epochzero.frames import Framed, as_html
 from epochzero.objectives.objective import Objective
 from epochzero.spaces.base import AnySpace, GivesPlans
 from epochzero.stats.groups import grouped, least_difference
@@ -68,7 +69,7 @@ class Ranked:
     why: str = ""
 
 
-class Ranking(Sequence[Ranked]):
+class Ranking(Sequence[Ranked], Framed):
     """Networks in the order of their mean score, the best first; those without a score come last."""
 
     def __init__(self, objective: Objective, draws: int, rows: list[Ranked], about: str, space: str) -> None:
@@ -159,9 +160,17 @@ class Ranking(Sequence[Ranked]):
         return said + self.remarks
 
     def table(self) -> dict[str, list[Any]]:
-        """The rows as columns: `pandas.DataFrame(ranking.table())`."""
+        """The rows as columns; also `to_pandas()` and `to_polars()`."""
         rows = self.to_json()["networks"]
         return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+
+    def _repr_html_(self) -> str:
+        shown = ("place", "name", "params", "flops", "memory", "latency", "by_flops", "value", "spread", "group", "why")
+        columns = {name: column for name, column in self.table().items() if name in shown}
+        columns["latency"] = [row.latency for row in self.rows]
+        return as_html(
+            {n: c for n, c in columns.items() if any(one not in (None, "") for one in c)}, (), self.sentences
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As `epochzero rank --json` prints it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from epochzero.errors import MachineError, UserError
+from epochzero.frames import Framed, as_html
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective
 from epochzero.objectives.ranks import Ranking
@@ -62,7 +63,7 @@ class Evaluation(NamedTuple):
     scores: dict[str, float]
 
 
-class Result:
+class Result(Framed):
     """The result of a search by any method, so far."""
 
     def __init__(self, task: Task, objective: Objective | Goals) -> None:
@@ -191,7 +192,7 @@ class Result:
         ]
 
     def table(self) -> dict[str, list[Any]]:
-        """The history as columns, `arch` and one per proxy: `pandas.DataFrame(result.table())`."""
+        """The history as columns, `arch` and one per proxy; also `to_pandas()` and `to_polars()`."""
         texts = [self.task.space.text(arch) for arch in self._archs]
         return {"arch": texts, **{name: column.tolist() for name, column in self._values.items()}}
 
@@ -201,6 +202,21 @@ class Result:
         proxies = self.objective.proxies
         columns = ([None if math.isnan(x) else p.merit(x) for x in self._values[p.text]] for p in proxies)
         return self.objective.of_rows(list(zip(*columns, strict=True)))
+
+    def _repr_html_(self) -> str:
+        if self.front is not None:
+            return as_html(self.front.table(), [repr(self)], self.sentences)
+        top = self.top(10)
+        columns: dict[str, list[Any]] = {"arch": [one.text for one in top], self.text: [one.score.value for one in top]}
+        return as_html(columns, [repr(self)], self.sentences)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the user should know of it, in words."""
+        without = sum(self.unscored.values())
+        stopped = [f"It ended early: {self.stopped}."] if self.stopped else []
+        why = max(self.unscored, key=self.unscored.__getitem__, default="")
+        return [*stopped, *self.remarks, *([f"{without} have no score; most often: {why}"] if without else [])]
 
     def top(self, k: int) -> list[Candidate]:
         """The best k networks, the best first, the earlier of equals before the later; at most 100 are kept."""
