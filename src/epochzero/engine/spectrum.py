@@ -91,7 +91,7 @@ def nuclear_norms(matrices: Tensor) -> Tensor:
         return size * by_orthogonal_factor(scaled)
     squares = eigenvalues(scaled.mT @ scaled)
     noise = squares.shape[-1] * torch.finfo(squares.dtype).eps * squares[..., -1:]
-    return size * torch.where(squares > noise, squares, 0).sqrt().sum(-1)  # type: ignore[no-any-return]
+    return size * torch.where(squares > noise, squares, 0).sqrt().sum(-1)
 
 
 def by_orthogonal_factor(matrices: Tensor) -> Tensor:

@@ -13,7 +13,9 @@ from epochzero.data import Batch
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
+from epochzero.engine.population.cost import Crossing, alone_is_faster, calibration
 from epochzero.engine.reads import NEED_GRAPH
+from epochzero.plan.plan import Plan
 
 POPULATION = 512
 """the largest number of networks in a population"""
@@ -35,7 +37,7 @@ KEPT_BY_ROUTINE = Kept(0.1, 0.33, 0.7)
 WEIGHTS_KEPT = 6
 """numbers kept for each weight: the weight as drawn and in the pass's form, its gradient, and a proxy's results"""
 PopulationMode = Literal["auto", "always", "never"]
-"""when to form populations; `auto`: on a GPU, which a single network leaves idle"""
+"""when to form populations; `auto`: on a GPU, of networks that leave it idle one by one (`cost.py`)"""
 
 
 class MemoryBudget:
@@ -72,7 +74,10 @@ def in_groups(
             continue
         if group is not None:
             yield group.networks
-        group = _Group(network, loads, memory.bytes_for(network, lockstep, free))
+        room = memory.bytes_for(network, lockstep, free)
+        if lockstep == "auto" and room and _runs_alone(network, loads, room):
+            room = 0.0
+        group = _Group(network, loads, room)
     if group is not None:
         yield group.networks
 
@@ -144,6 +149,17 @@ def _routines(network: Network) -> Routines:
     return blocks_with_routines(network.plan)
 
 
+def _runs_alone(network: Network, loads: Loads, room: float) -> bool:
+    """Returns True for a network that is faster alone than in a population with this much memory."""
+    if not isinstance(network, PlanNetwork):
+        return True
+    plan, routines = network.plan, _routines(network)
+    in_arenas = _in_arenas(plan, routines)
+    passes = [Crossing(load.samples, load.order, plan.activations - in_arenas(load)) for load in loads]
+    networks = min(POPULATION, room / _needed(network, loads, routines))
+    return networks < 2 or alone_is_faster(plan, passes, networks, calibration(network.device))
+
+
 def population_size(
     network: Network, batch: Batch, needs: Sequence[Need] = (Need(Pass(), {}),), lockstep: PopulationMode = "auto"
 ) -> int:
@@ -158,19 +174,22 @@ def _needed(network: Network, loads: Loads, routines: Routines = frozenset()) ->
     """Estimates the bytes of a network's largest pass, with these of its blocks run by routines."""
     if not isinstance(network, PlanNetwork):
         return 1.0
-    plan = network.plan
-    places, numbers = plan.skeleton.places, plan.activations
-    in_arenas = sum(
-        [part.activations for place, part in zip(places, plan.parts, strict=True) if place.name in routines]
-    )
-    throughout = len(routines) >= len(plan.skeleton.pieces) - 2  # but for the input and the head
+    plan, in_arenas = network.plan, _in_arenas(network.plan, routines)
 
     def of(load: _Load) -> float:
-        there = in_arenas if load.by_routines and (throughout or load.order < 2) else 0
-        kept = KEPT_BY_ROUTINE[load.order] * there + KEPT[load.order] * (numbers - there)
+        there = in_arenas(load)
+        kept = KEPT_BY_ROUTINE[load.order] * there + KEPT[load.order] * (plan.activations - there)
         return (kept * load.samples + WEIGHTS_KEPT * plan.params) * load.itemsize
 
     return max(map(of, loads), default=1.0)
+
+
+def _in_arenas(plan: Plan, routines: Routines) -> Callable[[_Load], int]:
+    """Returns a function of a pass: the activations of the blocks that run by routines in it."""
+    blocks = zip(plan.skeleton.places, plan.parts, strict=True)
+    within = sum([part.activations for place, part in blocks if place.name in routines])
+    throughout = len(routines) >= len(plan.skeleton.pieces) - 2  # but for the input and the head
+    return lambda load: within if load.by_routines and (throughout or load.order < 2) else 0
 
 
 def _free(device: torch.device) -> int:

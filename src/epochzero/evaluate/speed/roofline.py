@@ -19,24 +19,22 @@ Williams, Waterman, Patterson. Roofline: an insightful visual performance model.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import torch
-from torch import Tensor
 
 from epochzero.data import Batch
 from epochzero.engine import Proxy
 from epochzero.engine.passes import merged
+from epochzero.engine.population.cost import quickest
 from epochzero.engine.reads import BACKWARD, LOSS_GRADIENTS, NEED_FORWARD
 from epochzero.plan import Plan
 
 FLOAT = 4
 """bytes"""
 KEPT = ("conv", "linear", "pool")
-REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -66,32 +64,22 @@ class Floor:
 
 def ceilings(device: str) -> Ceilings:
     """Measures the device."""
-    cuda = torch.device(device).type == "cuda"
+    place = torch.device(device)
+    cuda = place.type == "cuda"
     numbers, side = (2**28, 8192) if cuda else (2**25, 1024)
     source = torch.ones(numbers, device=device)
     target = torch.empty_like(source)
-    copying = _quickest(lambda: target.copy_(source), cuda)
+    copying = quickest(lambda: target.copy_(source), place)
     left = torch.randn(side, side, device=device)
     before = torch.backends.cuda.matmul.allow_tf32
     rates = []
     try:
         for tf32 in (False, True) if cuda else (False,):
             torch.backends.cuda.matmul.allow_tf32 = tf32
-            rates.append(2 * side**3 / _quickest(lambda: left @ left, cuda))
+            rates.append(2 * side**3 / quickest(lambda: left @ left, place))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return Ceilings(2 * numbers * FLOAT / copying, rates[0], rates[1] if cuda else None)
-
-
-def _quickest(work: Callable[[], Tensor], cuda: bool) -> float:
-    seconds = []
-    for _ in range(REPEATS + 1):
-        start = time.perf_counter()
-        work()
-        if cuda:
-            torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds[1:])
 
 
 @dataclass(frozen=True)
