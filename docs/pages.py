@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 
 from epochzero.cli import app
 from epochzero.cli.loading import loaded
-from epochzero.evaluate.cards import Card, card
+from epochzero.evaluate.cards import Card, card, card_of
 from epochzero.evaluate.cards.demands import COUNTS
 from epochzero.evaluate.cards.explanation import INDENT
+from epochzero.objectives.auto import NAME
+from epochzero.objectives.objective import parse_objective
 from epochzero.registry import proxies, searches
 from epochzero.supernet import methods
 
@@ -79,7 +81,7 @@ def docstring(text: str) -> Iterator[str]:
 
 
 def all_proxies() -> str:
-    """A table of all, then a section for each."""
+    """A table of all, then a section for their combination `auto` and for each."""
     cards = [card(proxy) for proxy in proxies.values()]
     rows = (
         [
@@ -96,7 +98,8 @@ def all_proxies() -> str:
     head = ["proxy", "paper", "better", "data", "labels", "forward", "backward"]
     units = "; ".join(f"{unit}: {meaning}" for unit, meaning in COUNTS.items())
     legend = f"Forward and backward passes at default settings ({units}; own: see the proxy)."
-    return joined([table(head, rows), legend, *map(one_proxy, cards)])
+    combination = card_of(parse_objective(NAME))
+    return joined([table(head, rows), legend, *map(one_proxy, [combination, *cards])])
 
 
 def one_proxy(one: Card) -> str:

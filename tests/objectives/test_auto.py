@@ -24,6 +24,7 @@ from epochzero.objectives.reference import Reference, reference_of
 from epochzero.registry import proxies, spaces
 from epochzero.store import Store
 from epochzero.types import Score
+from tests.command import epochzero
 
 AZ = Version(
     (
@@ -240,6 +241,14 @@ def test_random_networks_of_a_space_spread_over_the_whole_range() -> None:
     space, rng = spaces["nb201"], Random(7)
     values = [ez.score(space.sample(rng), "auto", space="nb201", batch_size=16)["auto"].value for _ in range(12)]
     assert 25 < np.nanmean(values) < 75 and np.nanmax(values) - np.nanmin(values) > 40
+
+
+def test_the_winner_of_a_search_has_its_percentile() -> None:
+    words = ("--proxy", "auto", "--batch-size", 4, "--json")
+    best = epochzero("search", "--method", "random", "--budget", 4, "--winner-scores", "none", *words).json["best"]
+    alone = epochzero("score", "--arch", best["arch"], *words)
+    assert best["scores"][f"auto:{auto.NEWEST}"] == alone.json["scores"]["auto"]
+    assert 0 < alone.json["scores"]["auto"]["value"] < 100
 
 
 def test_one_module_of_ones_own() -> None:

@@ -29,6 +29,7 @@ from epochzero.engine import Proxy, parse
 from epochzero.errors import MachineError, UserError
 from epochzero.evaluate.trust import trust_in_search
 from epochzero.files import writing
+from epochzero.objectives.objective import looked_up, percentiles
 from epochzero.plan import Plan
 from epochzero.plan.drawing import draw
 from epochzero.registry import proxies
@@ -157,6 +158,9 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
     asked = winner_proxies(result, "none" if result.stopped == INTERRUPTED else which)
     scores, seconds = scored_winner(result, asked, store)
     everything = [proxy for proxy in asked if scores[proxy.text].ok or proxy in result.objective.proxies]
+    if result.objective.made_of:
+        scores = percentiles(result.objective.text, scores, result.task.space.name, result.task.batch.input_shape)
+        everything.insert(0, looked_up(result.objective.text))
     report = report_of(result, everything, scores, output.top or 1) | {"winner_seconds": seconds}
     if result.inside is not None:
         report |= {"steps": result.steps, "weights": result.inside.weights}
