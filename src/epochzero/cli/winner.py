@@ -138,6 +138,7 @@ def course_json(result: Result) -> dict[str, Any]:
         "evaluated": result.evaluated,
         "from_store": result.recalled,
         "stopped": result.stopped,
+        "remarks": result.remarks,
         "unscored": sum(result.unscored.values()),
         "unscored_why": result.unscored,
         "seconds": result.seconds,

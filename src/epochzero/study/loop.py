@@ -13,7 +13,7 @@ from epochzero.registry import near_miss, options_of, searches
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
-from epochzero.study.methods.base import Choosing, Pool, Pooling, Revising, Search, Wanted
+from epochzero.study.methods.base import Choosing, Pool, Pooling, Remarking, Revising, Search, Wanted
 from epochzero.study.pool import PoolSpace, scored_pool
 from epochzero.study.result import TIME_LIMIT, Result
 from epochzero.study.task import Task
@@ -169,6 +169,8 @@ def run_search(
         tell(result)
     if isinstance(search, Choosing):
         _choose(search, result, store)
+    if isinstance(search, Remarking):
+        result.remarks += search.remarks
     result.seconds = result.clock.seconds
     if result.out_of_time:
         return result

@@ -86,11 +86,14 @@ def scored_pool(
     """Returns different networks of the space with the scores that a search needs, or as many as there is time for.
 
     Whatever the time, it continues until a network has all of these scores, or none of many does. UserError if one of
-    the proxies gives none, which shows before all of a large pool is scored.
+    the proxies gives none and is needed, which shows before all of a large pool is scored.
     """
     if wanted.networks < 1:
         raise UserError(f"A pool has at least 1 network, not {wanted.networks}.")
-    part = replace(task, proxies=[parse(text) for text in wanted.proxies])
+    proxies, why = [parse(text) for text in wanted.proxies], dict[str, str]()
+    if not wanted.needed:
+        proxies, why = _covered(task, proxies)
+    part = replace(task, proxies=proxies)
     archs = _drawn(space, wanted.networks, seed)
     by_source = part.by_source()
     if len(by_source) == 1 and isinstance(by_source[0][0], TableSource):  # nothing to compute, and nothing to keep
@@ -98,11 +101,25 @@ def scored_pool(
     else:
         run = store.begin_run("pool", _identity(part, len(archs), seed), {})
         held = sum(1 for _ in takewhile(bool, part.held(archs, store)))
-        scores, seconds = _scored(part, archs, held, store, run, progress, time_left)
-    _check_hope(part.proxies, scores, whole=True)
+        scores, seconds = _scored(part, archs, held, store, run, progress, time_left, wanted.needed)
+    if wanted.needed:
+        _check_hope(part.proxies, scores, whole=True)
     better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
     values = {p.text: np.array([one[p.text].value for one in scores], np.float64) for p in part.proxies}
-    return ScoredPool(Pool(archs[: len(scores)], values, better), len(archs), seconds, held)
+    why |= {p.text: _most_frequent([one[p.text] for one in scores]) for p in proxies if np.isnan(values[p.text]).all()}
+    return ScoredPool(Pool(archs[: len(scores)], values, better, why), len(archs), seconds, held)
+
+
+def _covered(task: Task, proxies: Sequence[Proxy]) -> tuple[list[Proxy], dict[str, str]]:
+    """Returns the proxies that the task's sources have, and the reasons why not of the others."""
+    there, why = [], {}
+    for proxy in proxies:
+        try:
+            replace(task, proxies=[proxy]).by_source()
+            there.append(proxy)
+        except UserError as error:
+            why[proxy.text] = str(error)
+    return there, why
 
 
 def _drawn(space: BudgetedSpace | PoolSpace, networks: int, seed: int) -> list[Any]:
@@ -136,6 +153,7 @@ def _scored(
     run: Run,
     progress: Callable[[int, int], None],
     time_left: Callable[[], float],
+    needed: bool,
 ) -> tuple[list[dict[str, Score]], float]:
     """The scores of the first networks, until one has all of them or none of many; and the seconds that they took.
 
@@ -150,9 +168,10 @@ def _scored(
         scores, seconds = task.evaluate(some, store, run, len(scored))
         total += seconds
         scored += scores
-        _check_hope(task.proxies, scored)
+        if needed:
+            _check_hope(task.proxies, scored)
         left = time_left()
-        whole = any(all(score.ok for score in one.values()) for one in scored)
+        whole = any((all if needed else any)(score.ok for score in one.values()) for one in scored)
         if left <= 0 and (whole or enough_without(len(scored), True)):
             break
         allowed = min(CHUNK_SECONDS, max(left, 0.0))
@@ -169,8 +188,12 @@ def _check_hope(proxies: Sequence[Proxy], scored: Sequence[Mapping[str, Score]],
         if any(score.ok for score in scores):
             continue
         if whole or enough_without(len(scores), any(score.status == "degenerate" for score in scores)):
-            ((why, _),) = Counter(score.why for score in scores).most_common(1)
             raise UserError(
-                f"None of the first {len(scores)} networks of the pool has a {proxy.text} score; most often: {why}. "
-                "Score the pool by another proxy."
+                f"None of the first {len(scores)} networks of the pool has a {proxy.text} score; most often: "
+                f"{_most_frequent(scores)}. Score the pool by another proxy."
             )
+
+
+def _most_frequent(scores: Sequence[Score]) -> str:
+    ((why, _),) = Counter(score.why for score in scores).most_common(1)
+    return why

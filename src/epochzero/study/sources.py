@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epochzero.errors import DataError, UserError
+from epochzero.errors import DataError, MachineError, UserError
 from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.registry import near_miss
 from epochzero.tables import AccuracyTable
@@ -169,8 +169,13 @@ class Feedback:
 
     def _timed(self, arch: Any) -> tuple[dict[str, Score], float]:
         start = time.perf_counter()
-        value = float(self.function(arch))
-        score = Score(value) if math.isfinite(value) else Score.failed(f"{self.name} gave {value}")
+        try:
+            value = float(self.function(arch))
+            score = Score(value) if math.isfinite(value) else Score.failed(f"{self.name} gave {value}")
+        except (UserError, MachineError):
+            raise
+        except Exception as error:
+            score = Score.failed(f"{self.name} raised {type(error).__name__}: {error}")
         return {self.name: score}, time.perf_counter() - start
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -60,11 +60,22 @@ class Choosing(Protocol):
         """The winner; None while there is none."""
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A search that knows more of its result than the winner."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Sentences for the user, at the end."""
+
+
 class Wanted(NamedTuple):
     """The pool that a search starts from."""
 
     proxies: Sequence[str]
     networks: int
+    needed: bool = True
+    """false: a proxy that has no score, or none for any network, may be missing"""
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,8 @@ class Pool:
     """by proxy; nan where a network has no score"""
     better: Mapping[str, bool]
     """by proxy, true if higher is better"""
+    why: Mapping[str, str] = field(default_factory=dict)
+    """the most frequent reason of each proxy without any score"""
 
 
 @runtime_checkable
@@ -157,3 +170,21 @@ class Choices:
 def lowest(merits: Sequence[float | None]) -> list[float]:
     """Merits as numbers: -inf where there is none."""
     return [-np.inf if merit is None else merit for merit in merits]
+
+
+def bayesian(search: str, seed: int, acquisition: str, bounds: Mapping[str, tuple[float, float]]) -> Any:
+    """An optimiser of a few numbers by a Gaussian process, for `search`; acquisition `ei` (xi = 0) or `ucb` (2.576)."""
+    try:
+        import bayes_opt
+    except ImportError as error:
+        raise UserError(f"The search {search} needs bayesian-optimization: pip install 'epochzero[hnas]'.") from error
+    kinds = bayes_opt.acquisition
+    chosen = kinds.ExpectedImprovement(xi=0.0) if acquisition == "ei" else kinds.UpperConfidenceBound(kappa=2.576)
+    return bayes_opt.BayesianOptimization(
+        f=None,
+        acquisition_function=chosen,
+        pbounds=dict(bounds),
+        random_state=seed % 2**32,
+        verbose=0,
+        allow_duplicate_points=True,
+    )

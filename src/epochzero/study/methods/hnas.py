@@ -47,7 +47,7 @@ import numpy as np
 
 from epochzero.errors import UserError
 from epochzero.registry import check_known, searches
-from epochzero.study.methods.base import Floats, Pool, Sampler, Wanted
+from epochzero.study.methods.base import Floats, Pool, Sampler, Wanted, bayesian
 
 METRICS = {
     "grad": "grad_norm",
@@ -66,8 +66,6 @@ KAPPA = "ntk_cond"
 RANGES = {"thesis": (-3.0, 3.0), "code": (-4.0, 0.0)}
 """of c"""
 ACQUISITIONS = ("ei", "ucb")
-OVER = 2.576
-"""standard deviations above the mean, of UCB"""
 
 
 @searches.registers("hnas")
@@ -104,7 +102,7 @@ class HNAS:
         self.archs, self.m, self.kappa = usable(pool, metric)
         self.left = np.ones(len(self.archs), bool)
         self.probes = [{"u": float(u), "c": (low + high) / 2} for u in np.linspace(0, 1, probes)]
-        self.optimiser = _optimiser(seed, acquisition, {"u": (0.0, 1.0), "c": (low, high)})
+        self.optimiser = bayesian("hnas", seed, acquisition, {"u": (0.0, 1.0), "c": (low, high)})
         self.queries: list[dict[str, float]] = []
         """u and c of each step"""
         self.worst = math.inf
@@ -164,20 +162,3 @@ def m_of(metric: str, value: Floats) -> Floats:
     if metric in ROOTED:
         return np.asarray(np.sqrt(value))
     return np.abs(value) if metric == "grasp" else value
-
-
-def _optimiser(seed: int, acquisition: str, bounds: Mapping[str, tuple[float, float]]) -> Any:
-    try:
-        import bayes_opt
-    except ImportError as error:
-        raise UserError("The search hnas needs bayesian-optimization: pip install 'epochzero[hnas]'.") from error
-    kinds = bayes_opt.acquisition
-    chosen = kinds.ExpectedImprovement(xi=0.0) if acquisition == "ei" else kinds.UpperConfidenceBound(kappa=OVER)
-    return bayes_opt.BayesianOptimization(
-        f=None,
-        acquisition_function=chosen,
-        pbounds=dict(bounds),
-        random_state=seed % 2**32,
-        verbose=0,
-        allow_duplicate_points=True,
-    )
