@@ -20,7 +20,6 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -42,6 +41,7 @@ from epochzero.study.methods.base import Floats, Pool, Pooling
 from epochzero.study.pool import PoolSpace
 from epochzero.study.task import Task
 from epochzero.tables import AccuracyTable
+from epochzero.tables.table import TABLES as ENDINGS
 from epochzero.types import Score
 
 
@@ -91,8 +91,7 @@ PART = 0.8
 """share of a table that a seed draws"""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """The networks of a table with their scores, final accuracies and what is told."""
 
     entry: Entry
@@ -105,8 +104,8 @@ class Table:
 
 def read(entry: Entry, folder: Path, stored: StoredScores) -> Table | None:
     """Returns the table with its scores; None without its file, or if networks can neither be looked up nor counted."""
-    path = folder / f"{entry.file}.csv.gz"
-    if not path.is_file():
+    path = next((path for ending in ENDINGS if (path := folder / f"{entry.file}{ending}").is_file()), None)
+    if path is None:
         return None
     try:
         space, rows, archs, scores = scored(entry.spaces, path, stored)
