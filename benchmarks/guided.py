@@ -34,7 +34,7 @@ from epochzero.engine.space_networks import batch_for, budgeted
 from epochzero.errors import UserError
 from epochzero.evaluate.leaderboard.stored import StoredScores, read_stored
 from epochzero.objectives.objective import parse_objective
-from epochzero.registry import searches, spaces
+from epochzero.registry import options_of, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.methods import guided
 from epochzero.study.methods.base import Floats, Pool, Pooling
@@ -174,35 +174,45 @@ def score_of(value: float) -> Score:
     return Score(float(value)) if math.isfinite(value) else Score.degenerate("no score")
 
 
-def makers(table: Table) -> dict[str, Callable[[Any, int, Pool], Any]]:
+Maker = Callable[[Any, int, Pool], Any]
+"""a search from a space, a seed and a pool"""
+
+
+def makers(table: Table) -> dict[str, Maker]:
     """Returns by name how to make each search that this table has the scores for."""
-
-    def of(method: str, options: dict[str, Any]) -> Callable[[Any, int, Pool], Any] | None:
-        maker = searches[method]
-        if not isinstance(maker, Pooling):
-            return lambda space, seed, pool: maker(space, seed, **options)
-        defaults = {**guided.Guided.__init__.__kwdefaults__, **(maker.__init__.__kwdefaults__ or {}), **options}  # type: ignore[misc]
-        wanted = maker.wants(defaults)
-        names = [name for name in wanted.proxies if name in table.scores]
-        if not names or (wanted.needed and len(names) < len(wanted.proxies)):
-            return None
-        own = {"without": space_of(table)} if method == "guided" else {}
-        return lambda space, seed, pool: searches[method](
-            space, seed, Pool(pool.archs, {name: pool.values[name] for name in names}, pool.better), **options, **own
-        )
-
-    made = {name: of(method, options) for name, (method, options) in METHODS.items()}
+    made = {name: _maker(table, method, options) for name, (method, options) in METHODS.items()}
     for text in ALONE:
         if all(proxy.text in table.scores for proxy in parse_objective(text).proxies):
-            made[f"`{text}` alone"] = lambda space, seed, pool, text=text: InOrder(pool, text)
+            made[f"`{text}` alone"] = _in_order(text)
     return {name: maker for name, maker in made.items() if maker is not None}
+
+
+def _maker(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
+    search: Any = searches[method]
+    if not isinstance(search, Pooling):
+        return lambda space, seed, pool: search(space, seed, **options)
+    wanted = search.wants(options_of(searches[method]) | options)
+    names = [name for name in wanted.proxies if name in table.scores]
+    if not names or (wanted.needed and len(names) < len(wanted.proxies)):
+        return None
+    own = {"without": space_of(table)} if method == "guided" else {}
+
+    def make(space: Any, seed: int, pool: Pool) -> Any:
+        kept = {name: pool.values[name] for name in names}
+        return searches[method](space, seed, Pool(pool.archs, kept, pool.better), **options, **own)
+
+    return make
+
+
+def _in_order(text: str) -> Maker:
+    return lambda space, seed, pool: InOrder(pool, text)
 
 
 def space_of(table: Table) -> str:
     return table.entry.name.split()[0]
 
 
-def searched(table: Table, make: Callable[[Any, int, Pool], Any], seed: int, evaluations: int) -> float:
+def searched(table: Table, make: Maker, seed: int, evaluations: int) -> float:
     """Returns the regret of one search; UserError where the space does not suit the method."""
     order = list(range(len(table.archs)))
     Random(seed).shuffle(order)
@@ -270,6 +280,8 @@ def measured(table: Table, methods: Sequence[str] | None, seeds: int, evaluation
 
 
 def figure(value: Estimate, decimals: int) -> str:
+    if math.isinf(value.low):
+        return f"{value.value:.{decimals}f}"
     return f"{value.value:.{decimals}f} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
 
 

@@ -120,7 +120,7 @@ def score(
 
 
 def search(
-    space: str | AnySpace = "nb201",
+    space: str | AnySpace | Mapping[str, Any] | Sequence[Any] = "nb201",
     proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr",
     method: str | None = None,
     budget: str | int | None = None,
@@ -149,6 +149,8 @@ def search(
     address: str | None = None,
 ) -> Result:
     """Searches a space for its best network: scores `budget` candidates, each within the limits.
+
+    Modules, and functions that make them, by name or in a list, are a space of no others.
 
     The budget is the published one of the method, else 300, or only limited by time with a `time_limit` in seconds; of
     "nasi" and "zero_cost_pt", which search inside one network, it counts steps. With a store on disk, the same call

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
@@ -19,6 +20,8 @@ from epochzero.user_code import is_reference, named_in
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from epochzero.data import Batch
 
 PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, type(None))
 Entry = tuple[str, AnySpace, Any]
@@ -63,6 +66,40 @@ class GivenNetworks:
             return deepcopy(arch.made)  # type: ignore[return-value]
         fits = {"num_classes": num_classes, "input_shape": input_shape}
         return arch.made(**fitting_arguments(arch.made, fits))
+
+
+class GivenSpace(GivenNetworks):
+    """A search among given networks and no others; feedback is called with one of them, which has `name` and `made`."""
+
+    def __init__(self, networks: Mapping[str, Any] | Sequence[Any]) -> None:
+        super().__init__()
+        named = [(name, arch) for name, space, arch in entries_of(networks) if isinstance(space, GivenNetworks)]
+        if not named or len(named) < len(networks):
+            raise UserError("A search takes a space, or modules and functions that make them: at least one.")
+        self.archs: list[Given] = [replace(arch, name=name) for name, arch in named]
+
+    def identify(self, batch: Batch, seed: int) -> None:
+        """Tells the networks from others of the same names; one that cannot be built has its name alone."""
+        from epochzero.engine.space_networks import built
+
+        for arch in self.archs:
+            with suppress(UserError):
+                arch.identity = identity_of(built(self, arch, batch, seed), weights=arch.is_module)
+
+    def __iter__(self) -> Iterator[Given]:
+        return iter(self.archs)
+
+    def sample(self, rng: Random) -> Given:
+        return rng.choice(self.archs)
+
+    def mutate(self, arch: Given, rng: Random) -> Given:
+        return self.sample(rng)
+
+    def neighbours(self, arch: Given) -> list[Given]:
+        return []
+
+    def smallest(self) -> Given:
+        return self.archs[0]
 
 
 def identity_of(module: nn.Module, weights: bool) -> str:

@@ -20,6 +20,7 @@ from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.quantities import count, skips
 from epochzero.registry import near_miss, searches, spaces
 from epochzero.spaces.budget import Budget
+from epochzero.study.given import GivenSpace
 from epochzero.study.loop import budget_of, run_search
 from epochzero.study.result import INTERRUPTED, Result
 from epochzero.study.sources import Feedback, Listed, Source, TableSource
@@ -44,7 +45,8 @@ UNLIMITED = 10**9
 class SearchSettings:
     """Everything that the outcome of a search depends on; each field is an option of `epochzero search`."""
 
-    space: str | AnySpace = "nb201"
+    space: str | AnySpace | Mapping[str, Any] | Sequence[Any] = "nb201"
+    """or networks by name, modules and functions that make them, which are the only candidates"""
     proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr"
     """several names are combined by rank; a function is called with each architecture"""
     method: str | None = None
@@ -155,7 +157,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among", "loss")
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
         _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
-    space: AnySpace = spaces[settings.space] if isinstance(settings.space, str) else settings.space
+    space: Any = spaces[settings.space] if isinstance(settings.space, str) else settings.space
+    space = GivenSpace(space) if isinstance(space, (Mapping, list, tuple)) else space
     budget = _budget(settings, method, space, inside)
     objective, feedback = _objective(settings.proxy, goals)
     if feedback is not None and inside:
@@ -171,6 +174,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         sources.append(Listed(TableSource.read(settings.among, space)))
     sources += [source for source in (accuracies, feedback) if source is not None]
     batch = _batch(settings, space, settings.parts or (PARTS_INSIDE if inside else PARTS))
+    if isinstance(space, GivenSpace):
+        space.identify(batch, settings.seed)
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     limit = None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epochzero.errors import UserError
-from epochzero.study.methods.base import Pool
+from epochzero.study.methods.base import Pool, Wanted
 from epochzero.study.methods.local_search import LocalSearch
 from epochzero.study.methods.reinforce import Reinforce
 from epochzero.study.methods.te_nas import TENAS
@@ -219,4 +219,4 @@ def test_the_best_of_the_pool_come_in_order(higher: bool, order: str) -> None:
 
 
 def test_what_top_k_wants() -> None:
-    assert TopK.wants({"proxy": "nasi_trace", "networks": 7}) == (["nasi_trace"], 7)
+    assert TopK.wants({"proxy": "nasi_trace", "networks": 7}) == Wanted(["nasi_trace"], 7)

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm, spearmanr
+from torch import nn
 
 import epochzero as ez
 from epochzero import data
 from epochzero.engine import parse
-from epochzero.errors import UserError
+from epochzero.errors import StoreError, UserError
 from epochzero.study.methods.base import Floats, Pool
 from epochzero.study.methods.guided import (
     LOCAL,
@@ -164,7 +165,7 @@ def test_it_beats_random(truth: dict[str, float]) -> None:
     """Mean rank from 0 of the best of 15, over 12 pools of 200: about 12.5 at random."""
     places, at_random = [], []
     for seed in range(12):
-        networks, quality = pool(seed=seed, **truth)
+        networks, quality = pool(200, seed, **truth)
         ranks = np.argsort(np.argsort(-quality))
         places.append(min(ranks[searched(Guided(SPACE, seed, networks), quality, 15)]))
         at_random.append(min(ranks[Random(seed).sample(range(200), 15)]))
@@ -251,7 +252,8 @@ def test_a_pool_of_one() -> None:
 
 def told(arch: Any) -> float:
     """More layers are better, but for those that begin with a 1x1 convolution."""
-    return sum("conv" in op for op in arch) - 3 * (arch[0] == "nor_conv_1x1")
+    convolutions: int = sum("conv" in op for op in arch)
+    return convolutions - 3.0 * (arch[0] == "nor_conv_1x1")
 
 
 def found(**asked: Any) -> ez.Result:
@@ -289,6 +291,38 @@ def test_proxies_that_do_not_apply_are_left_out_with_a_reason() -> None:
     result = ez.search("mlp", lambda width: -abs(width - 9), "guided", 6, options={"networks": 16}, data=batch)
     dropped = [remark for remark in result.remarks if remark.startswith("guided does without az_expressivity: ")]
     assert len(dropped) == 1 and result.evaluated == 6 and result.best is not None
+
+
+def perceptron(width: int, depth: int) -> Any:
+    def made(num_classes: int = 10) -> nn.Module:
+        hidden = [layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())]
+        return nn.Sequential(nn.Flatten(), nn.Linear(6, width), nn.ReLU(), *hidden, nn.Linear(width, num_classes))
+
+    return made
+
+
+def test_among_modules_and_functions_that_make_them(tmp_path: Path) -> None:
+    networks = {f"{width}x{depth}": perceptron(width, depth) for width in (4, 8, 16) for depth in (0, 1, 2)}
+    networks["a module"] = perceptron(32, 1)()
+    called: list[str] = []
+
+    def feedback(network: Any) -> float:
+        called.append(network.name)
+        return -abs(called.index(network.name))
+
+    asked: dict[str, Any] = {"method": "guided", "data": data.white((2, 3), num_classes=4, size=8)}
+    asked["store"] = tmp_path / "run.db"
+    first = ez.search(networks, feedback, budget=6, **asked)
+    assert len(set(called)) == 6 and set(called) <= networks.keys() and first.winner.arch.name == called[0]
+    ez.search(networks, feedback, budget=6, **asked)
+    assert len(called) == 6, "the store knows them"
+    wider = {name: perceptron(64, 1) for name in networks}
+    with pytest.raises(StoreError, match="was started by other code"):
+        ez.search(wider, feedback, budget=6, **asked)
+    alone = ez.search([perceptron(4, 1)], lambda network: 1.0, "guided", 3, data=asked["data"])
+    assert alone.evaluated == 1 and alone.winner.arch.name == "made"
+    with pytest.raises(UserError, match="modules and functions that make them: at least one"):
+        ez.search([], feedback, "guided")
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

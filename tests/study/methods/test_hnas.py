@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from epochzero.errors import UserError
-from epochzero.study.methods.base import Pool
+from epochzero.study.methods.base import Pool, Wanted
 from epochzero.study.methods.hnas import HNAS, METRICS, m_of, usable
 from tests.study.methods.kin import Digits
 
@@ -135,7 +135,7 @@ def test_metrics() -> None:
     assert m_of("knas", np.array([9.0])).tolist() == [3.0], "eq. D.11 has a root over the mean of all products"
     assert m_of("synflow", np.array([9.0])).tolist() == [9.0]
     for metric, proxy in METRICS.items():
-        assert HNAS.wants({"metric": metric, "networks": 5}) == ([proxy, "ntk_cond"], 5)
+        assert HNAS.wants({"metric": metric, "networks": 5}) == Wanted([proxy, "ntk_cond"], 5)
     with pytest.raises(UserError, match=r"no metric 'snap'\. Did you mean 'snip'"):
         HNAS.wants({"metric": "snap", "networks": 5})
 

@@ -55,7 +55,7 @@ def test_what_is_told_tunes_the_weights() -> None:
     """Quality is one metric alone: greedy search finds the best by it."""
     networks = pool(400)
     search, snip = made(pool=networks), networks.values["snip"]
-    asked = []
+    asked: list[int] = []
     while len(asked) < 20:
         asked += search.ask(1)
         search.tell(asked[-1:], [float(snip[asked[-1]])])
@@ -75,7 +75,7 @@ def test_a_small_pool_ends_and_missing_proxies_are_left_out() -> None:
     few = Pool(["a", "b"], {"snip": np.array([1.0, 2.0]), "fisher": np.array([math.nan, math.nan])}, {})
     search = made(pool=few)
     assert search.metrics.shape == (2, 1)
-    asked = []
+    asked: list[str] = []
     while new := search.ask(1):
         search.tell(new, [1.0])
         asked += new

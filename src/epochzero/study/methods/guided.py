@@ -218,7 +218,7 @@ class Guided:
         """The expected weight of each proxy after what was told [K]."""
         model = self.model
         if not self.seen:
-            return model.weights
+            return np.asarray(model.weights)
         v = model.scaled(self.seen, np.array(self.told))
         residual = np.linalg.solve(model.among(self.seen), v - model.prior[self.seen])
         return np.asarray(model.weights + model.spread @ (model.root[self.seen].T @ residual))

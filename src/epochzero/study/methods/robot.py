@@ -101,4 +101,4 @@ def stretched(values: Floats) -> Floats:
     logs = np.sign(values) * np.log1p(np.abs(values))
     logs = np.where(np.isfinite(logs), logs, np.nan)
     low, high = np.nanmin(logs), np.nanmax(logs)
-    return np.nan_to_num((logs - low) / (high - low or 1.0))
+    return np.asarray(np.nan_to_num((logs - low) / (high - low or 1.0)))
