@@ -257,7 +257,7 @@ def correlations(tables: Sequence[Table]) -> dict[str, dict[str, float]]:
 
 
 class Row(NamedTuple):
-    """What a method came to on a table: regrets by seed."""
+    """The regrets of a method on a table, by seed."""
 
     method: str
     regrets: list[float]

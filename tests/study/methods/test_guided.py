@@ -253,7 +253,7 @@ def test_a_pool_of_one() -> None:
 def told(arch: Any) -> float:
     """More layers are better, but for those that begin with a 1x1 convolution."""
     convolutions: int = sum("conv" in op for op in arch)
-    return convolutions - 3.0 * (arch[0] == "nor_conv_1x1")
+    return convolutions - (3.0 if arch[0] == "nor_conv_1x1" else 0.0)
 
 
 def found(**asked: Any) -> ez.Result:

@@ -192,7 +192,7 @@ class Guided:
 
     @property
     def remarks(self) -> list[str]:
-        """What the user should know of the prediction, one sentence each."""
+        """Sentences on how well it predicts, what it weighs and what it left out."""
         said = [f"guided does without {name}: {why}." for name, why in self.dropped.items()]
         if not self.values:
             return [*said, "guided has no proxy that orders these networks: they were drawn at random."]
