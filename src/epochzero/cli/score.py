@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
+import typer
 from torch import nn
 from typer import Option
 
@@ -34,7 +35,7 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
-from epochzero.engine import score_network
+from epochzero.engine import Proxy, score_network
 from epochzero.engine.device import usable
 from epochzero.engine.loss import with_loss
 from epochzero.engine.space_networks import batch_for
@@ -44,7 +45,7 @@ from epochzero.quantities import shape, skips
 from epochzero.registry import spaces
 from epochzero.spaces.published import is_published
 from epochzero.study.task import Task
-from epochzero.types import Origin
+from epochzero.types import Origin, Score
 
 
 @panel("Network")
@@ -53,7 +54,10 @@ class NetworkOptions:
 
     space: Annotated[str | None, Option(help="Space of the architecture.")] = None
     arch: Annotated[str | None, Option(help="Architecture, in the space's own text.")] = None
-    module: Annotated[str | None, Option(help="Your network instead: file.py:factory, or timm:NAME, hf:NAME.")] = None
+    module: Annotated[
+        list[str] | None,
+        Option(help="Your network instead: file.py:factory, or timm:NAME, hf:NAME. May be repeated."),
+    ] = None
     output: Annotated[str | None, Option(help="Which part of its output: a name or index, or a path heads.0.")] = None
     init: Init = "default"
 
@@ -93,36 +97,73 @@ def score(
 
     The factory returns a module, or brings its own data, whole numbers and several inputs too: (module, inputs) or
     (module, inputs, labels), with inputs a tensor, a tuple of tensors, or a dictionary of tensors by argument name.
+    `epochzero rank` compares several. The exit code is 1 if no score could be computed.
     """
     load_plugins(plugin)
+    references: Sequence[str | None] = network.module or (None,)
+    scored = [_scored(network, one, samples, proxy, seed, device) for one in references]
+    if json:
+        documents = [_document(*one) | {"seed": seed} for one in scored]
+        print_json(documents[0] if len(documents) == 1 else {"networks": documents})
+    else:
+        for place, one in enumerate(scored):
+            if place:
+                out.print()
+            _show(*one)
+    statuses = {score.status for one in scored for score in one.scores.values()}
+    if "ok" not in statuses and "failed" in statuses:
+        raise typer.Exit(1)
+
+
+class _Scored(NamedTuple):
+    """A network with its scores."""
+
+    name: str
+    facts: dict[str, int | None]
+    batch: Batch
+    proxies: list[Proxy]
+    scores: dict[str, Score]
+
+
+def _scored(
+    network: NetworkOptions, reference: str | None, samples: SampleOptions, proxy: str, seed: int, device: str
+) -> _Scored:
+    """Scores the module that the reference names, or the architecture."""
     proxies = single(parse_objectives(proxy))
-    if is_published(network.module) and (network.arch, network.space, network.output) == (None, None, None):
-        network = replace(network, space="published", arch=network.module, module=None)
-    if (network.module is None) == (network.arch is None):
+    if is_published(reference) and (network.arch, network.space, network.output) == (None, None, None):
+        network, reference = replace(network, space="published", arch=reference), None
+    if (reference is None) == (network.arch is None):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
-    if network.module is not None and (network.space is not None or network.init != "default"):
+    if reference is not None and (network.space is not None or network.init != "default"):
         raise UserError("A module has no space and keeps its own weights: leave --space and --init out.")
     facts: dict[str, int | None] = {}
-    if network.module is not None:
-        module, batch = _module(network.module, samples, seed)
+    if reference is not None:
+        module, batch = _module(reference, samples, seed)
         usable(device)
-        name = network.module
-        made_for = ""
+        name, made_for = reference, ""
         scores = score_network(as_network(module, batch, seed, network.output, device), proxies, batch, seed).scores
     else:
         space = spaces[network.space or "nb201"]
         batch = _batch(samples, seed, partial(batch_for, space))
         task = Task(space, proxies, batch, Origin(network.init, seed), device)
-        arch = space.parse(network.arch)
+        arch = space.parse(str(network.arch))
         made_for = space.name
         name, scores, facts = space.text(arch), task.score([arch])[0][0], counts(task.size(arch))
     scores = percentiles(proxy, scores, made_for, batch.input_shape)
     known = {one.text: one for one in proxies}
-    proxies = [known.get(name) or looked_up(name) for name in scores]
-    if json:
-        by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
-        print_json({"arch": name, "scores": by_name, **facts, "batch": batch.id, "seed": seed})
-        return
+    return _Scored(name, facts, batch, [known.get(text) or looked_up(text) for text in scores], scores)
+
+
+def _document(
+    name: str, facts: dict[str, int | None], batch: Batch, proxies: list[Proxy], scores: dict[str, Score]
+) -> dict[str, Any]:
+    by_name = {p.text: score_json(p, scores[p.text]) for p in proxies}
+    return {"arch": name, "scores": by_name, **facts, "batch": batch.id}
+
+
+def _show(
+    name: str, facts: dict[str, int | None], batch: Batch, proxies: list[Proxy], scores: dict[str, Score]
+) -> None:
     out.print(name, style="bold")
     for what, count in facts.items():
         out.print(f"{what:7} {millions(count)}")

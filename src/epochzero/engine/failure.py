@@ -18,6 +18,10 @@ class PassFailedError(Exception):
     """The message becomes `Score.why` of the proxies that need the pass or the read."""
 
 
+class BuildError(UserError):
+    """A factory that raised an error in place of a network, or a module without weights to run."""
+
+
 LinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 REASONS = (PassFailedError, DegenerateError, LinAlgError)
 

@@ -14,7 +14,7 @@ from epochzero import data as data_
 from epochzero.data import Batch
 from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
-from epochzero.engine.failure import PassFailedError, out_of_memory
+from epochzero.engine.failure import BuildError, PassFailedError, out_of_memory
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
@@ -59,10 +59,6 @@ def batch_for(
     )
 
 
-class BuildError(UserError):
-    """A space, or a factory of the user, that raised an error in place of a network."""
-
-
 class Unbuilt:
     """The network of an architecture that could not be built: all its scores fail with the reason."""
 
@@ -104,13 +100,12 @@ def network_of(
     if isinstance(space, GivesPlans):
         return PlanNetwork(partial(space.plan, arch, batch.num_classes, batch.input_shape), origin, device)
     try:
-        module = built(space, arch, batch, origin.seed)
+        module, output = built(space, arch, batch, origin.seed), getattr(space, "output", None)
+        if origin.scheme == "default":
+            return ModuleNetwork(module, batch, origin.seed, output, device)
+        return _Redrawn(module, batch, origin, output, device)
     except BuildError as error:
         return Unbuilt(str(error))
-    output = getattr(space, "output", None)
-    if origin.scheme == "default":
-        return ModuleNetwork(module, batch, origin.seed, output, device)
-    return _Redrawn(module, batch, origin, output, device)
 
 
 def size_of(space: AnySpace, arch: Any, batch: Batch) -> Measured:

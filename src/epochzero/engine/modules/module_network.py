@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
 from epochzero.data.seeding import seeded
-from epochzero.engine.failure import PassFailedError, blaming
+from epochzero.engine.failure import BuildError, PassFailedError, blaming
 from epochzero.engine.modules.calls import HIDING, Calls, Use
 from epochzero.engine.modules.lineage import Lineage
 from epochzero.engine.modules.outputs import Output, pick
@@ -54,7 +54,9 @@ class ModuleNetwork:
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         for name, tensor in tensors.items():
             if nn.parameter.is_lazy(tensor):
-                raise UserError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
+                raise BuildError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
+            if tensor.is_meta:
+                raise BuildError(f"The module's '{name}' is on the device meta, without values: build it on the CPU.")
         self.weights = {name: tensor.detach().to(device) for name, tensor in tensors.items()}
         self._places = _places(module, {id(tensor): name for name, tensor in tensors.items()})
         self.trainable = tuple(name for name, p in module.named_parameters() if p.requires_grad)
