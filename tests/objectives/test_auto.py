@@ -218,6 +218,8 @@ def test_size_does_not_count_among_networks_of_its_size() -> None:
     alike = [networks.percentile(np.array([size + 1.0, math.exp(size), 0.0, 0.0])) for size in (13.0, 15.0, 17.0)]
     assert alike == pytest.approx([100 * NormalDist().cdf(1.0)] * 3, abs=6)
     assert networks.percentile(np.array([15.0, math.exp(15), 0.0, 0.0])) == pytest.approx(50, abs=6)
+    sized = np.array([np.nan, math.exp(15), np.nan, np.nan])  # nothing but its size is known
+    assert networks.percentile(sized) == pytest.approx(50, abs=6) and networks.meaning(sized) == "by size"
 
 
 def test_reference_networks_that_are_all_alike() -> None:
@@ -254,7 +256,7 @@ def test_the_winner_of_a_search_has_its_percentile() -> None:
 def test_one_module_of_ones_own() -> None:
     plain = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 10))
     scores = ez.score(plain, "auto,flops", data=torch.ones(4, 3, 2, 2))
-    assert 0 < scores["auto"].value < 100 and scores["auto"].why.startswith("percentile of its FLOPs")
+    assert 0 < scores["auto"].value < 100 and scores["auto"].why.startswith("percentile")
     space = spaces["nats_sss"]
     module = space.plan(space.parse("8:16:8:16:8")).module()
     blocks = ez.score(module, ["auto"], batch_size=4)
