@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from epochzero.engine.resources import copies
 from epochzero.engine.threads import AT_FIRST, torch_threads
 from epochzero.errors import MachineError, UserError
@@ -35,7 +33,7 @@ class Auto(Local):
     def __init__(self, threads: int | None = None, *, device: str = "cpu", prepare: Prepare | None = None) -> None:
         super().__init__(threads)
         self.prepare = prepare
-        self.workers = max(1, AT_FIRST // (threads or 1)) if torch.device(device).type == "cpu" else 1
+        self.workers = max(1, AT_FIRST // (threads or 1)) if device.startswith("cpu") else 1
         self._crew: Processes | None = None
         self._spent = 0.0
         """seconds of networks that workers could have shared"""
