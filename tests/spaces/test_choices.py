@@ -133,7 +133,7 @@ def test_refused(options: dict[str, Any], says: str) -> None:
 
 def test_texts_that_name_no_network() -> None:
     for text in ("width=5, depth=1, act=relu", "width=4", "width=4, depth=1, act=relu, more=1", "depth=1, width=4"):
-        with pytest.raises(UserError, match="is no network of this space"):
+        with pytest.raises(UserError, match="is not a network of this space"):
             PLAIN.parse(text)
 
 

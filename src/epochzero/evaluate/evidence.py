@@ -1,6 +1,6 @@
 """Evidence about scores: their rank correlations on tables of trained networks, and what these networks are like.
 
-`epochzero leaderboard --evidence FILE` writes it; that of this package is evidence.json, beside this file.
+`epochzero leaderboard --evidence FILE` writes it; that of this package is evidence.json, in this folder.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from epochzero.evaluate.leaderboard.leaderboard import Leaderboard
 
 FILE = Path(__file__).with_suffix(".json")
-LOOKED_AT = 20
-"""networks of a set whose layers are looked at"""
+INSPECTED = 20
+"""networks of a set whose layers are inspected"""
 VARIES = 1.1
 """ratio of the largest to the smallest from which widths or depths vary"""
 
@@ -141,7 +141,7 @@ def _facts_in(space: str, archs: Sequence[str]) -> Facts | None:
         of: Any = spaces[space]
         if not hasattr(of, "plan"):
             return None
-        plans = [of.plan(of.parse(arch)) for arch in Random(0).sample(list(archs), min(LOOKED_AT, len(archs)))]
+        plans = [of.plan(of.parse(arch)) for arch in Random(0).sample(list(archs), min(INSPECTED, len(archs)))]
     except UserError:
         return None
     return facts_of([structure_of(plan) for plan in plans], [plan.flops for plan in plans], plans[0].input_shape)

@@ -1,4 +1,4 @@
-"""How far a score can be trusted on some networks: evidence, facts that are outside it, and the choice by FLOPs.
+"""Trust in a score on some networks: evidence, facts that are outside it, and the choice by FLOPs.
 
 trust_in(parse_objective("auto"), "nb201", facts)
 "auto:1 ranks networks of nb201 with a Spearman correlation of .85 [.82, .87] ..., counting FLOPs with .72."
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.evaluate.cards import card_of
-from epochzero.evaluate.evidence import LOOKED_AT, Facts, Table, facts_of, tables
+from epochzero.evaluate.evidence import INSPECTED, Facts, Table, facts_of, tables
 from epochzero.objectives.objective import Objective, is_looked_up
 from epochzero.stats.text import short
 
@@ -43,7 +43,7 @@ def trust_in_search(result: Result) -> str:
         first = result.goals.goals[0]
         objective = first.auto or Objective((first.proxy,))
     history = result.history
-    known = trust_in(objective, task.space.name, _facts(task, [one.arch for one in history[:LOOKED_AT]]))
+    known = trust_in(objective, task.space.name, _facts(task, [one.arch for one in history[:INSPECTED]]))
     slow = len(history) > COUNTED and FLOPS not in history[0].scores
     if not known or slow or result.front is not None or objective.text == FLOPS:
         return known

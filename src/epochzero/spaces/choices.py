@@ -160,12 +160,14 @@ class FactorySpace:
             fits = [one for one, start in starts.items() if f"{rest}, ".startswith(f"{start}, ")]
             if starts and not fits:
                 known = ", ".join(f"{name}={option}" for option in starts)
-                raise UserError(f"{quoted(text)} is no network of this space: {known} come after {self._said(arch)}.")
+                raise UserError(
+                    f"{quoted(text)} is not a network of this space: {known} come after {self._said(arch)}."
+                )
             arch = (*arch, max(fits, key=len, default=None))  # type: ignore[assignment]
             if fits:
                 rest = rest[len(starts[max(fits, key=len)]) + 2 :]
         if rest:
-            raise UserError(f"{quoted(text)} is no network of this space: leave {quoted(rest)} out.")
+            raise UserError(f"{quoted(text)} is not a network of this space: leave {quoted(rest)} out.")
         return arch
 
     def _said(self, arch: Arch) -> str:
