@@ -41,11 +41,10 @@ class Result(result.Result):
         from epochzero.train.recipes import recipe_of
 
         task, how = self.task, recipe_of(recipe, changes)
-        space = space_of_plans(task.space)
         images = load_images(Path(data), seed=task.origin.seed)
         place = None if folder is None else Path(folder)
         seed, device = task.origin.seed, task.device
-        return train_architecture(space, self.winner.arch, images, how, place, seed=seed, device=device)
+        return train_architecture(task.space, self.winner.arch, images, how, place, seed=seed, device=device)
 
     def export(self, folder: str | Path, *, weights: str | Path | None = None, onnx: bool = True) -> Exported:
         """Writes the winner as code, weights, ONNX and a model card; `weights` is the folder of a training."""
@@ -54,6 +53,13 @@ class Result(result.Result):
 
         task, given = self.task, None if weights is None else read_weights(Path(weights))
         known = {} if given is None else given.identity
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        if not isinstance(task.space, Space):
+            from epochzero.export.module import export_module
+
+            shape = tuple(known.get("input_shape") or task.batch.input_shape)
+            module, name = self.module(), self.winner.text
+            return export_module(module, name, Path(folder), input_shape=shape, weights=given, onnx=onnx)
         subject = Subject.of(
             task.space,
             self.winner.arch,
@@ -62,7 +68,6 @@ class Result(result.Result):
             weights=given,
             origin=Origin(task.origin.scheme, task.origin.seed),
         )
-        Path(folder).mkdir(parents=True, exist_ok=True)
         return export(subject, Path(folder), onnx=onnx)
 
     def report(self, path: str | Path = "report.html", *, table: str | Path | None = None) -> Path:
@@ -89,6 +94,36 @@ class Ranking(ranking.Ranking):
     @property
     def sentences(self) -> list[str]:
         return [*super().sentences, self.trust]
+
+    def train(
+        self,
+        data: str | Path,
+        *,
+        top: int = 1,
+        recipe: str = "default",
+        folder: str | Path | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        **changes: Any,
+    ) -> dict[str, Trained]:
+        """Trains the best networks on images by a recipe, and returns them by name, those of the best accuracy first.
+
+        `changes` are settings of the recipe, such as `epochs=10`. With a folder every epoch is kept, and the same call
+        resumes. Modules are copied.
+        """
+        from epochzero.train.image_data import load_images
+        from epochzero.train.images import train_architecture
+        from epochzero.train.recipes import recipe_of
+
+        images, how = load_images(Path(data), seed=seed), recipe_of(recipe, changes)
+        trained = {}
+        for place, row in enumerate(self.scored[:top], 1):
+            if row.name not in self.sources:
+                raise UserError("The networks of an iterator are gone: rank a list or a dictionary to train them.")
+            own = None if folder is None else Path(folder) / str(place)
+            space, arch = self.sources[row.name]
+            trained[row.name] = train_architecture(space, arch, images, how, own, seed=seed, device=device)
+        return dict(sorted(trained.items(), key=lambda one: -one[1].history[-1]["test_accuracy"]))
 
 
 class Study(ask_tell.Study):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from typer import Option
 
 from epochzero.cli.console import err, millions, out, plain_table, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
-from epochzero.cli.options import AsJson, SpaceName, panel, spread
+from epochzero.cli.options import AsJson, From, SpaceName, Top, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.engine.device import usable
 from epochzero.engine.proxy import split_list
@@ -22,6 +22,7 @@ from epochzero.errors import UserError
 from epochzero.files import made_folder
 from epochzero.next_steps import space_of_plans
 from epochzero.registry import spaces
+from epochzero.study.winners import winners
 
 MANY = 10**6
 
@@ -32,6 +33,8 @@ class MemberOptions:
     arch: Annotated[
         list[str] | None, Option(help="A member, in place of a method. May be repeated; a single one: a deep ensemble.")
     ] = None
+    source: From = None
+    top: Top = 1
 
 
 @panel("Choice of members")
@@ -87,6 +90,13 @@ def ensemble(
     """
     start = time.perf_counter()
     load_plugins(running.plugin)
+    if members.source is not None:
+        if members.arch:
+            raise UserError("--from names the members: leave --arch out.")
+        found = winners(members.source, members.top)
+        if not found[0].space:
+            raise UserError(f"'{members.source}' is a module: ensembles are made of networks of a space of plans.")
+        members = replace(members, space=found[0].space, arch=[one.arch for one in found])
     space, recipe = space_of_plans(spaces[members.space]), training.changed
     settings = Settings(**asdict(choice) | {"delta": _delta(choice.delta), "seed": running.seed})
     archs = [space.parse(text) for text in members.arch or ()]

@@ -43,6 +43,11 @@ LossName = Annotated[
     str | None,
     Option("--loss", help="In place of that of class labels: mse, binary, segmentation, next_token, or file.py:NAME."),
 ]
+From = Annotated[
+    str | None,
+    Option("--from", help="Networks of a search: its store or winner.json; or your module, file.py:factory."),
+]
+Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best of --from.")]
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 Seed = Annotated[int, Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
 Init = Annotated[str, Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")]

@@ -11,18 +11,20 @@ from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
-from epochzero.cli.options import AsJson, BadLines, SpaceName, panel, spread
+from epochzero.cli.options import AsJson, BadLines, From, SpaceName, Top, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
 from epochzero.errors import UserError
 from epochzero.files import made_folder
-from epochzero.next_steps import space_of_plans
 from epochzero.progress import silent
 from epochzero.recommend.jobs import is_search
-from epochzero.registry import spaces
+from epochzero.spaces.base import Space
+from epochzero.study.winners import Winner, resolved, winners
+from epochzero.train.image_data import Images
 from epochzero.train.images import METRICS, plan_for, train_architecture
 from epochzero.train.processes import joined
+from epochzero.train.recipes import Recipe
 from epochzero.train.teacher import read_teacher
 from epochzero.train.tensorboard import logged
 
@@ -33,6 +35,8 @@ class NetworkOptions:
         None
     )
     space: SpaceName = "nb201"
+    source: From = None
+    top: Top = 1
     teacher: Annotated[
         Path | None, Option(help="Learn also from this trained network: the --out of another training.")
     ] = None
@@ -80,6 +84,10 @@ def train(
 
     torchrun --nproc-per-node 4 -m epochzero train --device cuda ...
 
+    epochzero train --from run.db --top 3 --data images --out run
+
+    trains the best of a search, of its winner.json, or a module of yours, file.py:factory.
+
     Recommenders are trained by `epochzero recommend train`.
     """
     load_plugins(running.plugin)
@@ -95,13 +103,49 @@ def train(
         del given["recipe"]
         trained_recommender(unused, **given, out_dir=output.out_dir, json=output.json)
         return
-    if network.arch is None:
-        raise UserError("Say which network to train: give --arch.")
-    recipe, space = training.changed, space_of_plans(spaces[network.space])
-    arch = space.parse(network.arch)
+    chosen, recipe = _chosen(network), training.changed
     usable(running.device)
-    images = reading.load(data, running.seed)
-    plan, folder = plan_for(space, arch, images, recipe), made_folder(output.out_dir)
+    images, folder = reading.load(data, running.seed), made_folder(output.out_dir)
+    reports = []
+    for place, one in enumerate(chosen, 1):
+        own = folder if len(chosen) == 1 else made_folder(folder / str(place))
+        report = _trained(one, images, recipe, own, network, running, output)
+        if report is None:  # another process reports
+            return
+        reports.append(report | {"recipe": training.recipe})
+    reports.sort(key=lambda report: -float(report["test_accuracy"]))
+    if output.json:
+        print_json(reports[0] if len(reports) == 1 else {"networks": reports})
+        return
+    for report in reports:
+        _show(report)
+
+
+def _chosen(network: NetworkOptions) -> list[Winner]:
+    """The networks to train."""
+    if network.source is not None:
+        if network.arch is not None:
+            raise UserError("--from names the networks: leave --arch out.")
+        return winners(network.source, network.top)
+    if network.arch is None:
+        raise UserError("Say which network to train: give --arch, or --from with a store, a winner.json or a module.")
+    if network.top != 1:
+        raise UserError("--top is about the networks of --from: leave it out.")
+    return [Winner(network.space, network.arch)]
+
+
+def _trained(
+    one: Winner,
+    images: Images,
+    recipe: Recipe,
+    folder: Path,
+    network: NetworkOptions,
+    running: RunOptions,
+    output: OutputOptions,
+) -> dict[str, Any] | None:
+    """Trains one network and returns the report; None in processes that do not report."""
+    space, arch = resolved(one)
+    plan = plan_for(space, arch, images, recipe) if isinstance(space, Space) else None
     with ExitStack() as stack:
         progress, processes = stack.enter_context(progress_bar("train")), stack.enter_context(joined(running.device))
         first, board = processes.first, output.tensorboard
@@ -118,14 +162,15 @@ def train(
             watch=stack.enter_context(logged(board)) if board is not None and first else None,
         )
     if not first:
-        return
+        return None
+    for sentence in trained.refused:
+        err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
     last = trained.history[-1]
-    report: dict[str, Any] = {
-        "space": network.space,
+    return {
+        "space": space.name,
         "arch": space.text(arch),
-        "params": plan.trunk.params,
-        "flops": plan.flops,
-        "recipe": training.recipe,
+        "params": sum(p.numel() for p in trained.module.parameters()) if plan is None else plan.trunk.params,
+        "flops": None if plan is None else plan.flops,
         "epochs": recipe.epochs,
         "resumed": trained.resumed,
         "test_accuracy": last["test_accuracy"],
@@ -133,18 +178,17 @@ def train(
         "seconds": sum(record["seconds"] for record in trained.history),
         "history": trained.history,
         "data": images.facts,
+        "folder": str(folder),
     }
-    for sentence in trained.refused:
-        err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
-    if output.json:
-        print_json(report)
-        return
+
+
+def _show(report: dict[str, Any]) -> None:
+    data, last = report["data"], report["history"][-1]
     out.print(f"{report['arch']}\n", style="bold")
     out.print(f"params         {millions(report['params'])}")
-    out.print(f"data           {images.facts['train']:,} images; tested on {images.facts['test']:,}")
+    out.print(f"data           {data['train']:,} images; tested on {data['test']:,}")
     out.print(f"test accuracy  {100 * last['test_accuracy']:.2f} %")
     out.print(f"test loss      {last['test_loss']:.4f}")
-    err.print(
-        f"\n{recipe.epochs} epochs in {report['seconds']:.1f} s; {last['images_per_second']:.0f} images per second"
-    )
-    err.print(f"training  {output.out_dir}/{METRICS} and checkpoints", soft_wrap=True)
+    speed = f"{last['images_per_second']:.0f} images per second"
+    err.print(f"\n{report['epochs']} epochs in {report['seconds']:.1f} s; {speed}")
+    err.print(f"training  {report['folder']}/{METRICS} and checkpoints", soft_wrap=True)

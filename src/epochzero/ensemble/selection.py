@@ -101,7 +101,9 @@ class Job:
     def trained(self, arch: Any, images: Images, place: int, folder: str, progress: Progress) -> PlanModule:
         """An architecture trained by the recipe from the seed + place, with checkpoints in a sub-folder."""
         how: How = {"seed": self.settings.seed + place, "device": self.device, "progress": progress}
-        return train_architecture(self.space, arch, images, self.recipe, self.subfolder(folder), **how).module
+        trained = train_architecture(self.space, arch, images, self.recipe, self.subfolder(folder), **how)
+        assert isinstance(trained.module, PlanModule)
+        return trained.module
 
 
 def choose(job: Job) -> list[Any]:

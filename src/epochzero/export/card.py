@@ -44,7 +44,7 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
         "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\n"
         f"y = network({', '.join(name for name, _ in inputs)})    # "
         f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}\n```\n",
-        subject.training_section or _training(subject.training),
+        subject.training_section or training_of(subject.training),
         *_scores(subject),
         checked(made, on_real_inputs),
         MADE_BY,
@@ -71,7 +71,7 @@ def checked(made: Exported, on_real_inputs: bool) -> str:
     return f"## Checked\n\n{table(rows)}"
 
 
-def _training(training: Mapping[str, Any] | None) -> str:
+def training_of(training: Mapping[str, Any] | None) -> str:
     if training is None:
         return UNKNOWN
     identity, last, planned = training["identity"], training["history"][-1], training["identity"]["recipe"]["epochs"]

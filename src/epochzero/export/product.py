@@ -78,8 +78,13 @@ def write_product(
     onnx: bool = True,
     say: Callable[[str], None] = lambda step: None,
     more: Mapping[str, str] = MappingProxyType({}),
+    binary: Mapping[str, bytes] = MappingProxyType({}),
+    onnx_of: nn.Module | None = None,
 ) -> Exported:
-    """Writes all files of a product, or none. Printed code and ONNX are checked against `module`."""
+    """Writes all files of a product, or none. Printed code and ONNX are checked against `module`.
+
+    `binary` are files that the code reads; ONNX is made of `onnx_of`, or of the network as the code loads it.
+    """
     if onnx:
         onnx_model.check_packages()
     with TemporaryDirectory(dir=folder, prefix=".export-") as name:
@@ -87,12 +92,14 @@ def write_product(
         say(standalone.MODEL)
         (place / standalone.MODEL).write_text(source, encoding="utf-8")
         (place / standalone.WEIGHTS).write_bytes(as_bytes(weights))
+        for file, content in binary.items():
+            (place / file).write_bytes(content)
         onnx_error, timing = None, None
         with standalone.loaded(place) as network:
             code_error = _code_error(module, network, batches)
             if onnx:
                 say("ONNX")
-                model = onnx_model.to_onnx(network, *batches[1], names=names)
+                model = onnx_model.to_onnx(onnx_of or network, *batches[1], names=names)
                 (place / ONNX).write_bytes(model)
                 session = onnx_model.session_of(model)
                 onnx_error = onnx_model.largest_error(session, network, batches, names)
@@ -101,7 +108,7 @@ def write_product(
         checked = Exported([], code_error, onnx_error, timing)
         for file, text in {**more, CARD: card_of(checked)}.items():
             (place / file).write_text(text, encoding="utf-8")
-        written = [standalone.MODEL, standalone.WEIGHTS, *([ONNX] if onnx else []), *more, CARD]
+        written = [standalone.MODEL, standalone.WEIGHTS, *binary, *([ONNX] if onnx else []), *more, CARD]
         files = [(place / file).replace(folder / file) for file in written]
     return replace(checked, files=files)
 

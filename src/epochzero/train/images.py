@@ -17,12 +17,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+import torch
+from torch import nn
+
+from epochzero.data import white
 from epochzero.data.sealed import put
+from epochzero.engine.failure import PassFailedError, blaming
+from epochzero.engine.modules.outputs import pick
+from epochzero.engine.space_networks import built
 from epochzero.errors import UserError
 from epochzero.plan import Plan
-from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
-from epochzero.spaces.base import Space
+from epochzero.spaces.base import AnySpace, GivesPlans, ModuleSpace, Space
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.train.image_data import Images
 from epochzero.train.loop import Training
@@ -53,7 +59,7 @@ class How(TypedDict, total=False):
 class Trained:
     """A trained network and the history of its training."""
 
-    module: PlanModule
+    module: nn.Module
     history: list[dict[str, float]]
     """for each epoch: loss and accuracy in training and test, learning rate, seconds, images per second"""
     resumed: int = 0
@@ -73,18 +79,43 @@ def plan_for(space: Space, arch: Any, images: Images, recipe: Recipe) -> Plan:
     return network
 
 
+def module_for(space: ModuleSpace, arch: Any, images: Images, seed: int) -> nn.Module:
+    """The module of an architecture for these images."""
+    batch = white(images.input_shape, images.num_classes, 2, 1, seed)
+    return built(space, arch, batch, seed)
+
+
+def check_module(module: nn.Module, images: Images) -> None:
+    """UserError for a module that does not classify these images."""
+    training = module.training
+    try:
+        with torch.no_grad(), blaming("it"):
+            shape = list(pick(module.eval()(images.standardised(images.x[:2])), None).shape)
+    except PassFailedError as reason:
+        raise UserError(f"The module cannot be trained on these images: {reason}.") from None
+    finally:
+        module.train(training)
+    if shape != [2, images.num_classes]:
+        raise UserError(f"The module should give [2, {images.num_classes}] for two of these images, and gives {shape}.")
+
+
 def train_architecture(
-    space: Space, arch: Any, images: Images, recipe: Recipe, folder: Path | None = None, **how: Unpack[How]
+    space: AnySpace, arch: Any, images: Images, recipe: Recipe, folder: Path | None = None, **how: Unpack[How]
 ) -> Trained:
     """Trains an architecture of a space; a checkpoint names both."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     facts = {"space": space.name, "arch": space.text(arch)}
-    return train(plan_for(space, arch, images, recipe), images, recipe, folder=folder, facts=facts, **how)
+    network: Plan | nn.Module
+    if isinstance(space, GivesPlans):
+        network = plan_for(space, arch, images, recipe)
+    else:
+        network = module_for(space, arch, images, how.get("seed", 0))
+    return train(network, images, recipe, folder=folder, facts=facts, **how)
 
 
 def train(
-    plan: Plan,
+    network: Plan | nn.Module,
     images: Images,
     recipe: Recipe,
     *,
@@ -99,16 +130,20 @@ def train(
 ) -> Trained:
     """Trains a network by a recipe. With a folder, every epoch is kept there, and an interrupted training resumes.
 
+    A module is trained in place.
+
     `facts` identify the network (space, architecture) and are kept in the checkpoint with recipe and data. With several
     `processes`, the first one writes, and each has its own device in place of `device`.
     """
     together = processes or Processes(device=device)
-    run = Training(plan, images, recipe, seed, together, teacher)
+    if not isinstance(network, Plan):
+        check_module(network, images)
+    run = Training(network, images, recipe, seed, together, teacher)
     identity: dict[str, Any] = {
         **(facts or {}),
         "num_classes": images.num_classes,
         "input_shape": list(images.input_shape),
-        "auxiliary": plan.auxiliary is not None,
+        "auxiliary": isinstance(network, Plan) and network.auxiliary is not None,
         "recipe": recipe.as_json(),
         "seed": seed,
         "data": images.facts,

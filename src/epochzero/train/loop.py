@@ -1,4 +1,4 @@
-"""The training loop: a network, its optimiser and the data on one device, epoch by epoch."""
+"""The training loop: a network, as a plan or a module, its optimiser and the data on one device, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from epochzero.engine.modules.outputs import pick
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.plan.execute import execute, execute_both
 from epochzero.plan.init import generator
+from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress
 from epochzero.train.augment import crop, cutout, erase, flip, hue, jitter, mixup, zoom
 from epochzero.train.auto_augment import auto_augment
@@ -33,7 +35,7 @@ class Training:
 
     def __init__(
         self,
-        plan: Plan,
+        network: Plan | nn.Module,
         images: Images,
         recipe: Recipe,
         seed: int = 0,
@@ -42,14 +44,18 @@ class Training:
         record: bool | None = None,
     ) -> None:
         """`record`: replay steps from a CUDA graph; default: on a GPU, if the recipe allows it."""
-        self.plan, self.recipe, self.seed, self.processes = plan, recipe, seed, processes
+        self.recipe, self.seed, self.processes = recipe, seed, processes
+        self.plan = network if isinstance(network, Plan) else None
+        if self.plan is None and recipe.drop_path:
+            raise UserError("A module has no paths to drop: give --option drop_path=0.")
         self.device = torch.device(processes.device)
         self.on_gpu = self.device.type == "cuda"
         self.images = images.to(self.device)
         if recipe.auto_augment and images.x.dtype != torch.uint8:
             raise UserError("AutoAugment needs images of bytes, and these are not: give --option auto_augment=0.")
         self.teacher = None if teacher is None else teacher.for_images(self.images).to(self.device)
-        self.module = plan.module(Origin(seed=seed)).to(self.device)
+        module = network.module(Origin(seed=seed)) if isinstance(network, Plan) else network
+        self.module: nn.Module = module.to(self.device)
         self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.joined = processes.joined(self.module)
         self.size = min(recipe.batch_size, len(images.y))
@@ -64,7 +70,7 @@ class Training:
             weight_decay=recipe.weight_decay,
             fused=self.on_gpu or None,
         )
-        can_record = self.on_gpu and self.joined is None and not recipe.drop_path
+        can_record = self.on_gpu and self.joined is None and not recipe.drop_path and self.plan is not None
         self.record = can_record if record is None else record
         self.recorded: Step | None = None
 
@@ -83,7 +89,8 @@ class Training:
         if not self.processes.first:
             rng = generator(self.seed, "train", number, self.processes.rank)
         self.module.train()
-        self.module.plan = with_drop_path(self.plan, recipe.dropped(number), rng)
+        if isinstance(self.module, PlanModule) and self.plan is not None:
+            self.module.plan = with_drop_path(self.plan, recipe.dropped(number), rng)
         step = self._step()
         sums = torch.zeros(2, device=self.device)  # loss, correct predictions
         with quick_convolutions(self.on_gpu):
@@ -134,6 +141,8 @@ class Training:
         """The network as a function; a single process looks up its weights once."""
         if self.joined is not None:
             return self.joined
+        if not isinstance(self.module, PlanModule):
+            return lambda x: pick(self.module(x), None)
         plan, weights = self.module.plan.with_statistics("tracked"), self.module.weights()
         run = execute if plan.auxiliary is None else execute_both
         return lambda x: run(plan, weights, (x,))
@@ -159,7 +168,8 @@ class Training:
     def test(self) -> tuple[float, float]:
         """Mean loss and accuracy on the test images."""
         self.module.eval()
-        self.module.plan = self.plan
+        if isinstance(self.module, PlanModule) and self.plan is not None:
+            self.module.plan = self.plan
         return test(self.module, self.images, self.size)
 
 
@@ -170,7 +180,9 @@ def test(module: nn.Module, images: Images, size: int = 256) -> tuple[float, flo
     with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         for start in range(0, len(images.test_y), size):
             y = images.test_y[start : start + size]
-            logits = module(images.standardised(images.test_x[start : start + size])).float()  # [B, classes]
+            logits = pick(
+                module(images.standardised(images.test_x[start : start + size])), None
+            ).float()  # [B, classes]
             sums += torch.stack((F.cross_entropy(logits, y, reduction="sum"), (logits.argmax(1) == y).sum()))
     loss, accuracy = (sums / len(images.test_y)).tolist()
     return loss, accuracy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -16,7 +16,19 @@ from epochzero import data as data_
 from epochzero.api import as_network
 from epochzero.cli.console import as_json, err, out, print_json
 from epochzero.cli.module import batch_of, load_module
-from epochzero.cli.options import AsJson, Classes, DataSource, Device, Init, InputShape, Plugins, Seed, Threads
+from epochzero.cli.options import (
+    AsJson,
+    Classes,
+    DataSource,
+    Device,
+    From,
+    Init,
+    InputShape,
+    Plugins,
+    Seed,
+    Threads,
+    Top,
+)
 from epochzero.cli.plugin import load_plugins
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
@@ -29,6 +41,7 @@ from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans
+from epochzero.study.winners import Winner, winners
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.types import Origin
 
@@ -49,6 +62,8 @@ class Asked:
         list[str] | None, typer.Option(help="Architecture, as the space writes it. May be repeated, to compare.")
     ] = None
     module: Annotated[str | None, typer.Option(help="Your network instead: file.py:factory.")] = None
+    source: From = None
+    top: Top = 1
     output: Annotated[str | None, typer.Option(help="Which part of the module's output: a name or index.")] = None
     weights: Annotated[Path | None, typer.Option(help="Trained ones: the folder that `epochzero train` wrote.")] = None
     data: DataSource = "pink"
@@ -104,6 +119,8 @@ class Analyzed(NamedTuple):
 def analyzed(asked: Asked, batch_size: int) -> Analyzed:
     """The networks and the data; UserError for options that exclude each other."""
     load_plugins(asked.plugin)
+    if asked.source is not None:
+        asked = _from(asked, winners(asked.source, asked.top))
     if (asked.module is None) == (not asked.archs):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
     if asked.module is not None and (asked.space or asked.weights or asked.init != "default"):
@@ -128,6 +145,15 @@ def analyzed(asked: Asked, batch_size: int) -> Analyzed:
             network = PlanNetwork(plan, _trained_weights(asked.weights, plan.weights), asked.device)
         networks[name] = network
     return Analyzed(networks, batch, asked.weights is not None)
+
+
+def _from(asked: Asked, found: Sequence[Winner]) -> Asked:
+    """The options with the networks of --from."""
+    if asked.arch or asked.module or asked.space:
+        raise UserError("--from names the networks: leave --arch, --module and --space out.")
+    if not found[0].space:
+        return replace(asked, module=found[0].arch)
+    return replace(asked, space=found[0].space, arch=[one.arch for one in found])
 
 
 def _names(texts: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +10,23 @@ import typer
 
 from epochzero.cli.console import err, millions
 from epochzero.cli.export.ensemble import export_members
-from epochzero.cli.options import AsJson, Init, Plugins, Seed, panel, spread
+from epochzero.cli.options import AsJson, From, Init, Plugins, Seed, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.product import show_product, with_status
 from epochzero.cli.recommend.old_spelling import exported as export_clicks
+from epochzero.data import white
+from epochzero.data.batch import shape_text
+from epochzero.engine.space_networks import built
+from epochzero.errors import UserError
 from epochzero.export import export as export_
 from epochzero.export.ensemble import holds_ensemble
-from epochzero.export.resolve import resolve
+from epochzero.export.module import export_module
+from epochzero.export.resolve import real_inputs, resolve
+from epochzero.export.weights import read_weights
 from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.recommend.recommender import holds_recommender
+from epochzero.study.winners import Winner, resolved, winners
 from epochzero.types import Origin
 
 
@@ -34,6 +42,7 @@ class NetworkOptions:
         Path | None,
         typer.Option("--store", help="Export the winner of its last finished search, with its scores on the card."),
     ] = None
+    source: From = None
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -94,6 +103,15 @@ def export(
         write = export_members if holds_ensemble(weights) else export_clicks
         write(weights, real_data, output.out_dir, unused=unused, onnx=output.onnx, json=json)
         return
+    if network.source is not None:
+        if network.arch is not None or network.store is not None:
+            raise UserError("--from names the network: leave --arch and --store out.")
+        (found,) = winners(network.source)
+        if not found.space:
+            _export_module(found, weights, inputs, output, seed, json)
+            return
+        store = network.source if not network.source.endswith(".json") else None
+        network = replace(network, arch=found.arch, space=found.space, store=None if store is None else Path(store))
     subject, real, refused = resolve(
         network.space,
         network.arch,
@@ -117,3 +135,24 @@ def export(
         f"weights  {subject.about_weights}",
     ]
     show_product(made, facts, [subject.arch], lines, folder, json=json)
+
+
+def _export_module(
+    found: Winner, weights: Path | None, inputs: DataOptions, output: OutputOptions, seed: int, json: bool
+) -> None:
+    """Exports a module of the user, with trained weights if there are any."""
+    given = None if weights is None else read_weights(weights)
+    known = {} if given is None else given.identity
+    sizes = shape(inputs.input_shape) or (tuple(known["input_shape"]) if known else None)
+    real, classes = (None, None) if inputs.data is None else real_inputs(inputs.data, sizes, seed)
+    sizes = sizes or (tuple(real.shape[1:]) if real is not None else (3, 32, 32))
+    batch = white(sizes, inputs.classes or known.get("num_classes") or classes or 10, 1, 1, seed)
+    module = built(*resolved(found), batch, seed)  # type: ignore[arg-type]
+    folder = made_folder(output.out_dir)
+    made = with_status(
+        lambda say: export_module(
+            module, found.arch, folder, input_shape=sizes, weights=given, real=real, onnx=output.onnx, say=say
+        )
+    )
+    facts = {"module": found.arch, "input_shape": list(sizes), "weights": None if given is None else given.name}
+    show_product(made, facts, [found.arch], [f"input    {shape_text(sizes)}"], folder, json=json)

@@ -1,0 +1,87 @@
+"""The best networks of earlier work, named by a store, a winner.json, or a file with a module."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from epochzero.errors import StoreError, UserError
+from epochzero.objectives.objective import parse_objective
+from epochzero.registry import spaces
+from epochzero.spaces.base import AnySpace
+from epochzero.store import Run, Store
+from epochzero.study.given import Given, GivenNetworks
+from epochzero.types import Score
+from epochzero.user_code import is_reference, named_in
+
+
+class Winner(NamedTuple):
+    """A network by the name of its space and its text; a module of the user's has a space without a name."""
+
+    space: str
+    arch: str
+
+
+def winners(source: str | Path, top: int = 1) -> list[Winner]:
+    """Returns the best networks, the best first: of a store's last finished search, or as winner.json lists them."""
+    if is_reference(source):
+        if top > 1:
+            raise UserError(f"'{source}' is one module: leave --top out.")
+        return [Winner("", str(source))]
+    path = Path(source)
+    if not path.is_file():
+        raise StoreError(f"There is no store or winner.json '{path}'; a module of yours is named as file.py:factory.")
+    found = _of_json(path) if path.suffix == ".json" else _of_store(path)
+    if len(found) < top:
+        raise UserError(
+            f"'{path}' lists {len(found)} of the {top} networks: name the store of the search, or lower --top."
+        )
+    return found[:top]
+
+
+def _of_json(path: Path) -> list[Winner]:
+    try:
+        told: Any = json.loads(path.read_text(encoding="utf-8"))
+        ranked = told.get("front") or [told["best"], *told.get("top", [])[1:]]
+        return [Winner(str(told["space"]), str(one["arch"])) for one in ranked]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(f"'{path}' is not the winner.json or front.json of a search.") from None
+
+
+def _of_store(path: Path) -> list[Winner]:
+    with Store.open(path) as store:
+        finished = [run for run in store.runs() if run.kind == "search" and run.result and run.result.get("best")]
+        if not finished:
+            raise StoreError(f"The store '{path}' holds no finished search with a winner: finish one.")
+        run = finished[-1]
+        assert run.result is not None
+        space, best = str(run.settings["space"]), str(run.result["best"])
+        front: Any = run.result.get("front")
+        archs = front or list(dict.fromkeys([best, *_by_merit(run)]))
+    return [Winner(space, arch) for arch in archs]
+
+
+def _by_merit(run: Run) -> list[str]:
+    """All networks of a run with a score, the best first."""
+    objective = parse_objective(str(run.settings["proxy"]))
+    scores: dict[str, dict[str, Score]] = {}
+    for steps in run.history().values():
+        for step in steps:
+            scores.setdefault(step.arch, {}).update({key: score for key, (score, _) in step.scores.items()})
+    lacks = Score.failed("not stored")
+    rows: list[Mapping[str, Score]] = [
+        {proxy.text: own.get(proxy.key, lacks) for proxy in objective.proxies} for own in scores.values()
+    ]
+    merits = zip(objective.merits(rows), scores, strict=True)
+    ranked = [(merit, arch) for merit, arch in merits if merit is not None]
+    return [arch for _, arch in sorted(ranked, key=lambda one: -one[0])]
+
+
+def resolved(one: Winner) -> tuple[AnySpace, Any]:
+    """Its space and architecture."""
+    if not one.space:
+        return GivenNetworks(), Given(one.arch, named_in(one.arch, "--from"))
+    space: AnySpace = spaces[one.space]
+    return space, space.parse(one.arch)
