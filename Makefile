@@ -1,9 +1,9 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
-# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; what lockstep costs the
-#               host of a GPU; what executors cost beside scoring; a table of 423,624 rows;
-#               what searches cost beyond scoring; CTR tables: rows a second, samples a second of training, scoring;
-#               images a second of training, against a plain loop
+# make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; the suite of two spaces;
+#               the default executor beside its alternatives; what lockstep costs the host of a GPU; what executors cost
+#               beside scoring; a table of 423,624 rows; what searches cost beyond scoring; CTR tables: rows a second,
+#               samples a second of training, scoring; images a second of training, against a plain loop
 # make docs     the documentation site, in build/docs
 # make clean    forget the environment
 
@@ -32,6 +32,8 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/epochzero bench-speed --batch-size 1 --networks 32 --row-seconds 3 --budget 300 --out runs/speed_batch1.json
 	$(BIN)/epochzero bench-speed --batch-size 64 --networks 8 --alone-networks 4 --only $(BUNDLES) --out runs/speed_batch64.json
+	$(BIN)/epochzero bench-speed --suite nb201,autoformer_tiny --only "one batch,dextr" --networks 16 --alone-networks 8 --row-seconds 3 --budget 120 --out runs/suite.json --markdown runs/suite.md
+	$(BIN)/python benchmarks/cpu.py
 	$(BIN)/python benchmarks/launches.py --rounds 3
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/costs.py --space autoformer_tiny --arch smallest --batch-size 8 --kernels

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from epochzero.engine.device import default_device
 from epochzero.engine.threads import give_threads
-from epochzero.evaluate.speed.measure import GPU_WORKERS, WAYS, Settings, measure_speed
+from epochzero.evaluate.speed.measure import GPU_WORKERS, WAYS, Settings, line, measure_speed
 from epochzero.evaluate.speed.report import left_out
+from epochzero.evaluate.speed.suite import as_markdown, run_suite
 from epochzero.objectives.bundles import bundles
 
 
@@ -29,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", default=usual.space)
     parser.add_argument("--only", help=f"proxies and bundles, separated by commas; bundles: {', '.join(bundles())}")
     parser.add_argument("--ways", help=f"of {', '.join(WAYS)}; default: all")
+    parser.add_argument("--suite", help="all, or spaces separated by commas, on batches of a fixed size each")
     parser.add_argument("--networks", type=int, default=usual.networks)
     parser.add_argument("--alone-networks", type=int, default=usual.alone_networks, help="scored one at a time")
     parser.add_argument("--slow-networks", type=int, default=usual.slow_networks, help="limit for slow proxies")
@@ -54,7 +56,10 @@ def run(asked: argparse.Namespace) -> None:
     if (threads := options.pop("threads")) is not None:
         give_threads(threads)
     files = {"out": options.pop("out"), "table": options.pop("markdown"), "resume": options.pop("resume")}
-    report = measure_speed(Settings(**options), lambda line: print(line, flush=True), **files)
+    if (suite := options.pop("suite")) is not None:
+        print(as_markdown(run_suite(suite, Settings(**options), lambda row: print(line(row), flush=True), **files)))
+        return
+    report = measure_speed(Settings(**options), lambda row: print(row, flush=True), **files)
     print(json.dumps(report["machine"] | report["ceilings"]))
     for one in report["equality"]:
         print(json.dumps(one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,14 +25,18 @@ from epochzero.cli.options import (
     spread,
 )
 from epochzero.cli.plugin import load_plugins
-from epochzero.evaluate.speed.measure import Settings, measure_speed
+from epochzero.evaluate.speed.measure import Settings, line, measure_speed
 from epochzero.evaluate.speed.report import left_out
+from epochzero.evaluate.speed.suite import as_markdown, run_suite
 
 
 @panel("Measurements")
 class MeasurementOptions:
     only: Annotated[str | None, Option(help="Proxies and bundles, separated by commas; default: all.")] = None
-    ways: Annotated[str | None, Option(help="Of lockstep, alone, processes; default: all.")] = None
+    ways: Annotated[str | None, Option(help="Of auto, lockstep, alone, processes; default: all.")] = None
+    suite: Annotated[
+        str | None, Option(help="all, or spaces separated by commas: measured on batches of a fixed size each.")
+    ] = None
     space: SpaceName = Settings.space
     networks: Annotated[int, Option(min=1, help="Random networks.")] = Settings.networks
     alone_networks: Annotated[int, Option(min=1, help="Of these, scored one at a time.")] = Settings.alone_networks
@@ -79,21 +84,26 @@ def bench_speed(
 
     epochzero bench-speed --device cuda --only "one batch,dextr,synflow" --out speed.json
 
+    epochzero bench-speed --suite all --device cuda --resume --out suite.json --markdown suite.md
+
     Each proxy alone, and bundles that share passes: one batch, four batches, kernel, all quick, all but kernels, all.
     The floor is an estimate of what the machine's measured bandwidth and arithmetic allow, not a measured count.
     """
     load_plugins(plugin)
-    report = measure_speed(
-        Settings(**vars(measurements) | vars(batch) | vars(running)),
-        lambda row: err.print(row, style="dim", soft_wrap=True),
-        out=output.file,
-        table=output.table,
-        resume=output.resume,
-    )
+    given = vars(measurements) | vars(batch) | vars(running)
+    suite = given.pop("suite")
+    files: dict[str, Any] = {"out": output.file, "table": output.table, "resume": output.resume}
+    show = partial(err.print, style="dim", soft_wrap=True)
+    if suite is None:
+        report = measure_speed(Settings(**given), show, **files)
+    else:
+        report = run_suite(suite, Settings(**given), lambda row: show(line(row)), **files)
     if output.json:
         print_json(report)
-    else:
+    elif suite is None:
         _show(report)
+    else:
+        out.print(as_markdown(report), soft_wrap=True, markup=False)
 
 
 def _show(report: dict[str, Any]) -> None:

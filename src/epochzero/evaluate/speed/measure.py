@@ -4,7 +4,8 @@
     epochzero bench-speed --only "one batch,dextr" --networks 512 --population 128
 
 Random networks of a space are scored by each proxy and by bundles that share passes, in several ways: one network at a
-time (alone), in populations (lockstep), and in worker processes (processes; on a GPU each of them scores populations).
+time (alone), in populations (lockstep), in worker processes (processes; on a GPU each of them scores populations), and
+as a search does by default (auto; warmed up until it has chosen).
 Times go from architectures to scores, including planning, drawing weights and merging. Other networks come first, to
 warm up, and plans are forgotten before each row. Where a row was measured both ways, the scores are compared, network
 by network.
@@ -41,7 +42,7 @@ from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
 from epochzero.registry import check_known, spaces
 
-WAYS: tuple[Way, ...] = ("lockstep", "alone", "processes")
+WAYS: tuple[Way, ...] = ("auto", "lockstep", "alone", "processes")
 GPU_WORKERS = 8
 """default number of processes that share a GPU; each keeps a core busy"""
 CPU_MEMORY = 2 * 2**30
@@ -198,7 +199,7 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
     chunk = settings.population or (min(LARGEST, -(-most // workers)) if on_gpu else 8)
     if way == "alone":
         count, step, population = min(most, settings.alone_networks), 1, 1
-    elif way == "processes":
+    elif way == "processes" or (way == "auto" and not on_gpu):
         count, step, population = most, most if on_gpu else chunk * workers, workers
     else:
         population = min(most, settings.population or _automatic(settings, members, batch, texts[0]))

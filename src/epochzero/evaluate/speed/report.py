@@ -113,20 +113,21 @@ def _cells(ways: dict[str, Any], equality: list[dict[str, Any]]) -> list[str]:
     errors = [one["worst_relative_error"] for one in equality if one["worst_relative_error"] is not None]
     ranks = [one["spearman"] for one in equality if one["spearman"] is not None]
     return [
-        _number(alone.get("ms")),
-        _number(lockstep.get("ms")),
-        _number(lockstep.get("population")),
-        _number(processes.get("ms")),
-        _number(gain),
-        _number(floor),
-        _number(best / floor if best and floor else None),
-        _number(lockstep.get("peak_mib")),
+        number(alone.get("ms")),
+        number(lockstep.get("ms")),
+        number(lockstep.get("population")),
+        number(processes.get("ms")),
+        number(gain),
+        number(floor),
+        number(best / floor if best and floor else None),
+        number(lockstep.get("peak_mib")),
         f"{max(errors):.0e}" if errors else "",
         f"{min(ranks):.4f}" if ranks else "",
     ]
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Returns three digits, or a whole number; nothing for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -18,6 +18,7 @@ from epochzero.engine import parse_list, score_population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.space_networks import network_of
 from epochzero.engine.threads import give_threads, given_threads
+from epochzero.executors.auto import START, Auto
 from epochzero.executors.processes import Processes
 from epochzero.registry import spaces
 from epochzero.study.task import Task
@@ -25,7 +26,10 @@ from epochzero.types import Origin, Score
 
 Scores = list[dict[str, Score]]
 """of each network, by proxy"""
-Way = Literal["lockstep", "alone", "processes"]
+Way = Literal["auto", "lockstep", "alone", "processes"]
+
+SETTLED = 1.2 * START
+"""seconds after which the default executor has started workers, if they pay"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,10 @@ def measure(job: Job) -> Timed:
         torch.cuda.empty_cache()  # frees an earlier row's memory for worker processes
     with _scorer(job) as score:
         before = _memory(job) if job.device == "cpu" else 0
-        score([space.parse(text) for text in job.warm])
+        warm, begun = [space.parse(text) for text in job.warm], time.perf_counter()
+        score(warm)
+        while job.way == "auto" and job.device == "cpu" and time.perf_counter() - begun < SETTLED:
+            score(warm)
         _settle(job.device)
         if job.device != "cpu":
             torch.cuda.reset_peak_memory_stats(job.device)
@@ -87,8 +94,12 @@ def measure(job: Job) -> Timed:
 def _scorer(job: Job) -> Iterator[Callable[[Sequence[Any]], Scores]]:
     """A function from architectures to scores."""
     space, named, origin = spaces[job.space], parse_list(job.proxies), Origin(seed=job.seed)
+    task = Task(space, named, job.batch, origin, job.device)
+    if job.way == "auto":
+        with Auto(device=job.device) as executor:
+            yield lambda archs: [scores for scores, _ in executor.score(task, archs)]
+        return
     if job.way == "processes":
-        task = Task(space, named, job.batch, origin, job.device)
         with Processes(job.workers) as crew:
 
             def spread(archs: Sequence[Any]) -> Scores:
