@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from epochzero.types import Origin
 
 if TYPE_CHECKING:
     from epochzero.export import Exported
+    from epochzero.study.task import Task
     from epochzero.train.images import Trained
 
 
@@ -48,27 +50,7 @@ class Result(result.Result):
 
     def export(self, folder: str | Path, *, weights: str | Path | None = None, onnx: bool = True) -> Exported:
         """Writes the winner as code, weights, ONNX and a model card; `weights` is the folder of a training."""
-        from epochzero.export import Subject, export
-        from epochzero.export.weights import read_weights
-
-        task, given = self.task, None if weights is None else read_weights(Path(weights))
-        known = {} if given is None else given.identity
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        if not isinstance(task.space, Space):
-            from epochzero.export.module import export_module
-
-            shape = tuple(known.get("input_shape") or task.batch.input_shape)
-            module, name = self.module(), self.winner.text
-            return export_module(module, name, Path(folder), input_shape=shape, weights=given, onnx=onnx)
-        subject = Subject.of(
-            task.space,
-            self.winner.arch,
-            num_classes=known.get("num_classes") or task.batch.num_classes,
-            input_shape=known.get("input_shape") or task.batch.input_shape,
-            weights=given,
-            origin=Origin(task.origin.scheme, task.origin.seed),
-        )
-        return export(subject, Path(folder), onnx=onnx)
+        return exported(self.task, self.winner.arch, Path(folder), weights, onnx)
 
     def report(self, path: str | Path = "report.html", *, table: str | Path | None = None) -> Path:
         """Writes one HTML file about the run, which opens offline; the search needs a store on disk."""
@@ -125,6 +107,16 @@ class Ranking(ranking.Ranking):
             trained[row.name] = train_architecture(space, arch, images, how, own, seed=seed, device=device)
         return dict(sorted(trained.items(), key=lambda one: -one[1].history[-1]["test_accuracy"]))
 
+    def export(
+        self, folder: str | Path, *, name: str | None = None, weights: str | Path | None = None, onnx: bool = True
+    ) -> Exported:
+        """Writes the best network, or the one of a name, as a product; `weights` is the folder of a training."""
+        row = self.best if name is None else self[name]
+        if self.task is None or row.name not in self.sources:
+            raise UserError("The networks of an iterator are gone: rank a list or a dictionary to export one.")
+        space, arch = self.sources[row.name]
+        return exported(replace(self.task, space=space), arch, Path(folder), weights, onnx)
+
 
 class Study(ask_tell.Study):
     __doc__ = ask_tell.Study.__doc__
@@ -140,3 +132,23 @@ def space_of_plans(space: Any) -> Space:
     if not isinstance(space, Space):
         raise UserError(f"The space '{space.name}' gives modules and no plans: train them with your own loop.")
     return space
+
+
+def exported(task: Task, arch: Any, folder: Path, weights: str | Path | None, onnx: bool) -> Exported:
+    """Writes a network as code, or a module as its program, with weights, ONNX and a model card."""
+    from epochzero.engine.space_networks import module_of
+    from epochzero.export import Subject, export
+    from epochzero.export.module import export_module
+    from epochzero.export.weights import read_weights
+
+    given = None if weights is None else read_weights(Path(weights))
+    known = {} if given is None else given.identity
+    classes = known.get("num_classes") or task.batch.num_classes
+    shape = tuple(known.get("input_shape") or task.batch.input_shape)
+    folder.mkdir(parents=True, exist_ok=True)
+    space, origin = task.space, Origin(task.origin.scheme, task.origin.seed)
+    if isinstance(space, Space):
+        subject = Subject.of(space, arch, num_classes=classes, input_shape=shape, weights=given, origin=origin)
+        return export(subject, folder, onnx=onnx)
+    module = module_of(space, arch, replace(task.batch, num_classes=classes, input_shape=shape), origin)
+    return export_module(module, space.text(arch), folder, input_shape=shape, weights=given, onnx=onnx)

@@ -118,8 +118,9 @@ def test_one_output_may_lack_its_dimension() -> None:
             outputs: Tensor = self.inner(x)
             return outputs[:, 0]
 
-    scores = [ez.score(net, "snip", data=(X, X.sum(1)), loss="mse")["snip"] for net in (regressor(), Flat())]
-    assert scores[0] == scores[1]
+    for loss in ("mse", F.mse_loss):  # which would broadcast [B, 1] and [B]
+        scores = [ez.score(net, "snip", data=(X, X.sum(1)), loss=loss)["snip"] for net in (regressor(), Flat())]
+        assert scores[0] == scores[1] == ez.score(regressor(), "snip", data=(X, X.sum(1)[:, None]), loss="mse")["snip"]
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,11 @@ class Loss:
         self.mean(outputs.detach(), targets)
 
     def _called(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if targets.is_floating_point():
+            single = {outputs.shape, targets.shape} == {(len(outputs),), (len(outputs), 1)}
+            targets = targets.to(outputs).reshape(outputs.shape if single else targets.shape)
         with blaming(f"the loss {self.name}"):
-            loss = self.function(outputs, targets.to(outputs) if targets.is_floating_point() else targets)
+            loss = self.function(outputs, targets)
         if not isinstance(loss, Tensor) or not loss.is_floating_point() or loss.shape not in ((), (len(outputs),)):
             kind = list(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise PassFailedError(f"the loss {self.name} should be one number, or one for each sample, and is {kind}")
@@ -125,10 +128,8 @@ LABEL = LabelLoss("label", label_loss, classes=True, checked=False)
 
 def _alike(outputs: Tensor, targets: Tensor) -> Tensor:
     """The targets in the shape of the outputs; [B] and [B, 1] are the same."""
-    if outputs.shape != targets.shape and {*map(tuple, (outputs.shape, targets.shape))} != {
-        (len(outputs),),
-        (len(outputs), 1),
-    }:
+    single = {outputs.shape, targets.shape} == {(len(outputs),), (len(outputs), 1)}
+    if outputs.shape != targets.shape and not single:
         raise PassFailedError(f"the targets are {list(targets.shape)}, and the output is {list(outputs.shape)}")
     return targets.to(outputs).reshape(outputs.shape)
 

@@ -81,6 +81,8 @@ class Ranking(Sequence[Ranked], Framed):
         self.structures: list[Structure] = []
         """the layers of the first networks"""
         self.input_shape: Shape = ()
+        self.task: Task | None = None
+        """the first draw"""
         self.sources: dict[str, tuple[AnySpace, Any]] = {}
         """space and architecture of each network, if they were not those of an iterator"""
         self.run = ""
@@ -252,6 +254,7 @@ def ranked(
             f"{keep_weights} of them are modules, which keep their weights: their spread is over data alone. Give "
             "functions that make them, or an initialisation, to draw weights as well."
         )
+    ranking.task = first
     ranking.sources = {name: (space, arch) for name, space, arch in listed or ()}
     ranking.run = run.id
     run.finish({"best": ranking[0].name if ranking.scored else None, "evaluated": len(rows)})
