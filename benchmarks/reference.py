@@ -77,7 +77,7 @@ def main() -> None:
     names = list(dict.fromkeys(name for version in VERSIONS.values() for name in version.scores))
     with Store.open(asked.store) as store:
         made = {name: sampled(name, names, asked.networks, store) for name in filter(None, asked.sample.split(","))}
-    made |= from_files(asked.scores, names, asked.networks)
+    made = from_files(asked.scores, names, asked.networks) | made
     kept = {name: written(rows, name, names) for name, rows in sorted(made.items()) if len(rows) >= LEAST}
     better = {name: parse(name).higher_is_better for name in names}
     file = {"batch_size": BATCH_SIZE, "higher_is_better": better, "spaces": kept}

@@ -20,7 +20,7 @@ NEEDS = {
             "dextr_opt",
             "fisher",
         ),
-        *("activations", "depth", "layers", "size", "vkdnw", "width"),
+        *("activations", "depth", "layers", "near", "size", "vkdnw", "width"),
         *("flops", "fmi", "grad_norm", "grasp", "knas", "l2_norm", "meco", "meco_opt", "nasi_trace", "nasi_trace_sum"),
         *("ntk_cond(of=outputs)", "ntk_trace", "params", "plain", "sigeo(batches=2)", "snip", "synflow", "tf_tas"),
         *("hnas(form=realizable)", "swap(samples=1)", "swap_reg(samples=1)", "zen", "zico"),
@@ -30,7 +30,7 @@ NEEDS = {
         *("hnas(form=realizable,metric=naswot)", "linear_regions", "naswot", "ntk_cond", "ntk_cond(of=sum)"),
     },
     4: {"knas(variant=reference)"},
-    16: {"lswag", "near", "swap", "swap_reg"},
+    16: {"lswag", "swap", "swap_reg"},
 }
 ALL = [parse(proxy) for least in NEEDS for proxy in sorted(NEEDS[least])]
 NEW = sorted(set(proxies) - {proxy.name for proxy in ALL} - FOR_OTHER_NETWORKS)

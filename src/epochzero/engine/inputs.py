@@ -62,7 +62,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
         if run.inputs == "ones":
             x = torch.ones(1, *batch.input_shape)
         else:
-            count = batch.size if run.only is None else run.only[1] - run.only[0]
+            count = run.samples(batch.size)
             x = torch.randn((count, *batch.input_shape), generator=generator(seed, "noise", run.draw))
         if real is not None:
             x = torch.where(real, x, batch.part(0)[0][torch.arange(len(x)) % batch.size])
@@ -72,7 +72,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
     except DataError as error:
         raise PassFailedError(str(error)) from None
     if run.only is not None:
-        if run.only[1] > len(x):
+        if run.only[1] > len(x) and not run.fewer:
             raise PassFailedError(f"needs {run.only[1]} samples, and a part of this data has {len(x)}")
         x, y = x[slice(*run.only)], None if y is None else y[slice(*run.only)]
     return _like(x, like), None if y is None else brought(y, like.device)

@@ -47,6 +47,8 @@ class Pass:
     """the part of the data, by its number"""
     only: tuple[int, int] | None = None
     """the range of its samples to use: first, end"""
+    fewer: bool = False
+    """true if a part with fewer samples will do"""
     points: int = 4
     """the number of points on the circle"""
     radius: float = 1.0
@@ -67,7 +69,8 @@ class Pass:
             return 3 * self.points
         if self.inputs == "ones":
             return 1
-        return size if self.only is None else self.only[1] - self.only[0]
+        count = size if self.only is None else self.only[1] - self.only[0]
+        return min(count, size) if self.fewer else count
 
 
 class Layer(NamedTuple):

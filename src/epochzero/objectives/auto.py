@@ -71,10 +71,11 @@ class Version:
 VERSIONS = {
     1: Version(
         (
-            Member(1.0, ("az_expressivity", "flops")),
-            Member(1.0, ("az_progressivity", "flops")),
-            Member(1.0, ("az_trainability", "flops")),
-            Member(1.0, ("flops",)),
+            Member(1.0, ("depth", "flops")),
+            Member(1.0, ("layers", "flops")),
+            Member(1.0, ("az_trainability", "near", "flops")),
+            Member(1.0, ("near", "layers", "flops")),
+            Member(1.0, ("size", "flops")),
         )
     ),
 }

@@ -8,7 +8,8 @@ The rows of a feature map are consecutive positions from the middle of the first
 at a random one, and has no `size`. A layer of zeros adds nothing.
 
 Options:
-    samples     number of samples that run; a layer without positions has one row for each
+    samples     number of samples that run, or the batch's where it has fewer; a layer without positions has one row
+                for each
     size        largest number of rows: it bounds the cost in wide layers, whose effective ranks are bounded with it
 
 Beware: a sum over layers of at most `size` each: depth and width raise it. A layer without positions, as in a
@@ -70,7 +71,7 @@ def rank_within(size: int) -> Callable[[Tensor], Tensor]:
 def needs(samples: int, size: int) -> Sequence[Need]:
     if samples < 2 or size < 2:
         raise UserError("near takes samples and a size of at least 2.")
-    return [need(Pass(only=(0, samples)), responses=Summed(rank_within(size)))]
+    return [need(Pass(only=(0, samples), fewer=True), responses=Summed(rank_within(size)))]
 
 
 @proxy(needs=needs, higher_is_better=True)
