@@ -16,9 +16,15 @@ from epochzero.errors import UserError
 def usable(device: str) -> None:
     """Raises UserError for a device that this machine does not have."""
     try:
+        torch.device(device)
+    except RuntimeError:
+        raise UserError(f"The device '{device}' cannot be used here (torch knows no such device): try cpu.") from None
+    try:
         torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).strip().splitlines()[0].split(". ")[0]
+        if "busy or unavailable" in reason:
+            reason = "another process has it to itself, or left it so: wait, or look at nvidia-smi"
         raise UserError(f"The device '{device}' cannot be used here ({reason}): try cpu.") from None
 
 

@@ -14,6 +14,14 @@ import torch
 from epochzero.errors import DegenerateError, UserError
 
 
+class KernelError(Exception):
+    """A GPU kernel of ours that cannot be compiled or launched on this machine."""
+
+
+FULL = ("can't allocate memory", "Storage size calculation overflowed", "CUDA error: out of memory")
+"""words of errors that torch has no class for"""
+
+
 class PassFailedError(Exception):
     """The message becomes `Score.why` of the proxies that need the pass or the read."""
 
@@ -49,7 +57,7 @@ def blaming(who: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iter
     except (*REASONS, UserError):
         raise
     except kinds as error:
-        if out_of_memory(error):
+        if not_of_the_network(error):
             raise
         raise PassFailedError(blame(who, error)) from error
 
@@ -63,4 +71,14 @@ def out_of_memory(error: BaseException) -> bool:
     """Returns True if memory ran out: torch has an error class for that, but not on the CPU."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return any(words in str(error) for words in ("can't allocate memory", "Storage size calculation overflowed"))
+    return any(words in str(error) for words in FULL)
+
+
+def device_failed(error: BaseException) -> bool:
+    """Returns True if a GPU failed or is gone: nothing runs on it in this process any more."""
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not out_of_memory(error)
+
+
+def not_of_the_network(error: BaseException) -> bool:
+    """Returns True for an error that says nothing about the network that was run."""
+    return isinstance(error, KernelError) or out_of_memory(error) or device_failed(error)

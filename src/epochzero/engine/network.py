@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from epochzero.engine.failure import LinAlgError, PassFailedError, out_of_memory
+from epochzero.engine.failure import LinAlgError, PassFailedError, not_of_the_network
 from epochzero.engine.loss import LABEL, Loss
 from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.engine.structure import Structure, structure_of
@@ -201,7 +201,7 @@ class PlanNetwork:
         try:
             return execute(plan, weights, (x,), None if watch is None else see)
         except (RuntimeError, ValueError) as error:
-            if out_of_memory(error) or isinstance(error, LinAlgError):
+            if not_of_the_network(error) or isinstance(error, LinAlgError):
                 raise
             raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
 
@@ -226,7 +226,7 @@ def jet_of(plan: Plan, weights: Mapping[str, Tensor], x: Jet) -> Jet:
     except NotImplementedError as error:
         raise PassFailedError(str(error) or "an op of the network has no second derivative along a curve") from error
     except (RuntimeError, ValueError) as error:
-        if out_of_memory(error) or isinstance(error, LinAlgError):
+        if not_of_the_network(error) or isinstance(error, LinAlgError):
             raise
         shape = list(x[0].shape)
         raise PassFailedError(f"the network cannot run along a curve of inputs of shape {shape}: {error}") from error

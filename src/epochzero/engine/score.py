@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 import torch
 
 from epochzero.data import Batch
-from epochzero.engine.failure import REASONS, LinAlgError, PassFailedError, blame, out_of_memory
+from epochzero.engine.failure import (
+    REASONS,
+    KernelError,
+    LinAlgError,
+    PassFailedError,
+    blame,
+    device_failed,
+    not_of_the_network,
+    out_of_memory,
+)
+from epochzero.engine.gpu.arena import failed, give_up
 from epochzero.engine.gpu.side_stream import on_side_stream
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Item, Need, Pass, merged
@@ -187,10 +197,16 @@ def _score(
 
 
 def _scores(scoring: _Scoring, lockstep: PopulationMode, memory: MemoryBudget) -> list[Scores]:
-    """Returns the scores of launched passes; if memory ran out, scores one half of the networks after the other."""
+    """Returns the scores of launched passes; if memory ran out, scores one half of the networks after the other.
+
+    If a kernel could not be compiled, all are scored again without kernels.
+    """
     if scoring.finish():
         return scoring.scores()
     networks, batch = scoring.networks, scoring.batch
+    if failed() and not scoring.without_kernels:
+        scoring.let_go()
+        return _score(_prepared(networks, lockstep), scoring.proxies, batch, scoring.seed, lockstep)
     if len(networks) == 1:
         raise MachineError(
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
@@ -219,6 +235,7 @@ class _Scoring:
     def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
         self.networks, self._population = prepared
         self.proxies, self.batch, self.seed = proxies, batch, seed
+        self.without_kernels = failed()
         self.results: dict[Pass, PassResult] = {}
         """results of passes that proxies still need"""
         self._waiting = [(proxy, proxy.needs) for proxy in proxies]
@@ -286,10 +303,17 @@ class _Scoring:
 
 @contextmanager
 def _unless_full() -> Iterator[None]:
-    """Leaves the block, without an error, if memory runs out in it."""
+    """Leaves the block, without an error, if memory runs out in it, or a kernel cannot be compiled."""
     try:
         yield
+    except KernelError as error:
+        give_up(error)
     except (RuntimeError, MemoryError) as error:
+        if device_failed(error):
+            reason = str(error).strip().splitlines()[0]
+            raise MachineError(
+                f"The GPU failed ({reason}). What was stored before is safe: repeat the command, which resumes there."
+            ) from error
         if not out_of_memory(error):
             raise
 
@@ -325,7 +349,7 @@ def _value(compute: Callable[..., Any], traces: Sequence[Trace], settings: dict[
     except UserError:
         raise
     except MISFITS as error:
-        if out_of_memory(error):
+        if not_of_the_network(error):
             raise
         return Score.failed(blame("the proxy", error))
     return Score(value) if math.isfinite(value) else Score.degenerate(f"the value is {value}")

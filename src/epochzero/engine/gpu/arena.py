@@ -22,6 +22,8 @@ written. A linear operation is its own derivative; the rest is
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -30,6 +32,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from epochzero.engine.failure import KernelError, device_failed, out_of_memory
 
 Window = tuple[int, int, int, int]
 """(kernel, stride, padding, dilation)"""
@@ -80,7 +84,44 @@ PARTS = ("conv", "correlate", "maps", "norm", "reductions", "spectrum")
 
 def runs_here(x: Tensor) -> bool:
     """Returns True where our own kernels can run on `x`."""
-    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and installed()
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and usable()
+
+
+class _State:
+    failed = False
+    """true once a kernel could not be compiled"""
+
+
+def usable() -> bool:
+    """Returns True where Triton is installed, and has compiled every kernel so far."""
+    return installed() and not failed()
+
+
+def failed() -> bool:
+    """Returns True once a kernel could not be compiled: no other is tried in this process."""
+    return _State.failed
+
+
+def give_up(error: KernelError) -> None:
+    """Uses torch's own operations from now on, and says so once."""
+    if not _State.failed:
+        _State.failed = True
+        warnings.warn(
+            f"A GPU kernel could not be compiled, so torch's own operations run, which are slower: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def launched(name: str, launch: Callable[[], object]) -> None:
+    """Launches a kernel; KernelError, with the first line of the reason, where that fails."""
+    try:
+        launch()
+    except Exception as error:
+        if out_of_memory(error) or device_failed(error):
+            raise
+        first = (str(error).strip() or "no message").splitlines()[0]
+        raise KernelError(f"{name}: {type(error).__name__}: {first}") from error
 
 
 @cache

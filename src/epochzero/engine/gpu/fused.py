@@ -32,7 +32,7 @@ Shapes = tuple[Shape, Shape, Shape]
 
 def available(x: Tensor) -> bool:
     """Returns True where all kernels of this file can run on `x`."""
-    return x.is_cuda and x.dtype == torch.float32 and arena.installed()
+    return x.is_cuda and x.dtype == torch.float32 and arena.usable()
 
 
 def fits(weight: Tensor, stride: object, padding: object) -> bool:
@@ -43,7 +43,7 @@ def fits(weight: Tensor, stride: object, padding: object) -> bool:
 
 def gathers(x: Tensor) -> bool:
     """Returns True where `gather_sum` can run on `x`, which may be in double precision too."""
-    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and arena.installed()
+    return x.is_cuda and x.dtype in (torch.float32, torch.float64) and arena.usable()
 
 
 def grouped_conv(

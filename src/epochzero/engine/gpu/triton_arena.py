@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from epochzero.engine.gpu import compiling
-from epochzero.engine.gpu.arena import Source
+from epochzero.engine.gpu.arena import Source, launched
 
 WIDE = 16
 """maps that begin at multiples of this number are read several numbers at a time"""
@@ -40,5 +40,9 @@ def address(place: Source) -> tuple[int, int, int]:
 
 def launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: int) -> None:
     """Runs a kernel; or only compiles it, where it is this process's turn (`epochzero.engine.gpu.compiling`)."""
-    if not compiling.compiled_ahead(kernel, grid, given, options):
-        kernel[grid](*given, **options)
+
+    def run() -> None:
+        if not compiling.compiled_ahead(kernel, grid, given, options):
+            kernel[grid](*given, **options)
+
+    launched(kernel.__name__, run)

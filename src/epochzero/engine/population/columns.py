@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from epochzero.engine.failure import REASONS, out_of_memory
+from epochzero.engine.failure import REASONS, not_of_the_network
 from epochzero.engine.gpu.side_stream import Mark, mark
 from epochzero.engine.passes import Item
 from epochzero.plan.upload import upload
@@ -257,7 +257,7 @@ def _mapped(function: Callable[..., Any], values: Sequence[Any]) -> Any:
     try:
         return torch.func.vmap(function, randomness="same")(*values)
     except (RuntimeError, ValueError, TypeError, *REASONS) as error:
-        if out_of_memory(error):
+        if not_of_the_network(error):
             raise
     results = [function(*row) for row in zip(*values, strict=True)]
     return _stacked(results)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from epochzero.data import Batch
+from epochzero.engine.gpu import arena
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
@@ -144,7 +145,7 @@ class _Group:
 
 
 def _routines(network: Network) -> Routines:
-    if not isinstance(network, PlanNetwork) or network.device.type != "cuda":
+    if not isinstance(network, PlanNetwork) or network.device.type != "cuda" or arena.failed():
         return frozenset()
     return blocks_with_routines(network.plan)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from epochzero.engine.failure import REASONS, blaming, or_why, out_of_memory
+from epochzero.engine.failure import REASONS, blaming, not_of_the_network, or_why
 from epochzero.engine.gpu.routine_run import ScatteredMaps
 from epochzero.engine.passes import Item, Layer, Summed, adds_onto, of_many, takes_spread
 from epochzero.engine.population.columns import NONE, LayerValues, Numbers, Rows
@@ -229,7 +229,7 @@ class WatcherOfMany:
                 if isinstance(batched, Tensor):
                     return batched
             except (RuntimeError, ValueError, TypeError, *REASONS) as error:
-                if out_of_memory(error):
+                if not_of_the_network(error):
                     raise
             self.one_by_one.add(key)
         values = [self._one(function, [tensor[:, i] for tensor in maps]) for i in range(maps[0].shape[1])]

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from epochzero.engine.proxy import split_list
 from epochzero.errors import MachineError, UserError
@@ -95,7 +95,7 @@ def _begun(file: Path | None) -> Report | None:
     if file is None:
         raise UserError("--resume continues the report at --out: give that too.")
     try:
-        report: Any = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        report: Report | None = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
         if report is None or (report["kind"] == KIND and {"spaces", "left_out"} <= report.keys()):
             return report
     except (ValueError, TypeError, KeyError):
