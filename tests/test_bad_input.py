@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import epochzero as ez
 from epochzero.errors import UserError
+from epochzero.store import Store
 from tests.command import CHEAP, epochzero
 from tests.forgetting import plugins_forgotten
 
@@ -95,7 +96,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (made / "neighbour_of_mine.py").write_text("from torch import nn\n\n\ndef head():\n    return nn.Linear(48, 10)\n")
     (made / "nets.py").write_text(
         "from torch import nn\nfrom neighbour_of_mine import head\n\n\n"
-        "def good():\n    return nn.Sequential(nn.Flatten(), head())\n\n\ndef bad():\n    return head()\n"
+        "def good():\n    return nn.Sequential(nn.Flatten(), head())\n\n\ndef bad():\n    return head()\n\n\n"
+        "def fitted(num_classes, input_shape):\n    return nn.Sequential(nn.Flatten(), nn.Linear(48, num_classes))\n"
     )
     (made / "plugin.py").write_text(
         "import epochzero as ez\nfrom epochzero.registry import spaces\nfrom torch import nn\n"
@@ -117,6 +119,32 @@ def test_modules_may_import_their_neighbours_and_be_several(folder: Path) -> Non
     assert [one["scores"]["snip"]["status"] for one in found] == ["ok", "failed"]
     shown = epochzero("score", "--module", good, "--module", bad, *COMMON)
     assert shown.code == 0 and good in shown.out and bad in shown.out
+
+
+def test_a_factory_may_take_the_classes_of_the_data(folder: Path) -> None:
+    common = (*COMMON, "--classes", "7", "--proxy", "params", "--json")
+    found = epochzero("score", "--module", f"{folder}/nets.py:fitted", *common).json
+    assert found["scores"]["params"]["value"] == 49 * 7
+
+
+def test_runs_that_ended_are_finished(folder: Path) -> None:
+    asked = (
+        "search",
+        "--space",
+        "mlp",
+        "--proxy",
+        "params",
+        "--budget",
+        "2",
+        "--batch-size",
+        "2",
+        "--max-latency-ms",
+        "500",
+    )
+    assert epochzero(*asked, "--store", folder / "r.db").code == 0
+    with Store.open(folder / "r.db") as store:
+        states = {run.kind: run.state for run in store.runs()}
+    assert states == dict.fromkeys(("search", "winner", "latency"), "finished")
 
 
 def test_no_score_ends_with_1(folder: Path) -> None:

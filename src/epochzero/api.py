@@ -104,6 +104,8 @@ def score(
         with torch_threads(threads):
             scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
         return Scores(percentiles(named, scores, "", batch.input_shape))
+    if isinstance(network, (list, dict)):
+        raise UserError("score takes one network: rank(networks, data=...) compares several.")
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
     if space is None and is_published(network):

@@ -53,6 +53,11 @@ def test_functions_modules_and_failures_in_one_table() -> None:
     assert list(ranking.table()["name"]) == [row.name for row in ranking]
 
 
+def test_score_takes_one() -> None:
+    with pytest.raises(UserError, match=r"score takes one network: rank\(networks, data=...\) compares several"):
+        ez.score([net(4)(4), net(8)(4)], "snip", data=(X, Y))
+
+
 def test_a_draw_has_the_score_of_ez_score() -> None:
     """Of a module, with the data of that draw."""
     module = net(4)(4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from epochzero.data import Batch
 from epochzero.data.packed import Inputs
 from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.errors import UserError
+from epochzero.spaces.base import fitting_arguments
 from epochzero.user_code import blaming, named_in
 
 PARTS = 4
@@ -22,14 +23,22 @@ Given = tuple[nn.Module, Inputs | None, Tensor | None]
 """a module, and the inputs and labels that came with it"""
 
 
-def load_module(reference: str, seed: int) -> Given:
+def load_module(reference: str, seed: int, batch: Callable[[], Batch]) -> Given:
     """Run the file and call the factory in it: a module, or (module, inputs), or (module, inputs, labels).
 
-    What it draws at random comes from the seed, so that the same command gives the same score.
+    What it draws at random comes from the seed, so that the same command gives the same score. A factory that takes
+    `num_classes` or `input_shape` gets those of the batch.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        made = _made(reference)
+    named = named_in(reference)
+    if callable(named) and not isinstance(named, nn.Module):
+        fits: dict[str, Any] = {}
+        if fitting_arguments(named, {"num_classes": None, "input_shape": None}):
+            made_for = batch()
+            fits = fitting_arguments(named, {"num_classes": made_for.num_classes, "input_shape": made_for.input_shape})
+        with torch.random.fork_rng(), blaming(reference):
+            torch.manual_seed(seed)
+            named = named(**fits)
+    made = named
     module, *rest = made if isinstance(made, tuple) and 1 < len(made) <= 3 else (made,)
     if not isinstance(module, nn.Module):
         raise UserError(f"'{reference}' gives {type(module).__name__}, not an nn.Module.")
@@ -37,15 +46,6 @@ def load_module(reference: str, seed: int) -> Given:
     if not isinstance(inputs, (Tensor, tuple, list, Mapping, type(None))) or not isinstance(y, (Tensor, type(None))):
         raise UserError(f"'{reference}' gives a module with {type(inputs).__name__}, not with tensors.")
     return module, inputs, y
-
-
-def _made(reference: str) -> Any:
-    """The object of that name in the file, called if it is a function or class."""
-    named = named_in(reference)
-    if callable(named) and not isinstance(named, nn.Module):
-        with blaming(reference):
-            named = named()
-    return named
 
 
 def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None, loss: str | None = None) -> Batch:

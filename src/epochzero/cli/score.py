@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -95,8 +95,9 @@ def score(
 
     epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
 
-    The factory returns a module, or brings its own data, whole numbers and several inputs too: (module, inputs) or
-    (module, inputs, labels), with inputs a tensor, a tuple of tensors, or a dictionary of tensors by argument name.
+    The factory may take num_classes and input_shape. It returns a module, or brings its own data, whole numbers and
+    several inputs too: (module, inputs) or (module, inputs, labels), with inputs a tensor, a tuple of tensors, or a
+    dictionary of tensors by argument name.
     `epochzero rank` compares several. The exit code is 1 if no score could be computed.
     """
     load_plugins(plugin)
@@ -174,9 +175,10 @@ def _show(
 
 def _module(reference: str, samples: SampleOptions, seed: int) -> tuple[nn.Module, Batch]:
     """A module of the user with its batch: its own inputs, or those of the options."""
-    module, inputs, y = load_module(reference, seed)
+    load = cache(lambda: _batch(samples, seed, data_.load))
+    module, inputs, y = load_module(reference, seed, load)
     if inputs is None:
-        return module, _batch(samples, seed, data_.load)
+        return module, load()
     if samples.data != "pink" or samples.input_shape is not None:
         raise UserError(f"'{reference}' brings its own inputs: leave --data and --input-shape out.")
     return module, batch_of(inputs, y, samples.batch_size, samples.classes, samples.loss)

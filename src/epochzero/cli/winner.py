@@ -85,6 +85,7 @@ def scored_winner(result: Result, asked: list[Proxy], store: Store) -> tuple[dic
         show(0, 1, about)
         scores = task.evaluate([result.winner.arch], store, run, 0)[0][0]
         show(1, 1, about)
+    run.finish({"arch": result.winner.text})
     return scores, time.perf_counter() - start
 
 

@@ -67,6 +67,8 @@ class Latency:
         self.store, self.clock = store, clock
         identity = {"space": self.space.name, "meter": self.name}
         self.run = None if self.meter.instant else store.begin_run("latency", identity, {})
+        if self.run is not None:
+            self.run.finish({})  # it collects what any search measures, and never waits for more
 
     def of(self, arch: Any) -> Timing | str:
         """The latency of a network, or the reason why there is none."""

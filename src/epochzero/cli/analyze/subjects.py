@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -163,9 +163,10 @@ def _names(texts: Sequence[str]) -> list[str]:
 
 
 def _module(asked: Asked, reference: str, batch_size: int) -> Analyzed:
-    own, inputs, y = load_module(reference, asked.seed)
+    load = cache(lambda: _loaded(asked, batch_size, data_.load))
+    own, inputs, y = load_module(reference, asked.seed, load)
     if inputs is None:
-        batch = _loaded(asked, batch_size, data_.load)
+        batch = load()
     elif asked.data != "pink" or asked.input_shape is not None:
         raise UserError(f"'{reference}' brings its own inputs: leave --data and --input-shape out.")
     else:
