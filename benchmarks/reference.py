@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,23 +33,32 @@ LEAST = 30
 """fewest networks of a space"""
 
 
-def from_files(folder: Path, names: list[str], networks: int) -> dict[str, list[dict[str, Score]]]:
-    """Returns the scores of random networks of each space in these files that has all proxies."""
+SAMPLES = re.compile(r"-(\d+)-s\d+-")
+"""the number of samples in the name of a batch of noise"""
+Rows = list[dict[str, Score]]
+"""of each network, by proxy"""
+
+
+def from_files(folder: Path, names: list[str], networks: int) -> dict[str, tuple[Rows, int]]:
+    """Returns the scores of random networks of each space in these files that has all proxies, and its batch size."""
     stored, found = read_stored([folder]), {}
     for space in stored.spaces:
         of = stored.of(space)
         if space not in spaces or not set(names) <= set(of):
             print(f"{space}: left out, no scores of {', '.join(set(names) - set(of)) or 'a known space'}")
             continue
-        columns = {name: max(of[name].values(), key=len) for name in names}
+        repeats = {name: max(of[name], key=lambda repeat: len(of[name][repeat])) for name in names}
+        columns = {name: of[name][repeats[name]] for name in names}
+        samples = [SAMPLES.search(batch) for batch, _ in repeats.values()]
         archs = sorted(set.intersection(*(set(column) for column in columns.values())))
         chosen = Random(0).sample(archs, min(networks, len(archs)))
-        found[space] = [{name: column[arch] for name, column in columns.items()} for arch in chosen]
+        rows = [{name: column[arch] for name, column in columns.items()} for arch in chosen]
+        found[space] = rows, max((int(size[1]) for size in samples if size), default=BATCH_SIZE)
     return found
 
 
-def sampled(space: str, names: list[str], networks: int, store: Store) -> list[dict[str, Score]]:
-    """Returns the scores of random networks, which the store keeps."""
+def sampled(space: str, names: list[str], networks: int, store: Store) -> tuple[Rows, int]:
+    """Returns the scores of random networks, which the store keeps, and the batch size."""
     task = Task(spaces[space], [parse(name) for name in names], batch_for(spaces[space], size=BATCH_SIZE))
     rng, found = Random(0), []
     run = store.begin_run("reference", {"space": space, "proxies": names}, {})
@@ -56,14 +66,14 @@ def sampled(space: str, names: list[str], networks: int, store: Store) -> list[d
     for start in range(0, len(archs), 8):
         found += task.evaluate(archs[start : start + 8], store, run, start)[0]
         print(f"{space}: {len(found)} of {len(archs)}", flush=True)
-    return found
+    return found, BATCH_SIZE
 
 
-def written(rows: list[dict[str, Score]], space: str, names: list[str]) -> dict[str, Any]:
+def written(rows: Rows, space: str, names: list[str], batch_size: int) -> dict[str, Any]:
     native = native_of(spaces[space])
     assert native is not None
     scores = {n: [float(f"{row[n].value:.6g}") if row[n].ok else None for row in rows] for n in names}
-    return {"input": list(native[0]), "networks": len(rows), "scores": scores}
+    return {"input": list(native[0]), "batch_size": batch_size, "networks": len(rows), "scores": scores}
 
 
 def main() -> None:
@@ -78,9 +88,9 @@ def main() -> None:
     with Store.open(asked.store) as store:
         made = {name: sampled(name, names, asked.networks, store) for name in filter(None, asked.sample.split(","))}
     made = from_files(asked.scores, names, asked.networks) | made
-    kept = {name: written(rows, name, names) for name, rows in sorted(made.items()) if len(rows) >= LEAST}
+    kept = {name: written(rows, name, names, size) for name, (rows, size) in sorted(made.items()) if len(rows) >= LEAST}
     better = {name: parse(name).higher_is_better for name in names}
-    file = {"batch_size": BATCH_SIZE, "higher_is_better": better, "spaces": kept}
+    file = {"higher_is_better": better, "spaces": kept}
     asked.out.write_text(json.dumps(file, separators=(",", ":")).replace('},"', '},\n"') + "\n", encoding="utf-8")
     print({name: one["networks"] for name, one in kept.items()}, asked.out.stat().st_size, "bytes")
 

@@ -7,7 +7,7 @@ trust_in(parse_objective("auto"), "nb201", facts)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
@@ -26,6 +26,8 @@ COUNTED = 300
 """networks of a search whose FLOPs are counted at its end, at most"""
 FAR = 10
 """ratio of sizes from which a network is much smaller or larger than the tested ones"""
+EQUAL = 0.05
+"""difference of mean correlations up to which FLOPs are as good"""
 MOST = 2
 """warnings that are quoted"""
 WORDS = {
@@ -130,18 +132,24 @@ def _figures(near: Sequence[Table], name: str) -> str:
     if len(known) == 1:
         figures = f"{short(known[0].spearman, 2)} [{short(known[0].low, 2)}, {short(known[0].high, 2)}]"
         return f"{figures} with {near[0].target} ({near[0].networks:,} networks)"
-    low, high = (pick(one.spearman for one in known) for pick in (min, max))
-    return f"{short(low, 2)} to {short(high, 2)} on {len(near)} tables"
+    return _middle([one.spearman for one in known])
+
+
+def _middle(rhos: Sequence[float]) -> str:
+    if len(rhos) == 1:
+        return short(rhos[0], 2)
+    middle, low, high = (short(pick(rhos), 2) for pick in (median, min, max))
+    return f"{middle} (median of {len(rhos)} tables, {low} to {high})"
 
 
 def _versus_flops(near: Sequence[Table], name: str) -> str:
     both = [table for table in near if FLOPS in table.known]
     if name == FLOPS or not both:
         return ""
-    by_flops, lows = [table.known[FLOPS].spearman for table in both], [table.known[name].low for table in both]
-    figures = " to ".join(dict.fromkeys(short(pick(by_flops), 2) for pick in (min, max)))
-    good = ": counting FLOPs is as good here" if mean(by_flops) >= mean(lows) else ""
-    return f", and counting FLOPs has {figures}{good}"
+    by_flops = [table.known[FLOPS].spearman for table in both]
+    good = mean(by_flops) >= mean(table.known[name].spearman for table in both) - EQUAL
+    also = ": counting FLOPs is as good here" if good else ""
+    return f", and counting FLOPs has {_middle(by_flops)}{also}"
 
 
 def _outside(near: Sequence[Table], facts: Facts | None) -> Iterator[str]:

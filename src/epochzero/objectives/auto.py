@@ -63,8 +63,10 @@ class Version:
 
     @property
     def text(self) -> str:
-        """`1 az_expressivity (else flops) + ...`"""
-        said = (f"{m.weight:g} {' (else '.join(m.scores)}{')' * (len(m.scores) - 1)}" for m in self.members)
+        """`1 az_trainability (else near, flops) + ...`"""
+        said = []
+        for weight, (first, *others) in ((member.weight, member.scores) for member in self.members):
+            said.append(f"{weight:g} {first}" + (f" (else {', '.join(others)})" if others else ""))
         return f"{self.method}: {' + '.join(said)}"
 
 

@@ -146,7 +146,7 @@ def _shares(values: Floats) -> Callable[[float], float]:
 
 @cache
 def stored() -> dict[str, Any]:
-    """The file: settings, and for each space its input and the scores of its networks by proxy, None if missing."""
+    """The file: for each space its input, batch size and the scores of its networks by proxy, None if missing."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
@@ -154,11 +154,11 @@ def stored() -> dict[str, Any]:
 @cache
 def reference_of(version: Version, space: str, shape: Shape, of_size: bool = False) -> Reference:
     """Returns the networks of the space with this input, or those of all spaces; then of its size if that is asked."""
-    spaces, size = stored()["spaces"], stored()["batch_size"]
+    spaces = stored()["spaces"]
     own = spaces.get(space)
     if own is not None and tuple(own["input"]) == shape:
         inputs = "x".join(map(str, shape))
-        networks = f"{own['networks']} random networks of {space}, input {inputs}, batches of {size}"
+        networks = f"{own['networks']} random networks of {space}, input {inputs}, batches of {own['batch_size']}"
         about, rows = f"percentile among {networks}", _rows(version, own)
         return Reference(about, f"percentile of its FLOPs among {networks}", version, rows)
     rows = np.concatenate([_rows(version, one) for one in spaces.values()])
