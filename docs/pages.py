@@ -158,6 +158,11 @@ def _figures(one: Card) -> Iterator[str]:
     if one.costs:
         yield "What it takes alone:"
         yield "\n".join(f"- {escaped(cost)}" for cost in costs)
+    for row in one.tf32:
+        yield escaped(
+            f"With TF32 it ranks {row.n} networks of {row.space} as in single precision to {row.spearman:g} "
+            f"[{row.low:g}, {row.high:g}] ({row.machine}; {row.date})."
+        )
 
 
 def _written(value: object) -> str:

@@ -20,9 +20,10 @@ from epochzero.engine.gpu import fused
 from epochzero.engine.proxy import parse
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
+from epochzero.evaluate.cards.figures import SURVIVES, precisions
 from epochzero.evaluate.plots import new_panels
 from epochzero.objectives.objective import parse_objective
-from epochzero.registry import spaces
+from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export
 from epochzero.study.task import Task
@@ -332,6 +333,22 @@ def test_tf32_leaves_what_it_does_not_touch(correlations: ModuleType) -> None:
     assert len(rounded["params"]) == 224 and len(rounded["ntk_cond"]) == 128
     for arch, score in rounded["l2_norm"].items():
         assert score.value == pytest.approx(single["l2_norm"][arch].value, rel=1e-6), "the same weights"
+
+
+def test_what_survives_tf32_is_declared_by_evidence_alone(correlations: ModuleType) -> None:
+    """A proxy declares the spaces on which the lower end of its agreement is high enough, and no other."""
+    single, rounded = (
+        correlations.read_scores([DATA / f"{name}.csv.gz"]) for name in ("nb101_1000_cifar10", "nb101_224_cifar10_tf32")
+    )
+    for row in precisions():
+        assert row.space == "nb101"
+        both = [(single[row.proxy][arch], score) for arch, score in rounded[row.proxy].items()]
+        values = [(one.value, other.value) for one, other in both if one.ok and other.ok]
+        assert len(values) == row.n and row.low <= row.spearman <= row.high
+        ours, theirs = zip(*values, strict=True)
+        assert spearmanr(list(ours), list(theirs)).statistic == pytest.approx(row.spearman, abs=1e-4)
+    declared = {(name, space) for name, proxy in proxies.items() for space in getattr(proxy, "tf32", ())}
+    assert declared == {(row.proxy, row.space) for row in precisions() if row.low >= SURVIVES}
 
 
 def test_panels_fill_lines() -> None:

@@ -13,9 +13,11 @@ import pytest
 import epochzero as ez
 from epochzero import data
 from epochzero.bare.__main__ import parser_of
-from epochzero.bare.search import search
+from epochzero.bare.search import check_tf32, search
+from epochzero.engine import parse
 from epochzero.errors import MachineError, UserError
 from epochzero.registry import spaces
+from epochzero.study.task import Task
 from tests.fresh import Fresh
 
 SPACE = spaces["nb201"]
@@ -111,6 +113,17 @@ def test_it_needs_torch_and_numpy_alone(tmp_path: Path, fresh: Fresh) -> None:
     assert done.code == 0, done.err
     arch, _, facts = done.out.strip().partition("  ")
     assert SPACE.parse(arch) and facts.endswith("multiply-accumulates")
+
+
+def test_a_search_with_tf32_needs_evidence_that_the_ranking_survives() -> None:
+    def task(space: str, *names: str) -> Task:
+        return Task(spaces[space], [parse(name) for name in names], data.pink((3, 8, 8), size=2))
+
+    check_tf32(task("nb101", "grad_norm", "naswot", "flops"))
+    with pytest.raises(UserError, match=r"the ranking of nb101 by dextr, sigeo\(batches=2\) survives TF32: leave out"):
+        check_tf32(task("nb101", "grad_norm", "dextr", "sigeo(batches=2)"))
+    with pytest.raises(UserError, match="the ranking of nb201 by grad_norm survives TF32"):
+        check_tf32(task("nb201", "grad_norm"))
 
 
 def test_a_store_does_not_take_scores_with_tf32(tmp_path: Path) -> None:

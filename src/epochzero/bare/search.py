@@ -28,6 +28,7 @@ from epochzero.store import Store
 from epochzero.store.database import MEMORY
 from epochzero.study.result import INTERRUPTED, Result, nothing_found
 from epochzero.study.search import SearchSettings, prepare
+from epochzero.study.task import Task
 
 TOP = 15
 OWN = ("store", "out", "workers", "threads", "tf32", "option", "input_shape", "data_seed")
@@ -53,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--init", default="default")
     add("--seed", type=int, default=0, help="draws weights, data and candidates")
     add("--device", default=default_device())
-    add("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
+    add("--tf32", action="store_true", help="round factors to TF32 on a GPU, where that is known to keep the ranking")
     add_crew(parser)
     add("--option", action="append", default=[], help="of the method: key=value; may be repeated")
     add("--store", default=MEMORY, help="keeps scores and resumes (SQLite)")
@@ -80,6 +81,8 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
     lines = Lines("steps" if settings.method in ("nasi", "zero_cost_pt") else "networks")
     with crew as executor:
         prepared = prepare(settings, executor)
+        if asked.tf32 and asked.device != "cpu":  # which always computes in single precision
+            check_tf32(prepared.task)
         with Store.open(asked.store) as store:
 
             def show(result: Result) -> None:
@@ -92,6 +95,16 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
     if result.stopped == INTERRUPTED:
         raise KeyboardInterrupt
     return content
+
+
+def check_tf32(task: Task) -> None:
+    """UserError for proxies whose ranking may be another with TF32."""
+    may_change = [proxy.text for proxy in task.proxies if not proxy.survives_tf32(task.space.name)]
+    if may_change:
+        raise UserError(
+            f"Nothing measured says that the ranking of {task.space.name} by {', '.join(may_change)} survives TF32: "
+            "leave out --tf32. A proxy's card has what is known."
+        )
 
 
 def report(result: Result, settings: SearchSettings) -> dict[str, Any]:

@@ -79,6 +79,9 @@ def _cost(card: Card) -> Iterator[tuple[str, str]]:
         yield "measured", f"{took} ({row.network}, batch {row.batch}; {row.machine}; {row.date})"
     if not card.costs:
         yield "measured", "not yet"
+    for one in card.tf32:
+        agrees = f"ranks {one.n} networks of {one.space} as in single precision to {one.spearman:g}"
+        yield "TF32", f"{agrees} [{one.low:g}, {one.high:g}] ({one.machine}; {one.date})"
 
 
 def _show_correlations(card: Card) -> None:

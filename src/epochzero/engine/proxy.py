@@ -41,6 +41,8 @@ class Proxy:
     """passes that it runs itself on each network: forward, and backward (L: between each two blocks)"""
     valid: str = ""
     """the layers that it is made for, if its reads do not imply them"""
+    tf32: tuple[str, ...] = ()
+    """spaces on which its ranking by default settings survives TF32, as measured in `evaluate/cards/precision.csv`"""
 
     @property
     def text(self) -> str:
@@ -86,6 +88,10 @@ class Proxy:
         """The docstring of its file: summary, formula, options, weaknesses, paper; see `epochzero.evaluate.cards`."""
         return inspect.getdoc(inspect.getmodule(self.compute)) or ""
 
+    def survives_tf32(self, space: str) -> bool:
+        """Returns True if its ranking of the space's networks is known to be the same with TF32."""
+        return self.free or (space in self.tf32 and not self.settings)
+
     def merit(self, value: float) -> float:
         """Returns the value with its sign such that higher is better."""
         return value if self.higher_is_better else -value
@@ -104,7 +110,13 @@ class Proxy:
 
 
 def proxy(
-    *, needs: Needs, higher_is_better: bool, runs: tuple[int, str] = (0, ""), valid: str = "", recipe: int = 1
+    *,
+    needs: Needs,
+    higher_is_better: bool,
+    runs: tuple[int, str] = (0, ""),
+    valid: str = "",
+    recipe: int = 1,
+    tf32: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Proxy]:
     """Registers a function of traces as a proxy of that name; its keyword-only arguments are its settings."""
 
@@ -117,7 +129,15 @@ def proxy(
                 )
         defaults = {p.name: p.default for p in signature if p.kind is p.KEYWORD_ONLY}
         made = Proxy(
-            compute.__name__, compute, needs, higher_is_better, defaults, runs=runs, valid=valid, recipe=recipe
+            compute.__name__,
+            compute,
+            needs,
+            higher_is_better,
+            defaults,
+            runs=runs,
+            valid=valid,
+            recipe=recipe,
+            tf32=tf32,
         )
         proxies.register(made.name, made, origin=compute.__module__)
         return made

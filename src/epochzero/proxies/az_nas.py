@@ -69,13 +69,13 @@ def entropies(trace: Trace) -> Tensor:
     return e
 
 
-@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
+@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True, tf32=("nb101",))
 def az_expressivity(trace: Trace) -> Tensor:
     """AZ-NAS, expressivity: the evenness with which the features of the blocks fill their space."""
     return entropies(trace).sum()
 
 
-@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True)
+@proxy(needs=[need(AT_START, blocks=entropy)], higher_is_better=True, tf32=("nb101",))
 def az_progressivity(trace: Trace) -> Tensor:
     """AZ-NAS, progressivity: the smallest growth of expressivity from block to block."""
     return entropies(trace).diff().min()
@@ -104,6 +104,7 @@ def as_it_is(values: Tensor) -> Tensor:
 @proxy(
     needs=[need(AT_START, block_gradients=gram), need(AT_START, block_gradients=fate)],
     higher_is_better=True,
+    tf32=("nb101",),
 )
 def az_trainability(grams: Trace, fates: Trace) -> Tensor:
     """AZ-NAS, trainability: the closeness of each block to passing gradients without growth or decay."""

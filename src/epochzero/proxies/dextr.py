@@ -123,7 +123,7 @@ def curve(points: int, q: float, which: int = 0) -> Need:
     return need(Pass(inputs="circle", points=points, radius=q, draw=which), "velocity", "acceleration")
 
 
-@proxy(needs=[one_sample()], higher_is_better=True)
+@proxy(needs=[one_sample()], higher_is_better=True, tf32=("nb101",))
 def fmi(trace: Trace) -> Tensor:
     """The first term of Dextr: feature map independence."""
     return independence(trace)

@@ -42,7 +42,7 @@ def information(layer: Layer, gradient: Tensor) -> Tensor:
     return informations(one, gradient.unsqueeze(1))[0]  # []
 
 
-@proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True)
+@proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True, tf32=("nb101",))
 def fisher(trace: Trace) -> Tensor:
     felt = each_layer(Tensor.clone, [trace], "layer_gradients")  # [L]
     if not len(felt):

@@ -20,7 +20,7 @@ from epochzero.engine import Pass, Trace, each_layer, need, proxy
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
-@proxy(needs=[need(Pass(), "gradients")], higher_is_better=True, recipe=2)
+@proxy(needs=[need(Pass(), "gradients")], higher_is_better=True, tf32=("nb101",), recipe=2)
 def grad_norm(trace: Trace) -> Tensor:
     return each_layer(norm, [trace], "gradients").sum()  # [L] -> []
 

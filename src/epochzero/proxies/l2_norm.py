@@ -17,6 +17,6 @@ from epochzero.proxies.grad_norm import norm
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
-@proxy(needs=[need(Pass(), "weights")], higher_is_better=True, recipe=2)
+@proxy(needs=[need(Pass(), "weights")], higher_is_better=True, tf32=("nb101",), recipe=2)
 def l2_norm(trace: Trace) -> Tensor:
     return each_layer(norm, [trace], "weights").sum()  # [L] -> []

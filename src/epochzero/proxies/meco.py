@@ -56,7 +56,7 @@ def least_eigenvalue(matrix: Tensor) -> Tensor:
     return extreme_eigenvalues(matrix)[0]
 
 
-@proxy(needs=[need(Pass(only=(0, 1)), layers=correlation)], higher_is_better=True)
+@proxy(needs=[need(Pass(only=(0, 1)), layers=correlation)], higher_is_better=True, tf32=("nb101",))
 def meco(trace: Trace) -> Tensor:
     least = each_layer(least_eigenvalue, [trace], "layers")  # [L]
     if not len(least):
@@ -87,7 +87,7 @@ def needs_opt(channels: int) -> Sequence[Need]:
     return [need(Pass(only=(0, 1)), "seed", layers=correlation_and_positions)]
 
 
-@proxy(needs=needs_opt, higher_is_better=True)
+@proxy(needs=needs_opt, higher_is_better=True, tf32=("nb101",))
 def meco_opt(trace: Trace, *, channels: int = 8) -> Tensor:
     """MeCo on a fixed number of random channels of each layer."""
     least = each_layer(of_some_channels(least_within, channels, trace.seed), [trace], "layers")  # [L]

@@ -36,7 +36,7 @@ def squared_norm(trace: Trace) -> Tensor:
     return norms.double().square().sum()
 
 
-@proxy(needs=[need(Pass(), "parameter_gradients")], higher_is_better=True)
+@proxy(needs=[need(Pass(), "parameter_gradients")], higher_is_better=True, tf32=("nb101",))
 def nasi_trace(trace: Trace) -> Tensor:
     """Trace norm of the tangent kernel, approximated from one mini-batch gradient."""
     return squared_norm(trace)

@@ -52,7 +52,7 @@ def log_determinant(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 # recipe 2: rectifiers other than ReLU count too
-@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True, recipe=2)
+@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True, tf32=("nb101",), recipe=2)
 def naswot(trace: Trace) -> Tensor:
     kernel = agreed(trace)
     score, low, high = of_network(log_determinant, trace, "relus")

@@ -71,7 +71,7 @@ def fisher_rao(traces: Sequence[Trace]) -> Tensor:
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
-@proxy(needs=on_each_batch, higher_is_better=True, recipe=2)
+@proxy(needs=on_each_batch, higher_is_better=True, tf32=("nb101",), recipe=2)
 def sigeo(*traces: Trace, batches: int = 4, weights: str = "zero_shot", form: str = "module") -> Tensor:
     one, two, three = lambdas(weights)
     ratios = inverse_variation(traces)  # [L]

@@ -46,7 +46,7 @@ def needs(norm: str) -> Sequence[Need]:
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
 # recipe 3: a negative sum of logits, as after layer norms, has a score too
-@proxy(needs=needs, higher_is_better=True, recipe=3)
+@proxy(needs=needs, higher_is_better=True, tf32=("nb101",), recipe=3)
 def synflow(trace: Trace, *, norm: str = "off") -> Tensor:
     flow: Tensor = of_network(torch.sum, trace, "logits").abs()  # []
     if not torch.isfinite(flow):

@@ -39,7 +39,7 @@ def needs(repeats: int) -> Sequence[Need]:
     return [need(run, features=kept, norms=variances) for run in runs]
 
 
-@proxy(needs=needs, higher_is_better=True, valid="conv, batch norm")
+@proxy(needs=needs, higher_is_better=True, tf32=("nb101",), valid="conv, batch norm")
 def zen(*traces: Trace, repeats: int = 1) -> Tensor:
     return torch.stack([zen_score(*pair) for pair in zip(traces[::2], traces[1::2], strict=True)]).mean()
 

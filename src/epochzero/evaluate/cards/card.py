@@ -9,7 +9,17 @@ from epochzero.engine.proxy import Value
 from epochzero.errors import UserError
 from epochzero.evaluate.cards.demands import Demands, demands
 from epochzero.evaluate.cards.explanation import explain
-from epochzero.evaluate.cards.figures import Cost, Measured, Published, costs, measured, proxy_of, published
+from epochzero.evaluate.cards.figures import (
+    Cost,
+    Measured,
+    Precision,
+    Published,
+    costs,
+    measured,
+    precisions,
+    proxy_of,
+    published,
+)
 from epochzero.objectives.objective import Objective
 
 
@@ -43,6 +53,7 @@ class Card:
     costs: tuple[Cost, ...]
     published: tuple[Published, ...]
     measured: tuple[Measured, ...]
+    tf32: tuple[Precision, ...]
 
 
 def card(proxy: Proxy) -> Card:
@@ -62,6 +73,7 @@ def card(proxy: Proxy) -> Card:
         costs=tuple(row for row in costs() if row.proxy == proxy.text),
         published=tuple(row for row in published() if proxy_of(row.proxy) == proxy.name),
         measured=tuple(row for row in measured() if proxy_of(row.proxy) == proxy.name),
+        tf32=tuple(row for row in precisions() if row.proxy == proxy.text),
     )
 
 

@@ -2,6 +2,7 @@
 
 published.csv    figures of the papers, with our sign: that of `plain` is reversed, since lower is better here
 measured.csv     what we measured; written by benchmarks/correlations.py
+precision.csv    rank agreement of scores by factors rounded to TF32 with single precision; from benchmarks/agreement.py
 costs.csv        time and peak memory of one network for each proxy; from benchmarks/costs.py
 """
 
@@ -15,7 +16,11 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 FOLDER = Path(__file__).parent
-PUBLISHED, MEASURED, COSTS = (FOLDER / f"{name}.csv" for name in ("published", "measured", "costs"))
+PUBLISHED, MEASURED, PRECISION, COSTS = (
+    FOLDER / f"{name}.csv" for name in ("published", "measured", "precision", "costs")
+)
+SURVIVES = 0.999
+"""lower end of the rank agreement from which a lower precision may be used"""
 T = TypeVar("T")
 
 
@@ -57,6 +62,20 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Precision:
+    """Spearman's correlation of scores by factors rounded to TF32 with those in single precision, and its interval."""
+
+    proxy: str
+    space: str
+    n: int
+    spearman: float
+    low: float
+    high: float
+    machine: str
+    date: str
+
+
+@dataclass(frozen=True)
 class Cost:
     """Time and memory of one network with only this proxy."""
 
@@ -83,6 +102,11 @@ def measured() -> tuple[Measured, ...]:
 def read_measured(path: Path) -> tuple[Measured, ...]:
     """The figures in a file of the form of measured.csv."""
     return _rows(path, Measured)
+
+
+@cache
+def precisions() -> tuple[Precision, ...]:
+    return _rows(PRECISION, Precision)
 
 
 @cache
