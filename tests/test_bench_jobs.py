@@ -5,7 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-from benchmarks.jobs import area, front, verdict
+
+from tests.test_bench_scripts import script
+
+JOBS = script("jobs")
+area, front, verdict = JOBS.area, JOBS.front, JOBS.verdict
 
 
 def numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
