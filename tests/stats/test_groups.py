@@ -21,6 +21,15 @@ def test_equal_networks_differ_in_one_ranking_of_twenty(networks: int, draws: in
     assert wrong / 2000 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 2000))
 
 
+def test_ranks_of_all_draws_together_are_tested_as_well() -> None:
+    """As of `auto` and other combinations of ranks, by three noisy scores of three equal networks in three draws."""
+    rng, wrong = np.random.default_rng(3), 0
+    for _ in range(1500):
+        ranks = rng.normal(size=(9, 3)).argsort(0).argsort(0)
+        wrong += np.ptp((merits := np.log1p(ranks).sum(1).reshape(3, 3)).mean(1)) > least_difference(merits)
+    assert wrong / 1500 == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 1500))
+
+
 def test_without_common_draws_it_is_nearly_the_usual_test() -> None:
     """Which estimates the errors with more degrees of freedom, as no draw is shared."""
     values = np.random.default_rng(2).normal(size=(4, 200))

@@ -310,18 +310,19 @@ class _Steps:
 
 
 def _judge(rows: list[Ranked], scores: list[list[dict[str, Score]]], objective: Objective) -> None:
-    """Gives each network its score in each draw, or the reason why it has none."""
-    scored = [i for i, own in enumerate(scores) if own]
-    for draw in range(len(scores[scored[0]]) if scored else 0):
-        merits = objective.merits([scores[i][draw] for i in scored])
-        for i, merit in zip(scored, merits, strict=True):
-            row, by_proxy = rows[i], scores[i][draw]
-            if merit is None and row.status == "ok":
-                failed = any(score.status == "failed" for score in by_proxy.values())
-                row.status = "failed" if failed else "degenerate"
-                row.why = objective.why_not(by_proxy) + (f" (draw {draw + 1})" if draw else "")
-            elif merit is not None:
-                row.scores += (merit if objective.method else by_proxy[objective.proxies[0].text].value,)
+    """Gives each network its score in each draw, or the reason why it has none.
+
+    A combination of ranks ranks all draws of all networks together: within one draw ranks hide how near networks are.
+    """
+    every = [(row, draw, by_proxy) for row, own in zip(rows, scores, strict=True) for draw, by_proxy in enumerate(own)]
+    merits = objective.merits([by_proxy for _, _, by_proxy in every])
+    for (row, draw, by_proxy), merit in zip(every, merits, strict=True):
+        if merit is None and row.status == "ok":
+            failed = any(score.status == "failed" for score in by_proxy.values())
+            row.status = "failed" if failed else "degenerate"
+            row.why = objective.why_not(by_proxy) + (f" (draw {draw + 1})" if draw else "")
+        elif merit is not None:
+            row.scores += (merit if objective.method else by_proxy[objective.proxies[0].text].value,)
     sign = -1.0 if lower_is_better(objective) else 1.0
     for row in rows:
         if row.status == "ok":
