@@ -2,8 +2,10 @@
 
     peak = 4 bytes * weights + max over time of the bytes of the input and of all activations that are still needed
 
-for one sample in single precision, without gradients. Workspaces of convolutions and the allocator's rounding come on
-top.
+for one sample in single precision, without gradients. Workspaces of convolutions come on top, and attention counts its
+matrix, which a fused kernel does not keep. Against torch's own record of allocations on a CPU (2.13, one image of
+3x64x64) ten plans of five spaces were 0 to 10 % too low, modules of less than 1 MiB up to 48 %, a U-Net of 4.6 MiB
+24 %, and transformers 43 and 82 % too high.
 """
 
 from __future__ import annotations
