@@ -17,7 +17,7 @@ TESTERS = $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 search: .venv/installed
 	@mkdir -p runs
-	$(BIN)/epochzero search --space nb201 --proxy dextr --budget 300 --store runs/nb201.db --out runs/nb201
+	$(BIN)/epochzero search --space nb201 --budget 300 --store runs/nb201.db --out runs/nb201
 
 test: .venv/installed lint
 	PYTEST_XDIST_AUTO_NUM_WORKERS=$(TESTERS) $(BIN)/pytest

@@ -1,8 +1,8 @@
 """EpochZero: find the network before you train it.
 
     import epochzero as ez
-    ez.score("|nor_conv_3x3~0|+...", proxies=["dextr", "zico"], space="nb201")
-    ez.search(space="nb201", proxy="dextr", budget=300, max_params="1M", store="run.db")
+    ez.score("|nor_conv_3x3~0|+...", space="nb201")
+    ez.search(space="nb201", budget=300, max_params="1M", store="run.db")
     ez.rank({"small": make_small, "large": make_large}, data=loader)
 
 Importing this loads nothing heavy: torch comes with the first name that needs it.

@@ -25,6 +25,7 @@ from epochzero.executors import Executor, executor_of
 from epochzero.executors.local import Local
 from epochzero.hardware.latency import Latency, meter_of
 from epochzero.next_steps import Ranking, Result
+from epochzero.objectives.auto import DEFAULT
 from epochzero.objectives.objective import parse_objective, parse_objectives, percentiles, single
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
@@ -57,7 +58,7 @@ def space(name: str | Space) -> Space:
 
 def score(
     network: Any,
-    proxies: str | Sequence[str] = "dextr",
+    proxies: str | Sequence[str] = DEFAULT,
     *,
     space: str | AnySpace | None = None,
     data: Data = "pink",
@@ -123,7 +124,7 @@ def score(
 
 def search(
     space: str | AnySpace | Mapping[str, Any] | Sequence[Any] = "nb201",
-    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr",
+    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = DEFAULT,
     method: str | None = None,
     budget: str | int | None = None,
     *,
@@ -211,7 +212,7 @@ def rank(
     data: Data = "pink",
     y: Any = None,
     *,
-    proxy: str | Sequence[str] = SearchSettings.proxy,  # type: ignore[assignment]
+    proxy: str | Sequence[str] = DEFAULT,
     space: str | AnySpace | None = None,
     seeds: int | Sequence[int] = 3,
     input_shape: Shape | None = None,

@@ -24,7 +24,7 @@ from epochzero.objectives.reference import Reference, reference_of
 from epochzero.registry import proxies, spaces
 from epochzero.store import Store
 from epochzero.types import Score
-from tests.command import epochzero
+from tests.command import CHEAP, epochzero
 
 AZ = Version(
     (
@@ -191,6 +191,15 @@ def test_a_front_with_auto() -> None:
         assert value == pytest.approx(own["auto"].value)
         assert flops == own["flops"].value
     assert parse_goals("auto,-flops").text == f"auto:{auto.NEWEST},-flops"
+
+
+def test_it_is_the_default() -> None:
+    small = ("--batch-size", 2, "--json")
+    assert next(iter(epochzero("score", "--arch", CHEAP, *small).json["scores"])) == "auto"
+    found = epochzero("search", "--budget", 2, "--method", "random", "--winner-scores", "none", *small).json
+    assert found["proxy"] == f"auto:{auto.NEWEST}" == ez.search(budget=1, batch_size=2).text
+    assert next(iter(ez.score(CHEAP, space="nb201", batch_size=2))) == "auto"
+    assert ez.rank([CHEAP], space="nb201", batch_size=2, seeds=1).text == found["proxy"]
 
 
 # ---- one network

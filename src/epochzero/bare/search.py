@@ -21,6 +21,7 @@ from epochzero.engine.precision import set_precision
 from epochzero.errors import UserError
 from epochzero.executors import executor_of
 from epochzero.files import write_json
+from epochzero.objectives.auto import DEFAULT
 from epochzero.progress import Lines
 from epochzero.quantities import key_values, shape
 from epochzero.spaces.budget import Budget
@@ -39,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--space", default="nb201")
     add("--method", help="default: evolution, or pareto for --objectives")
-    add("--proxy", default="dextr")
+    add("--proxy", default=DEFAULT)
     add("--objectives", help="several at once in place of --proxy: dextr,-flops")
     add("--budget", "--steps", type=int, help="networks, or steps of nasi and zero_cost_pt; default: the method's own")
     add("--time-limit", type=float, help="seconds after which no further networks are evaluated")

@@ -20,7 +20,7 @@ ABOUT = {
     "list": "List the proxies, search spaces, searches or experiments, each with its facts.",
     "score": "Score one network: an architecture of a space, or any nn.Module of yours.",
     "rank": "Rank networks by a score over several draws of weights and data: which of them to train?",
-    "search": "Search a space for the network that a proxy likes best, within a budget, before anything is trained.",
+    "search": "Search a space for the network with the best score, within a budget, before anything is trained.",
     "train": "Train a network on images with a paper's recipe or with our own.",
     "ensemble": "Choose several networks, train them, and let them predict together.",
     "export": "Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.",

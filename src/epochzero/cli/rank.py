@@ -30,9 +30,9 @@ from epochzero.cli.options import (
 )
 from epochzero.cli.plugin import load_plugins
 from epochzero.hardware.timing import Timing
+from epochzero.objectives.auto import DEFAULT
 from epochzero.quantities import shape
 from epochzero.study.ranking import Ranked
-from epochzero.study.search import SearchSettings
 
 
 @panel("Networks")
@@ -44,7 +44,7 @@ class NetworkOptions:
 
 @panel("Score")
 class ScoreOptions:
-    proxy: Annotated[str, Option(help="Score to rank by, or several by rank(dextr,zico).")] = str(SearchSettings.proxy)
+    proxy: Annotated[str, Option(help="Score to rank by, or several by rank(dextr,zico).")] = DEFAULT
     seeds: Annotated[int, Option(min=1, help="Draws of weights and data.")] = 3
     latency: Annotated[str | None, Option(help="Also measure latency: torch or onnxruntime.")] = None
 

@@ -40,6 +40,7 @@ from epochzero.engine.device import usable
 from epochzero.engine.loss import with_loss
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import UserError
+from epochzero.objectives.auto import DEFAULT
 from epochzero.objectives.objective import looked_up, parse_objectives, percentiles, single
 from epochzero.quantities import shape, skips
 from epochzero.registry import spaces
@@ -79,7 +80,7 @@ class SampleOptions:
 def score(
     network: NetworkOptions,
     samples: SampleOptions,
-    proxy: ProxyNames = "dextr",
+    proxy: ProxyNames = DEFAULT,
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = None,
@@ -91,7 +92,7 @@ def score(
     The score auto is a percentile, from 0 to 100, among random networks of the space, or among networks of its size;
     the scores that it is made of follow.
 
-    epochzero score --space nb201 --arch '|nor_conv_3x3~0|+|...' --proxy dextr,zico
+    epochzero score --space nb201 --arch '|nor_conv_3x3~0|+|...' --proxy auto,dextr,zico
 
     epochzero score --module net.py:make --input-shape 3,224,224 --proxy naswot
 

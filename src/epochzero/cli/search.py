@@ -32,6 +32,7 @@ from epochzero.cli.plugin import load_plugins
 from epochzero.cli.winner import check_tower, check_winner, end_search, no_score
 from epochzero.errors import UserError
 from epochzero.files import made_folder
+from epochzero.objectives.auto import DEFAULT
 from epochzero.quantities import key_values, shape
 from epochzero.registry import searches, spaces
 from epochzero.store import Store
@@ -47,15 +48,13 @@ class SearchOptions:
     proxy: Annotated[
         str,
         Option(
-            help="Score to search by: `epochzero list proxies`, several by rank(dextr,zico), or table:COLUMN of the "
-            "--table."
+            help="Score to search by: auto, one of `epochzero list proxies`, several by rank(dextr,zico), or "
+            "table:COLUMN of the --table."
         ),
-    ] = "dextr"
+    ] = DEFAULT
     objectives: Annotated[
         str | None,
-        Option(
-            help="Several at once in place of --proxy: dextr,-flops,latency (-: as little as possible, +: as much)."
-        ),
+        Option(help="Several at once in place of --proxy: auto,-flops,latency (-: as little as possible, +: as much)."),
     ] = None
     method: Annotated[
         str | None, Option(help="`epochzero list searches`; default: evolution, or pareto for --objectives.")
@@ -156,14 +155,14 @@ def search(
     clicks: RecommenderOptions,
     context: typer.Context,
 ) -> None:
-    """Search a space for the network that a proxy likes best, within a budget, before anything is trained.
+    """Search a space for the network with the best score, within a budget, before anything is trained.
 
-    epochzero search --space nb201 --proxy dextr --budget 300 --max-params 1M --store run.db --out winner
+    epochzero search --space nb201 --budget 300 --max-params 1M --store run.db --out winner
 
     epochzero search --method hnas --option metric=snip --proxy table:cifar10_val_12ep --table nb201.csv.gz
     --pool scores.parquet --top 15
 
-    epochzero search --objectives "dextr,-flops,latency" --budget 1000 --store run.db --out front
+    epochzero search --objectives "auto,-flops,latency" --budget 1000 --store run.db --out front
 
     Stopped at any moment, the same command with the same store resumes and ends as if it had not been stopped.
     Ctrl-C and --time-limit end it with the best network so far.

@@ -29,7 +29,8 @@ from typing import NoReturn
 from epochzero.errors import UserError
 from epochzero.objectives.ranks import Ranking, Term
 
-NAME = "auto"
+NAME = DEFAULT = "auto"
+"""the name of the combination, and the score where none is named"""
 WRITTEN = re.compile(rf"\s*{NAME}\s*(?::\s*(\d+)\s*)?")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.executors.local import LOCAL, Local
+from epochzero.objectives.auto import DEFAULT
 from epochzero.objectives.goals import LATENCY, Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.quantities import count, skips
@@ -47,7 +48,7 @@ class SearchSettings:
 
     space: str | AnySpace | Mapping[str, Any] | Sequence[Any] = "nb201"
     """or networks by name, modules and functions that make them, which are the only candidates"""
-    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = "dextr"
+    proxy: str | Sequence[str] | Callable[[Any], float] | Feedback = DEFAULT
     """several names are combined by rank; a function is called with each architecture"""
     method: str | None = None
     """"evolution" by default, "pareto" for several objectives"""
