@@ -49,12 +49,14 @@ def ran(folder: Path, *options: object) -> None:
 
 
 def test_regrets_of_each_method(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ran(folder, "--methods", "random,guided,local search,TPE,HNAS,`dextr` alone", "--seeds", 3, "--evaluations", 6)
+    methods = "guided,local search,TPE,HNAS,`dextr` alone"
+    ran(folder, "--methods", methods, "--seeds", 3, "--evaluations", 6, "--markdown", folder / "page.md")
     lines = capsys.readouterr().out.splitlines()
     assert [line[23:40].strip() for line in lines[:5]] == ["random", "local search", "TPE", "`dextr` alone", "guided"]
     (row,) = (line for line in lines if line.startswith("| nb201 cifar10"))
-    assert row.startswith("| nb201 cifar10 | 30 | ") and row.count("[") == 5
-    assert "| **of random's, mean over spaces** | | 1.00 " in lines[-1], "HNAS has no scores here"
+    assert row.startswith("| nb201 cifar10 | 30 | 12 epochs | ") and row.count("[") == 5, "HNAS has no scores here"
+    assert lines[-1].startswith("| **share of random's** | | | 1.00 (1) |")
+    assert row in (folder / "page.md").read_text().splitlines()
 
 
 def test_a_regret_by_hand(folder: Path) -> None:

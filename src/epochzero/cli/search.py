@@ -209,7 +209,7 @@ def _feedback(
     from epochzero.train.feedback import ShortTraining
 
     if what.method is not None and what.method not in searches and what.method in methods:
-        raise UserError(f"{what.method} evaluates no single networks, so --feedback means nothing to it: use hnas.")
+        raise UserError(f"{what.method} evaluates no single networks, so --feedback means nothing to it: use guided.")
     for option, value in (("--objectives", what.objectives), ("--executor", running.executor)):
         if value not in (None, "auto", "local"):
             raise UserError(f"Networks are trained here, one after the other: leave out {option} with --feedback.")

@@ -163,7 +163,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     budget = _budget(settings, method, space, inside)
     objective, feedback = _objective(settings.proxy, goals)
     if feedback is not None and inside:
-        raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use hnas.")
+        raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use guided.")
     if feedback is not None and goals is not None:
         raise UserError("Networks are trained by one feedback: leave out --objectives.")
     limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
