@@ -20,6 +20,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -85,6 +86,12 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 """by name, the search and its options; populations and starts are for 20 evaluations"""
 ALONE = ("flops", "dextr", "auto")
 """scores whose best networks are evaluated in their order"""
+POOL = 200
+"""fewest networks with scores that a search is kept to"""
+SEARCHED = 60
+"""fewest networks of a table that is searched; all give evidence"""
+LEAST = 20
+"""fewest networks of a correlation"""
 COUNTED = ("params", "flops", "depth", "layers", "width", "activations")
 """proxies that run nothing"""
 PART = 0.8
@@ -100,6 +107,11 @@ class Table(NamedTuple):
     scores: dict[str, Floats]
     final: Floats
     told: Floats
+
+    @property
+    def covering(self) -> dict[str, Floats]:
+        """The scores that most networks have."""
+        return {name: column for name, column in self.scores.items() if np.isfinite(column).mean() > 0.5}
 
 
 def read(entry: Entry, folder: Path, stored: StoredScores) -> Table | None:
@@ -123,7 +135,10 @@ def read(entry: Entry, folder: Path, stored: StoredScores) -> Table | None:
 def scored(
     names: tuple[str, ...], path: Path, stored: StoredScores
 ) -> tuple[Any, list[int], list[Any], dict[str, Floats]]:
-    """Returns the space, the rows whose networks have the most scores, their architectures and scores."""
+    """Returns the space, the rows to search, their architectures and their scores, nan where none is stored.
+
+    These are the networks with the most scores or, if they are too few for a pool and the others can be counted, all.
+    """
     name = next((name for name in names if name in stored.spaces), names[-1])
     space = spaces[name]
     archs = [space.parse(text) for text in AccuracyTable.read(path).archs]
@@ -135,14 +150,22 @@ def scored(
             by if by.keys() >= set(texts) else {space.text(space.parse(text)): one for text, one in by.items()}
         )
     most = max(map(len, known.values()), default=0)
-    rows = [i for i, text in enumerate(texts) if all(text in by for by in known.values() if len(by) == most)]
-    archs, texts = [archs[i] for i in rows], [texts[i] for i in rows]
-    scores = {proxy: np.array([by[t].value if t in by else math.nan for t in texts]) for proxy, by in known.items()}
-    counted = [parse(name) for name in COUNTED if name not in scores or np.isnan(scores[name]).any()]
-    if counted:
-        own = Task(space, counted, batch_for(space, size=1)).score(archs)
-        scores |= {proxy.name: np.array([one[proxy.name].value for one, _ in own]) for proxy in counted}
-    return space, rows, archs, scores
+    rows = [i for i, text in enumerate(texts) if known and all(text in by for by in known.values() if len(by) == most)]
+    scores: dict[str, Floats] = {}
+    for kept in (rows, range(len(texts))) if len(rows) < POOL else (rows,):
+        own = {
+            proxy: np.array([by[texts[i]].value if texts[i] in by else math.nan for i in kept])
+            for proxy, by in known.items()
+        }
+        with suppress(UserError):
+            lacking = [parse(one) for one in COUNTED if one not in own or np.isnan(own[one]).any()]
+            if lacking and len(kept):
+                found = Task(space, lacking, batch_for(space, size=1)).score([archs[i] for i in kept])
+                own |= {proxy.name: np.array([one[proxy.name].value for one, _ in found]) for proxy in lacking}
+            rows, scores = list(kept), own
+    if not rows:
+        raise UserError(f"no network of {path.name} has stored scores or can be counted")
+    return space, rows, [archs[i] for i in rows], scores
 
 
 def number(cell: object) -> float:
@@ -182,7 +205,7 @@ def makers(table: Table) -> dict[str, Maker]:
     """Returns by name how to make each search that this table has the scores for."""
     made = {name: _maker(table, method, options) for name, (method, options) in METHODS.items()}
     for text in ALONE:
-        if all(proxy.text in table.scores for proxy in parse_objective(text).proxies):
+        if all(proxy.text in table.covering for proxy in parse_objective(text).proxies):
             made[f"`{text}` alone"] = _in_order(text)
     return {name: maker for name, maker in made.items() if maker is not None}
 
@@ -192,7 +215,7 @@ def _maker(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
     if not isinstance(search, Pooling):
         return lambda space, seed, pool: search(space, seed, **options)
     wanted = search.wants(options_of(searches[method]) | options)
-    names = [name for name in wanted.proxies if name in table.scores]
+    names = [name for name in wanted.proxies if name in table.covering]
     if not names or (wanted.needed and len(names) < len(wanted.proxies)):
         return None
     own = {"without": space_of(table)} if method == "guided" else {}
@@ -220,7 +243,7 @@ def searched(table: Table, make: Maker, seed: int, evaluations: int) -> float:
     archs = [table.archs[i] for i in part]
     final, told = table.final[part], table.told[part]
     place = {arch: i for i, arch in enumerate(archs)}
-    pool = Pool(archs, {name: column[part] for name, column in table.scores.items()}, {})
+    pool = Pool(archs, {name: column[part] for name, column in table.covering.items()}, {})
     whole = budgeted(table.space, Budget(), batch_for(table.space, size=1))
     search = make(PoolSpace(whole, archs, table.entry.file), seed, pool)
     asked: list[int] = []
@@ -250,7 +273,7 @@ def correlations(tables: Sequence[Table]) -> dict[str, dict[str, float]]:
     for table in tables:
         for name, column in table.scores.items():
             there = np.isfinite(column)
-            if there.mean() >= 0.5 and len(np.unique(column[there])) > 1:
+            if there.sum() >= LEAST and len(np.unique(column[there])) > 1:
                 value = np.mean(guided.unit_scores(column[there]) * guided.unit_scores(table.final[there]))
                 found.setdefault(space_of(table), {}).setdefault(name, []).append(float(value))
     return {space: {name: round(mean(values), 3) for name, values in sorted(by.items())} for space, by in found.items()}
@@ -365,6 +388,7 @@ def main() -> None:
     if given.evidence is not None:
         given.evidence.write_text(json.dumps(correlations(tables), indent=1) + "\n", encoding="utf-8")
         return
+    tables = [table for table in tables if len(table.archs) >= SEARCHED]
     found = {}
     for table in tables:
         rows = measured(table, given.methods and given.methods.split(","), given.seeds, given.evaluations)

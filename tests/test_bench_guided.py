@@ -44,8 +44,9 @@ def accuracy(arch: tuple[str, ...]) -> float:
 
 def ran(folder: Path, *options: object) -> None:
     arguments = ["guided.py", folder, "--scores", folder / "scores", "--only", "nb201 cifar10", *options]
-    with patch.object(sys, "argv", [*map(str, arguments)]):
-        script("guided").main()
+    module = script("guided")
+    with patch.object(sys, "argv", [*map(str, arguments)]), patch.multiple(module, POOL=30, SEARCHED=30):
+        module.main()
 
 
 def test_regrets_of_each_method(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,6 +62,7 @@ def test_regrets_of_each_method(folder: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_regret_by_hand(folder: Path) -> None:
     module = script("guided")
+    module.POOL = 30  # type: ignore[attr-defined]
     table = module.read(module.TABLES[0], folder, module.read_stored([folder / "scores"]))
     assert table.told == pytest.approx(table.final + 0.1 * np.arange(30))
     assert table.scores["layers"] == pytest.approx([layers(arch) for arch in table.archs])

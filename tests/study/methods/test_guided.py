@@ -223,6 +223,7 @@ def test_networks_without_a_value_are_the_worst() -> None:
         ({"flops": [1.0, 2.0, 3.0, 4.0]}, [5.0] * 4, "What was told is the same of all 4 networks"),
         ({"flops": [2.0] * 4}, [1.0, 2.0, 3.0, 4.0], "guided does without flops: all networks have the same score."),
         ({"zico": [math.nan] * 4}, [1.0, 2.0, 3.0, 4.0], "guided does without zico: it needs a conv layer."),
+        ({"flops": [1.0, 2.0, math.nan, math.nan]}, [1.0] * 4, "guided does without flops: most networks lack it."),
         ({}, [1.0, 2.0, 3.0, 4.0], "guided has no proxy that orders these networks"),
         ({"flops": [1.0, 2.0, 3.0, 4.0]}, [None] * 4, "Largest weights: flops +"),
         ({"flops": [1.0, math.nan, 3.0, 4.0]}, [1.0, 2.0, 3.0, 4.0], "of 4 networks with what guided predicts"),

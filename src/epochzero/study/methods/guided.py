@@ -9,7 +9,7 @@ network i, x_i [K] are the proxies' ranks in the pool as normal scores, and its 
 
 All of it is normal, so that what is told gives means and variances of all f in closed form. The evidence r_sk is in
 `guided.json`, from `benchmarks/guided.py`; a variance is shrunk towards .3^2, and a proxy without evidence has r_k ~
-N(0, .3^2). Proxies without any score, or with one for all networks, are left out, and the remarks say why; a network
+N(0, .3^2). Proxies that most networks lack, or with one score for all, are left out, and the remarks say why; a network
 without a score has the mean one. Only the order of what is told counts: its ranks are made normal scores v, in the unit
 that the model expects of the same networks. A network without a value counts as the worst.
 
@@ -50,7 +50,7 @@ from epochzero.study.methods.base import Floats, Pool, Sampler, Wanted, lowest
 
 PROXIES = (
     "params,flops,depth,layers,width,activations,"
-    "az_expressivity,az_progressivity,az_trainability,naswot,synflow,zico,grad_norm,l2_norm,meco"
+    "az_expressivity,az_progressivity,az_trainability,naswot,synflow,near,grad_norm,l2_norm,meco"
 )
 UNKNOWN = 0.3
 """standard deviation of a correlation over spaces where there is no evidence"""
@@ -138,11 +138,11 @@ class Guided:
         batch: int = 1,
     ) -> None:
         self.batch, self.archs = batch, pool.archs
-        self.values = {
-            name: column for name, column in pool.values.items() if len(np.unique(column[~np.isnan(column)])) > 1
-        }
-        same = dict.fromkeys(pool.values, "all networks have the same score")
-        self.dropped = {name: why for name, why in (same | dict(pool.why)).items() if name not in self.values}
+        differ = {name: len(np.unique(column[~np.isnan(column)])) > 1 for name, column in pool.values.items()}
+        whole = {name: np.mean(~np.isnan(column)) > 0.5 for name, column in pool.values.items()}
+        self.values = {name: column for name, column in pool.values.items() if differ[name] and whole[name]}
+        why = {name: "most networks lack it" if differ[name] else "all networks have the same score" for name in differ}
+        self.dropped = {name: said for name, said in (why | dict(pool.why)).items() if name not in self.values}
         self.known = evidence(split_list(without))
         features = np.array([unit_scores(column) for column in self.values.values()]).reshape(-1, len(pool.archs)).T
         self.model = Regression(features, *prior_of(list(self.values), self.known))
