@@ -1,5 +1,6 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
+# make fuzz     damaged files of every kind, 24,000 of each: minutes
 # make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; the suite of two spaces;
 #               the default executor beside its alternatives; what lockstep costs the host of a GPU; what executors cost
 #               beside scoring; a table of 423,624 rows; what searches cost beyond scoring; CTR tables: rows a second,
@@ -13,7 +14,7 @@ BIN := .venv/bin
 # many tests wait for other processes: one more of them than there are cores
 TESTERS = $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
-.PHONY: search test lint bench docs clean
+.PHONY: search test lint fuzz bench docs clean
 
 search: .venv/installed
 	@mkdir -p runs
@@ -26,6 +27,9 @@ lint: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+fuzz: .venv/installed
+	EPOCHZERO_FUZZ=200 $(BIN)/pytest tests/fuzz
 
 bench: .venv/installed
 	@mkdir -p runs

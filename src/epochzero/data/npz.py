@@ -8,11 +8,15 @@ The labels are integers from 0, [N] or [N, 1].
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 from numpy.typing import NDArray
 
 from epochzero.data.samples import Samples, reading
@@ -21,6 +25,8 @@ from epochzero.errors import DataError
 PAIRS = (("x_train", "y_train"), ("x", "y"))
 NUMBERS = (np.uint8, np.float16, np.float32, np.float64)
 CHANNELS = (1, 3, 4)
+RATIO = 1032
+"""bytes that deflate makes of one byte at most"""
 LARGEST_LABEL = 2**31 - 1
 PICKLE = "is a pickle, which can run code when it is opened; save it as .npz"
 
@@ -36,6 +42,26 @@ def read(path: Path) -> Samples:
     """Returns the training samples of an `.npz` file without unpickling anything."""
     if is_pickle(path):
         raise DataError(f"{path} {PICKLE}.")
+    with opened(path) as archive:
+        names = list(archive.files)
+        pair = next((pair for pair in PAIRS if pair[0] in names), None)
+        if pair is None:
+            raise DataError(
+                f"{path} has no array x_train or x (only: {', '.join(names)[:200] or 'nothing'}): "
+                "give the images one of these names."
+            )
+        images, labels = pair
+        x = archive[images]
+        y = archive[labels] if labels in names else None
+    x = _channels_first(x, f"The array {images} of {path}")
+    y = None if y is None else _class_numbers(y, len(x), f"The array {labels} of {path}")
+    name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:24] or "npz"
+    return Samples(path, name, x, y)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The arrays of an `.npz` file by name, after a check that each has the size that the file says."""
     with (
         reading(path, "an .npz file", "save it again with numpy.savez, as plain numbers"),
         path.open("rb") as file,
@@ -44,20 +70,15 @@ def read(path: Path) -> Samples:
             raise DataError(f"{path} is not an .npz file: save the arrays x and y with numpy.savez.")
         file.seek(0)
         with np.load(file, allow_pickle=False) as archive:
-            names = list(archive.files)
-            pair = next((pair for pair in PAIRS if pair[0] in names), None)
-            if pair is None:
-                raise DataError(
-                    f"{path} has no array x_train or x (only: {', '.join(names) or 'nothing'}): "
-                    "give the images one of these names."
-                )
-            images, labels = pair
-            x = archive[images]
-            y = archive[labels] if labels in names else None
-    x = _channels_first(x, f"The array {images} of {path}")
-    y = None if y is None else _class_numbers(y, len(x), f"The array {labels} of {path}")
-    name = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:24] or "npz"
-    return Samples(path, name, x, y)
+            for entry in archive.zip.infolist():
+                if entry.compress_size > path.stat().st_size or entry.file_size > RATIO * entry.compress_size + RATIO:
+                    raise ValueError(f"{entry.filename[:100]} is too large for its file")
+                with archive.zip.open(entry) as part:
+                    version = read_magic(part)
+                    shape, _, kind = (read_array_header_1_0 if version == (1, 0) else read_array_header_2_0)(part)
+                    if not kind.hasobject and part.tell() + math.prod(shape) * kind.itemsize != entry.file_size:
+                        raise ValueError(f"{entry.filename[:100]} has another size than its header says")
+            yield archive
 
 
 def _channels_first(x: object, where: str) -> NDArray[Any]:

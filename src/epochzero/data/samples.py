@@ -57,7 +57,7 @@ def reading(path: Path, what: str, remedy: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        reason = " ".join(str(error)[:200].split()).rstrip(".") or type(error).__name__
         raise DataError(f"{path} cannot be read as {what} ({reason}): {remedy}.") from error
 
 

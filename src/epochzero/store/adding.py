@@ -76,8 +76,13 @@ def read_scores(path: Path) -> Iterator[ScoreRow]:
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     if _ending(path) == ".parquet":
-        for group in _parquet(path).iter_batches(columns=list(ScoreRow._fields)):
-            yield from group.to_pylist()
+        import pyarrow
+
+        try:
+            for group in _parquet(path).iter_batches(columns=list(ScoreRow._fields)):
+                yield from group.to_pylist()
+        except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise _unreadable(path, error) from error
         return
     with _text(path) as file:
         yield from csv.DictReader(file)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from epochzero.errors import MachineError, StoreError
 
+T = TypeVar("T")
 MEMORY = ":memory:"
 APPLICATION_ID = 0x45705A30  # "EpZ0", in the header of every store
 VERSION = 1
@@ -119,6 +122,19 @@ class Database:
         with _explained(self.path), _transaction(self._connection):
             yield self._connection
 
+    def damaged(self) -> StoreError:
+        return StoreError(f"The store '{self.path}' {DAMAGED}.")
+
+    def loaded(self, text: str, kind: type[T]) -> T:
+        """Returns the content of JSON that was stored; StoreError if it is of another kind."""
+        try:
+            content = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self.damaged() from error
+        if not isinstance(content, kind):
+            raise self.damaged()
+        return content
+
     def close(self) -> None:
         self._connection.close()
 
@@ -198,8 +214,11 @@ def _explained(path: str, opening: bool = False) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        # The low byte is the kind of error; the rest, where there is any, a detail of it.
-        kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+        # The low byte is the kind of error; the rest, where there is any, a detail of it. Texts that are not UTF-8, and
+        # tables that were renamed or changed, have no kind of their own.
+        kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if kind == sqlite3.SQLITE_ERROR and isinstance(error, sqlite3.OperationalError):
+            kind = sqlite3.SQLITE_CORRUPT
         if kind == sqlite3.SQLITE_FULL and not opening:
             raise MachineError(
                 f"The disk is full: the last batch did not go into the store '{path}', all others are safe. "
@@ -215,12 +234,14 @@ def _explained(path: str, opening: bool = False) -> Iterator[None]:
         raise
 
 
+DAMAGED = "is damaged: restore a copy of it, or start with a new file"
 _USER_ERRORS = {
     sqlite3.SQLITE_FULL: "does not fit on the disk: make room, or choose a file on another disk",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that you may write to it and to its folder",
     sqlite3.SQLITE_PERM: "cannot be opened: check that you may write to it and to its folder",
     sqlite3.SQLITE_READONLY: "is read-only: check that you may write to it and to its folder",
     sqlite3.SQLITE_NOTADB: "is not an SQLite file: choose another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged: restore a copy of it, or start with a new file",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_MISMATCH: DAMAGED,
     sqlite3.SQLITE_BUSY: f"was in use by another process for {BUSY_SECONDS} s: wait for it, then try again",
 }

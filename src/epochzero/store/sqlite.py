@@ -56,6 +56,10 @@ class ScoreRow(NamedTuple):
     seconds: float
 
 
+CELLS = {(*[str] * 5, *kinds, str, float) for kinds in ((float, str), (type(None), str))}
+"""types of the values in a row of scores"""
+
+
 class Store:
     """Scores on disk: SQLite in WAL mode, keyed by everything that a score depends on."""
 
@@ -118,7 +122,10 @@ class Store:
         """Every stored score, by space, batch, origin, proxy and architecture, without loading them all."""
         with self._database.reading() as db:
             rows = db.execute("SELECT * FROM all_scores ORDER BY space, batch, origin, proxy, arch")
-            yield from map(ScoreRow._make, rows)
+            for row in rows:
+                if tuple(map(type, row)) not in CELLS:
+                    raise self._database.damaged()
+                yield ScoreRow._make(row)
 
     def begin_run(self, kind: str, settings: Mapping[str, JSON], manifest: Mapping[str, JSON]) -> Run:
         """Begin the run that `kind` and `settings` define, or resume it if it was begun before.
@@ -150,10 +157,10 @@ class Store:
             yield Run(
                 run_id,
                 kind,
-                json.loads(settings),
-                json.loads(manifest),
-                json.loads(resumed),
-                None if result is None else json.loads(result),
+                self._database.loaded(settings, dict),
+                self._database.loaded(manifest, dict),
+                self._database.loaded(resumed, list),
+                None if result is None else self._database.loaded(result, dict),
                 self._database,
                 number,
             )
@@ -266,7 +273,7 @@ class Run:
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'states'").fetchone() is None:
                 return None
             row = db.execute("SELECT state FROM states WHERE run = ?", (self._number,)).fetchone()
-        return None if row is None else dict(json.loads(row[0]))
+        return None if row is None else self._database.loaded(row[0], dict)
 
     def finish(self, result: Mapping[str, JSON]) -> None:
         """Stores the result. A finished run keeps its first result."""
@@ -276,7 +283,7 @@ class Run:
                 (_to_json(result), self._number),
             )
             (kept,) = db.execute("SELECT result FROM runs WHERE number = ?", (self._number,)).fetchone()
-        self.result = json.loads(kept)
+        self.result = self._database.loaded(kept, dict)
 
 
 def _setting_id(db: sqlite3.Connection, setting: Setting) -> int:

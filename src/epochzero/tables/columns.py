@@ -70,6 +70,9 @@ class Column:
         column = Column(**fields)
         if column.quantity not in get_args(Quantity):
             raise ValueError(f"there is no quantity {column.quantity!r}")
+        texts = (column.name, column.dataset, column.split, column.unit)
+        if {*map(type, texts)} != {str} or not {type(column.epochs), type(column.seed)} <= {int, type(None)}:
+            raise ValueError(f"column {str(column.name)[:50]!r} is described by values of another type")
         return column
 
 

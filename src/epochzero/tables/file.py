@@ -74,26 +74,27 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]], str]:
             raise _damaged(path, "its header does not match its checksum")
         try:
             described = json.loads(header)
-            about, listed = described["about"], described["sections"]
-            places = [_place(section, START + length) for section in listed]
-            end = max((at + _aligned(count) for _, _, at, count in places), default=START + length)
-        except (KeyError, TypeError, ValueError) as error:
-            raise _damaged(path, f"its header is invalid ({error})") from error
+            about = described["about"]
+            places = [_place(section, START + length) for section in described["sections"]]
+            end = max((at + _aligned(count) for _, _, at, count, _ in places), default=START + length)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise _damaged(path, f"its header is invalid ({type(error).__name__}: {str(error)[:100]})") from error
         if size != end:
             raise _damaged(path, f"it has {size:,} bytes instead of {end:,}")
-        for (name, _, at, count), section in zip(places, listed, strict=True):
-            if _digest(file, at, _aligned(count)) != section["sha256"]:
+        for name, _, at, count, digest in places:
+            if _digest(file, at, _aligned(count)) != digest:
                 raise _damaged(path, f"its section '{name}' does not match its checksum")
         whole = np.memmap(file, np.uint8, "r")
-    arrays = {name: np.asarray(whole[at : at + count]).view(kind) for name, kind, at, count in places}
+    arrays = {name: np.asarray(whole[at : at + count]).view(kind) for name, kind, at, count, _ in places}
     return about, arrays, start[16:].hex()
 
 
-def _place(section: Mapping[str, Any], begin: int) -> tuple[str, str, int, int]:
-    name, kind, at, count = section["name"], section["type"], section["at"], section["bytes"]
-    if kind not in TYPES or at < 0 or at % ALIGNED or count < 0 or count % np.dtype(kind).itemsize:
+def _place(section: Mapping[str, Any], begin: int) -> tuple[str, str, int, int, str]:
+    name, kind, at, count, digest = (section[key] for key in ("name", "type", "at", "bytes", "sha256"))
+    whole = type(name) is str and type(at) is type(count) is int
+    if not whole or kind not in TYPES or at < 0 or at % ALIGNED or count < 0 or count % np.dtype(kind).itemsize:
         raise ValueError(f"section {name!r} is impossible")
-    return name, kind, begin + at, count
+    return name, kind, begin + at, count, digest
 
 
 def _digest(file: IO[bytes], at: int, count: int) -> str:

@@ -277,6 +277,6 @@ def _read_parquet(path: Path) -> tuple[list[str], list[Sequence[object]]]:
     try:
         with parquet.ParquetFile(path) as file:
             table = file.read()
-    except pyarrow.ArrowException as error:
-        raise DataError(f"{path} is not a Parquet table: {error}.") from error
-    return list(table.column_names), [column.to_pylist() for column in table.columns]
+        return list(table.column_names), [column.to_pylist() for column in table.columns]
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not a Parquet table: {str(error)[:200]}.") from error

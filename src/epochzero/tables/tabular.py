@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ from epochzero.tables.rows import Rows, mean
 
 BLOCK = 1024
 """number of architectures that are compressed together"""
+LONGEST = 1 << 26
+"""largest number of bytes of such a block, unpacked"""
 MILLIONS = 1e6
 
 
@@ -47,15 +50,15 @@ class TabularBenchmark(Benchmark):
 
     def __init__(self, about: Mapping[str, Any], sections: file.Sections, source: str, space: Any = None) -> None:
         self.source = source
-        self.space_name: str = about["space"]
-        self.origin: str = about["source"]
+        self.space_name: str = str(about["space"])
+        self.origin: str = str(about["source"])
         """name of the file that was imported"""
         self.columns = [Column.from_json(fields) for fields in about["columns"]]
-        self.notes: list[str] = list(about["notes"])
+        self.notes: list[str] = list(map(str, about["notes"]))
         """sentences about what was left out or is unusual"""
         self.id = ""
         """SHA-256 of the file's header, which covers all of its content; empty for a benchmark in memory"""
-        self._rows: int = about["rows"]
+        self._rows: int = index(about["rows"])
         self._sections = sections
         self._space = space
         self._check()
@@ -65,10 +68,14 @@ class TabularBenchmark(Benchmark):
         blocks = -(-self._rows // BLOCK) + 1 if len(parts["texts"]) else 0
         if not len(parts["digests"]) == len(parts["places"]) == self._rows or len(parts["blocks"]) != blocks:
             raise ValueError("its index has another number of rows than its header")
+        if _last(parts["places"]) >= self._rows or _last(parts["blocks"]) > len(parts["texts"]):
+            raise ValueError("its index points beyond its content")
         for i, column in enumerate(self.columns):
             numbers = parts.get(f"codes{i}", parts.get(f"numbers{i}"))
             if numbers is None or len(numbers) != self._rows:
                 raise ValueError(f"column '{column.full_name}' has another number of rows than the header")
+            if f"codes{i}" in parts and _last(numbers) >= len(parts[f"values{i}"]):
+                raise ValueError(f"column '{column.full_name}' refers to values that are missing")
 
     @classmethod
     def of(cls, rows: Rows, space: TextSpace, unit: str | None = None) -> TabularBenchmark:
@@ -80,14 +87,14 @@ class TabularBenchmark(Benchmark):
         packed = [zlib.compress(text, 9) for text in texts]
         digests = np.array([digest_of(key) for key in keys.values()], np.uint32)
         order = np.argsort(digests, kind="stable")
-        index: dict[str, NDArray[Any]] = {
+        parts: dict[str, NDArray[Any]] = {
             "texts": np.frombuffer(b"".join(packed), np.uint8),
             "blocks": np.cumsum([0, *map(len, packed)]).astype(np.uint64),
             "digests": digests[order],
             "places": order.astype(np.uint32),
         }
         about = {"space": space.name, "source": Path(rows.source).name, "rows": len(archs), "notes": rows.notes}
-        return cls(about | _listed(columns), index | encoded(columns), rows.source, space)
+        return cls(about | _listed(columns), parts | encoded(columns), rows.source, space)
 
     @classmethod
     def open(cls, path: str | Path, space: TextSpace | None = None) -> TabularBenchmark:
@@ -96,7 +103,8 @@ class TabularBenchmark(Benchmark):
         try:
             made = cls(about, sections, str(path), space)
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path} is not a usable benchmark: {error}. Import the source again.") from error
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            raise DataError(f"{path} is not a usable benchmark ({why}). Import the source again.") from error
         made.id = digest
         return made
 
@@ -152,7 +160,15 @@ class TabularBenchmark(Benchmark):
 
     def _block(self, number: int) -> list[str]:
         begin, end = (int(place) for place in self._sections["blocks"][number : number + 2])
-        return zlib.decompress(self._sections["texts"][begin:end].tobytes()).decode().split("\n")
+        unpacking = zlib.decompressobj()
+        try:
+            packed = self._sections["texts"][begin:end].tobytes()
+            texts = unpacking.decompress(packed, LONGEST).decode().split("\n")
+        except (zlib.error, UnicodeDecodeError):
+            texts = []
+        if not unpacking.eof or len(texts) != min(BLOCK, self._rows - number * BLOCK):
+            raise DataError(f"{self.source} is damaged: some architectures are unreadable. Import the source again.")
+        return texts
 
     def find(self, arch: str) -> Match:
         """Returns the row of an architecture or, if it has none, the only row of an isomorphic one."""
@@ -281,8 +297,15 @@ class TabularBenchmark(Benchmark):
         about = self._about() | {"source": f"{self.origin} + {name}", "notes": [*self.notes, *other.notes]}
         if not met.all():
             about["notes"].append(f"{int((~met).sum()):,} of {len(met):,} architectures are not in {name}.")
-        index = {name: self._sections[name] for name in ("texts", "blocks", "digests", "places")}
-        return TabularBenchmark(about | _listed(joined), index | encoded(joined), self.source, self._space)
+        parts = {name: self._sections[name] for name in ("texts", "blocks", "digests", "places")}
+        return TabularBenchmark(about | _listed(joined), parts | encoded(joined), self.source, self._space)
+
+
+def _last(numbers: NDArray[Any]) -> int:
+    """The largest of these indices, -1 if there are none."""
+    if numbers.dtype.kind != "u":
+        raise ValueError("an index holds other numbers than indices")
+    return int(numbers.max()) if len(numbers) else -1
 
 
 def _listed(columns: Iterable[Column]) -> dict[str, Any]:

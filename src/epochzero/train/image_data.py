@@ -18,7 +18,7 @@ from torch import Tensor
 
 from epochzero.data import ARCHIVES, cifar, npz
 from epochzero.data.image_folder import SIDE, FolderReader, is_image_folder
-from epochzero.data.samples import Samples, channel_statistics, reading
+from epochzero.data.samples import Samples, channel_statistics
 from epochzero.data.sealed import digest
 from epochzero.errors import DataError
 from epochzero.types import Shape
@@ -121,10 +121,12 @@ def _read(path: Path, reader: FolderReader) -> tuple[Samples, tuple[NDArray[Any]
     if path.suffix.lower() != ".npz":
         raise DataError(f"{path} is not a data set of images: give an .npz file, CIFAR, or a folder for each class.")
     samples = npz.read(path)
-    with reading(path, "an .npz file", "save it again"), np.load(path, allow_pickle=False) as archive:
+    with npz.opened(path) as archive:
         if not {"x_train", "x_test", "y_test"} <= set(archive.files):
             return samples, None
         x, y = archive["x_test"], archive["y_test"]
+    if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+        raise DataError(f"{path} has no numbers in x_test or y_test: save it again with numpy.savez.")
     x = _like(x, samples)
     if y.dtype.kind not in "iu" or y.size != len(x) or not len(x) or y.min() < 0:
         raise DataError(f"The array y_test of {path} has to hold a class, counted from 0, for each image of x_test.")
