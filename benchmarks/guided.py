@@ -182,7 +182,9 @@ class InOrder:
 
     def __init__(self, pool: Pool, text: str) -> None:
         objective = parse_objective(text)
-        rows = [{p.text: score_of(pool.values[p.text][i]) for p in objective.proxies} for i in range(len(pool.archs))]
+        none = np.full(len(pool.archs), math.nan)
+        columns = {proxy.text: pool.values.get(proxy.text, none) for proxy in objective.proxies}
+        rows = [{name: score_of(column[i]) for name, column in columns.items()} for i in range(len(pool.archs))]
         merits = [-math.inf if merit is None else merit for merit in objective.merits(rows)]
         self.waiting = [pool.archs[i] for i in np.argsort(merits, kind="stable")]
 
@@ -205,7 +207,8 @@ def makers(table: Table) -> dict[str, Maker]:
     """Returns by name how to make each search that this table has the scores for."""
     made = {name: _maker(table, method, options) for name, (method, options) in METHODS.items()}
     for text in ALONE:
-        if all(proxy.text in table.covering for proxy in parse_objective(text).proxies):
+        there = [proxy.text in table.covering for proxy in parse_objective(text).proxies]
+        if all(there) or (text == "auto" and any(there)):  # it has alternatives
             made[f"`{text}` alone"] = _in_order(text)
     return {name: maker for name, maker in made.items() if maker is not None}
 
@@ -318,7 +321,7 @@ intervals (Student's t). *told* is what a search is told of a network: its accur
 `guided` has no evidence of the space that it searches (option `without`). HNAS has the metric grad_norm, REA a
 population of 6, TPE starts with 6 networks; *alone*: the best {evaluations} by one score. Where a table has no stored
 scores yet, `guided` has counts of parameters, FLOPs, layers, depth, width and activations alone, and methods that need
-more are missing. A neighbour of a network is often not in a table of few networks; local search and REA then draw
+more are missing; `auto` then takes the alternatives of its members. A neighbour of a network is often not in a table of few networks; local search and REA then draw
 another one.
 
 ```text
