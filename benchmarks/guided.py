@@ -321,8 +321,8 @@ intervals (Student's t). *told* is what a search is told of a network: its accur
 `guided` has no evidence of the space that it searches (option `without`). HNAS has the metric grad_norm, REA a
 population of 6, TPE starts with 6 networks; *alone*: the best {evaluations} by one score. Where a table has no stored
 scores yet, `guided` has counts of parameters, FLOPs, layers, depth, width and activations alone, and methods that need
-more are missing; `auto` then takes the alternatives of its members. A neighbour of a network is often not in a table of few networks; local search and REA then draw
-another one.
+more are missing; `auto` takes the alternatives of its members. A neighbour of a network is often not in a table of few
+networks; local search and REA then draw another one.
 
 ```text
 {command}
