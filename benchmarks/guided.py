@@ -324,6 +324,10 @@ scores yet, `guided` has counts of parameters, FLOPs, layers, depth, width and a
 more are missing; `auto` takes the alternatives of its members. A neighbour of a network is often not in a table of few
 networks; local search and REA then draw another one.
 
+Only the evidence leaves a space out. The constants of `guided`, its first two steps and its list of proxies were chosen
+on these same tables, among some 200 variants, so that its own figures are optimistic. Seeds draw overlapping parts of
+one table: intervals do not cover other tables, and there are many comparisons, without correction.
+
 ```text
 {command}
 ```
