@@ -9,6 +9,8 @@ from contextlib import suppress
 from epochzero.errors import UserError
 from epochzero.types import Shape
 
+MOST_WORKERS = 4096
+"""largest number of workers, and of threads of each, that is accepted"""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 COUNT = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([kmgb]?)", re.IGNORECASE)
 

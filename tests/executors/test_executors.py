@@ -364,7 +364,10 @@ def test_the_errors_of_a_chunk_keep_their_kind() -> None:
             ["--executor", "local", "--workers", "2"],
             "The executor 'local' takes no workers: use it with the executor auto or ",
         ),
-        (["--executor", "processes", "--workers", "0"], "The number of workers is 0; it has to be at least 1."),
+        (
+            ["--executor", "processes", "--workers", "0"],
+            "The number of workers is 0; it has to be at least 1, and at most 4,096.",
+        ),
         (["--executor", "processes", "--address", "a:1"], "The executor 'processes' takes no address"),
         (["--executor", "processes", "--gpus", "1"], "The executor 'processes' takes no gpus"),
         (["--executor", "ray", "--gpus", "0"], "A worker cannot have 0.0 GPUs"),

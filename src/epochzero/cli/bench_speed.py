@@ -29,6 +29,9 @@ from epochzero.evaluate.speed.measure import Settings, line, measure_speed
 from epochzero.evaluate.speed.report import left_out
 from epochzero.evaluate.speed.suite import as_markdown, run_suite
 
+LEAST, MOST = 1e-3, 1e6
+"""seconds"""
+
 
 @panel("Measurements")
 class MeasurementOptions:
@@ -59,8 +62,12 @@ class RunningOptions:
     device: Device = Settings.device
     workers: Workers = None
     tf32: Annotated[bool, Option("--tf32", help="Let cuDNN and cuBLAS round factors to TF32.")] = False
-    row_seconds: Annotated[float, Option(help="About, for one measurement.")] = Settings.row_seconds
-    budget: Annotated[float, Option(help="Seconds after which no measurement is started.")] = Settings.budget
+    row_seconds: Annotated[float, Option(min=LEAST, max=MOST, help="About, for one measurement.")] = (
+        Settings.row_seconds
+    )
+    budget: Annotated[float, Option(min=LEAST, max=MOST, help="Seconds after which no measurement is started.")] = (
+        Settings.budget
+    )
 
 
 @panel("Output")

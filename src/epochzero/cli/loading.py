@@ -36,6 +36,7 @@ ABOUT = {
     "data": "Benchmark tables and official files as one small file.",
 }
 """every command, with the first line of its help"""
+LARGEST = 2**63
 PAPERS = ("reproduce", "analyze.convergence", "analyze.theorems")
 """commands of the distribution `epochzero-papers`, by the names of their entry points: verb, or verb.sub-command"""
 
@@ -78,7 +79,23 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
             assert isinstance(own, TyperGroup)
             alone.command(part, context_settings=_settings(member))(member)
             own.add_command(typer.main.get_command(alone), part)
+    _check_numbers(whole)
     return whole
+
+
+def _check_numbers(command: Any) -> None:
+    """Lets every option of a command, and of the commands in it, refuse numbers that are not finite or too large."""
+    for option in command.params:
+        option.callback = partial(_finite, option.callback)
+    for part in getattr(command, "commands", {}).values():
+        _check_numbers(part)
+
+
+def _finite(then: Callable[..., Any] | None, context: Any, option: Any, value: Any) -> Any:
+    for number in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(number, (int, float)) and not abs(number) < LARGEST:
+            raise typer.BadParameter("a number has to be finite and below 2^63.", ctx=context, param=option)
+    return value if then is None else then(context, option, value)
 
 
 def missing_papers(start: str) -> UserError:

@@ -21,6 +21,7 @@ import torch
 from epochzero.data import Batch
 from epochzero.engine.resources import cores
 from epochzero.errors import UserError
+from epochzero.quantities import MOST_WORKERS
 
 SHARE = 16
 """the part of a batch that is timed: one sample in this many, but two at least"""
@@ -44,8 +45,8 @@ class _State:
 
 def give_threads(number: int) -> None:
     """Sets the number for this process."""
-    if number < 1:
-        raise UserError(f"The number of threads is {number}; it has to be at least 1.")
+    if not 1 <= number <= MOST_WORKERS:
+        raise UserError(f"The number of threads is {number}; it has to be at least 1, and at most {MOST_WORKERS:,}.")
     torch.set_num_threads(number)
     _State.given = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from epochzero.errors import UserError
 from epochzero.executors.base import Executor, Prepare
 from epochzero.executors.local import Local
+from epochzero.quantities import MOST_WORKERS
 from epochzero.registry import check_known
 
 __all__ = ["Executor", "Prepare", "executor_of"]
@@ -39,8 +40,10 @@ def executor_of(
             fit = " or ".join(other for other in NAMES if setting in takes[other])
             raise UserError(f"The executor '{name}' takes no {setting}: use it with the executor {fit}.")
     for setting, number in {"workers": workers, "threads": threads}.items():
-        if number is not None and number < 1:
-            raise UserError(f"The number of {setting} is {number}; it has to be at least 1.")
+        if number is not None and not 1 <= number <= MOST_WORKERS:
+            raise UserError(
+                f"The number of {setting} is {number}; it has to be at least 1, and at most {MOST_WORKERS:,}."
+            )
     if name == "auto" and workers is not None:
         name, workers = ("processes", workers) if workers > 1 else ("local", None)
     if gpus is not None and gpus <= 0:
