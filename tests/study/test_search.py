@@ -221,7 +221,8 @@ def test_options_that_make_no_evolution(options: dict[str, int], says: str) -> N
 @pytest.mark.parametrize("method", ["evolution_nasrec", *(n for n in searches if "batch" in options_of(searches[n]))])
 def test_a_search_asks_for_one_at_least(method: str) -> None:
     options: dict[str, Any] = {"children" if method == "evolution_nasrec" else "batch": 0}
-    options |= {"networks": 2, "proxy": "params"} if method == "top_k" else {}
+    few = {"networks": 2, "proxy": "params", "proxies": "params"}
+    options |= {name: value for name, value in few.items() if name in options_of(searches[method])}
     with pytest.raises(UserError, match=f"{method} asks for at least 1 architecture at a time, not 0"):
         found(sized(), method, options=options, objective=parse_goals("params,-flops") if method == "pareto" else None)
 
