@@ -68,6 +68,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     )
     assert ran.code == 0, ran.err
+    assert f"epochzero report {made}/run.db --out report.html\n" in ran.err
+    assert f"epochzero train --from {made}/run.db --data FILE.npz --out trained\n" in ran.err
     return made
 
 

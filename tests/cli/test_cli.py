@@ -37,6 +37,11 @@ def test_list(kind: str) -> None:
     assert all(row["about"] and row["origin"] for row in rows)
 
 
+def test_a_narrow_terminal_cuts_no_word_of_the_proxies() -> None:
+    listed = epochzero("list", "proxies").out
+    assert "…" not in listed and "all trainable" in listed and "paper" not in listed.splitlines()[0]
+
+
 def test_list_says_what_matters() -> None:
     listed = {row["name"]: row for row in epochzero("list", "proxies", "--json").json["proxies"]}
     assert listed["plain"]["better"] == "lower"
@@ -198,6 +203,7 @@ def test_help_teaches(command: str, options: list[str]) -> None:
         assert result.exit_code == 0
         assert f"epochzero {command} " in result.output.replace(f"Usage: epochzero {command} ", ""), "an example"
         assert all(option in result.output for option in options)
+        assert "<bool>" not in result.output and str(2**62)[:9] not in result.output
 
 
 def test_help_of_the_whole_and_version() -> None:

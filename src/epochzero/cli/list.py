@@ -37,6 +37,8 @@ COLUMNS = {
     "searches": ["name", "options", "about"],
 }
 """columns of the tables; --json has all facts"""
+WIDE = 100
+"""width of a terminal from which papers are listed, too"""
 LEGEND = """
   fwd, bwd: forward and backward passes at default settings (B: for each sample; L: between blocks).
   Formula, options, cost, weaknesses and measured correlations: epochzero list proxies --card NAME"""
@@ -73,11 +75,12 @@ def list_(
         print_json({kind: rows})
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in COLUMNS[kind]:
+    columns = [column for column in COLUMNS[kind] if column != "paper" or out.width >= WIDE]
+    for column in columns:
         justify: Literal["left", "right"] = "right" if column in ("fwd", "bwd", "networks") else "left"
         table.add_column(column, justify=justify, no_wrap=column == "name")
     for row in rows:
-        table.add_row(*(_short(row[column]) for column in COLUMNS[kind]))
+        table.add_row(*(_short(row[column]) for column in columns))
     out.print(table)
     if kind == "proxies":
         out.print(LEGEND, style="dim")

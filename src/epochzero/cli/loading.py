@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -48,7 +48,25 @@ class Named(TyperCommand):
         return loaded([str(self.name)]).commands[str(self.name)].make_context(info_name, args, parent, **extra)
 
 
-class Verbs(TyperGroup):
+def _without_bool(params: Sequence[Any]) -> list[Any]:
+    """The same options, whose help has no type where the option is a flag."""
+    for one in params:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return list(params)
+
+
+class Leaf(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_bool(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_bool(super().get_params(ctx))
+
+
+class Verbs(Group):
     """Every command, none of them loaded."""
 
     def __init__(self, **settings: Any) -> None:
@@ -67,9 +85,11 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
         else:
             member = getattr(import_module(f"epochzero.cli.{word}"), "list_" if word == "list" else word)
         if isinstance(member, typer.Typer):
-            group.add_typer(member, name=name)
+            for info in member.registered_commands:
+                info.cls = Leaf
+            group.add_typer(member, name=name, cls=Group)
         else:
-            group.command(name, context_settings=_settings(member))(member)
+            group.command(name, cls=Leaf, context_settings=_settings(member))(member)
     whole = typer.main.get_group(group)
     for name, load in others.items():
         verb, dot, part = name.partition(".")
@@ -77,7 +97,7 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
             member, own = load(), whole.commands[verb]
             assert isinstance(own, TyperGroup)
-            alone.command(part, context_settings=_settings(member))(member)
+            alone.command(part, cls=Leaf, context_settings=_settings(member))(member)
             own.add_command(typer.main.get_command(alone), part)
     _check_numbers(whole)
     return whole

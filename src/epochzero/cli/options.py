@@ -10,7 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
-from typer import Option
+from typer import BadParameter, Option
 
 from epochzero.cli.plugin import load_plugins
 from epochzero.executors import Executor, executor_of
@@ -49,7 +49,15 @@ From = Annotated[
 ]
 Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best of --from.")]
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
-Seed = Annotated[int, Option("--seed", min=0, max=2**62, help="Draws weights, samples and candidates.")]
+
+
+def _seed(given: int) -> int:
+    if given > 2**62:
+        raise BadParameter("A seed is at most 2^62.")
+    return given
+
+
+Seed = Annotated[int, Option("--seed", min=0, callback=_seed, help="Draws weights, samples and candidates.")]
 Init = Annotated[str, Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")]
 Device = Annotated[str, Option("--device", help="cpu, cuda, cuda:1, ...")]
 StorePath = Annotated[

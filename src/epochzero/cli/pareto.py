@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
-from epochzero.cli.winner import course_json, known_of, say_places, say_time
+from epochzero.cli.winner import course_json, known_of, say_next, say_places, say_time
 from epochzero.errors import UserError
 from epochzero.evaluate import plots
 from epochzero.evaluate.front_plot import drawn
@@ -37,6 +37,7 @@ def end_front(result: Result, folder: Path | None, store: Path | None, json: boo
         show_front(result, report)
         say_time(result)
         say_places("front", store, folder, files)
+        say_next(result, store)
 
 
 def front_report(result: Result, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:

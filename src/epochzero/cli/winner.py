@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -182,6 +183,7 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
     say_places("winner", output.store, folder, files)
     if folder is not None and "model.py" not in files:
         err.print(f"        {result.task.space.name} gives modules: no drawing, no printed code")
+    say_next(result, output.store)
 
 
 def show(result: Result, report: dict[str, Any], scores: Table) -> None:
@@ -245,6 +247,14 @@ def say_places(what: str, store: Path | None, folder: Path | None, files: Iterab
         err.print(f"scores  {store}", soft_wrap=True)
     if folder is not None:
         err.print(f"{what:7} {folder}/{', '.join(files)}", soft_wrap=True)
+
+
+def say_next(result: Result, store: Path | None) -> None:
+    """The commands that follow a finished search."""
+    if store is not None and result.stopped != INTERRUPTED:
+        name = shlex.quote(str(store))
+        err.print(f"next    epochzero report {name} --out report.html", soft_wrap=True)
+        err.print(f"        epochzero train --from {name} --data FILE.npz --out trained", soft_wrap=True)
 
 
 def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
