@@ -10,12 +10,21 @@ from errno import EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, EPERM, E
 from importlib import import_module
 from typing import Any
 
+LONGEST = 2000
+"""characters of a message"""
 PATH_ERRORS = {ENOENT, EACCES, EPERM, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EROFS}
 """errors of the system due to a path from the user"""
 
 
 class UserError(ValueError):
-    """Something the user gave cannot be used. The message says what, where and what to do now."""
+    """Something the user gave cannot be used. The message says what, where and what to do now.
+
+    The middle of a message that repeats a very long text is left out.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
 
 
 class UnknownNameError(UserError):

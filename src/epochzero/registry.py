@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 def near_miss(name: str, known: list[str]) -> str:
     """` Did you mean 'naswot'?` where something known is close, else nothing."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name[:100], known, n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

@@ -53,7 +53,7 @@ def read(text: str, space: str) -> Cell:
     if row is not None:
         return graph([[int(bit) for bit in bits] for bits in row[1].split(";")], row[2].split(","))
     numbers = text.strip().strip("()[]").split(",")
-    if len(numbers) > 1 and all(re.fullmatch(r"\s*[0-4]\s*", number) for number in numbers):
+    if len(numbers) > 1 and all(re.fullmatch(r"\s*[0-4]\s*", number, re.ASCII) for number in numbers):
         return _from_naslib([int(number) for number in numbers])
     ops, sources = [], []
     for vertex, part in enumerate(text.strip().split("/"), start=1):
