@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -24,3 +25,9 @@ def test_the_wheel_has_every_file(tmp_path: Path) -> None:
     source = tmp_path / "src"
     assert names == {str(file.relative_to(source)) for file in (source / "epochzero").rglob("*") if file.is_file()}
     assert "Rank neural networks in seconds" in facts and "Requires-Dist: torch" in facts
+
+
+def test_the_citation_has_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
