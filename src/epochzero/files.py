@@ -8,21 +8,83 @@ import io
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
-from tempfile import TemporaryFile
+from shutil import rmtree
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
 
 from epochzero.errors import MachineError, UserError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+WORK = ".export-"
+
+
+def remove_leftovers(folder: Path, start: str) -> None:
+    """Removes what killed processes left under names of this start, their number and `.part` or `-...`.
+
+    Files and folders of processes that run, here or on another machine, are kept: those are locked.
+    """
+    for left in folder.glob(f"{escape(start)}*"):
+        named = re.fullmatch(r"(\d{1,9})(\.part|-\w+)", left.name[len(start) :])
+        if fcntl is None or named is None or _runs(int(named[1])):
+            continue
+        with suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                rmtree(left) if left.is_dir() else left.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@contextmanager
+def work_folder(folder: Path) -> Iterator[Path]:
+    """A folder inside this one for files that are not complete yet."""
+    remove_leftovers(folder, WORK)
+    with TemporaryDirectory(dir=folder, prefix=f"{WORK}{os.getpid()}-") as name:
+        descriptor = os.open(name, os.O_RDONLY) if fcntl else None
+        try:
+            lock(descriptor)
+            yield Path(name)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def lock(descriptor: int | None) -> None:
+    """Marks an open file or folder as in use until it is closed, where the system can."""
+    if fcntl and descriptor is not None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends, and is removed where the block fails."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    start = f".{path.name}."
+    remove_leftovers(path.parent, start)
+    part = path.with_name(f"{start}{os.getpid()}.part")
     try:
         with part.open("wb") as file:
+            lock(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())

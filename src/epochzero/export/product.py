@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import torch
@@ -16,6 +15,7 @@ from epochzero.errors import MachineError
 from epochzero.export import onnx_model, standalone
 from epochzero.export.card import card
 from epochzero.export.subject import Subject, input_names
+from epochzero.files import work_folder
 from epochzero.hardware.timing import Timing
 from epochzero.plan import Plan
 from epochzero.plan.ops.embedding import Embedding
@@ -87,8 +87,7 @@ def write_product(
     """
     if onnx:
         onnx_model.check_packages()
-    with TemporaryDirectory(dir=folder, prefix=".export-") as name:
-        place = Path(name)
+    with work_folder(folder) as place:
         say(standalone.MODEL)
         (place / standalone.MODEL).write_text(source, encoding="utf-8")
         (place / standalone.WEIGHTS).write_bytes(as_bytes(weights))
