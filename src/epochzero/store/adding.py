@@ -113,8 +113,10 @@ def _parquet(path: Path) -> Any:
     import pyarrow.parquet
 
     try:
-        return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
+        file = pyarrow.parquet.ParquetFile(path)
+        file.schema_arrow.names  # noqa: B018  (are they text?)
+        return file
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise _unreadable(path, error) from error
 
 

@@ -213,6 +213,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def _explained(path: str, opening: bool = False) -> Iterator[None]:
     try:
         yield
+    except UnicodeDecodeError as error:  # in a message of SQLite's
+        raise StoreError(f"The store '{path}' {DAMAGED}.") from error
     except sqlite3.Error as error:
         # The low byte is the kind of error; the rest, where there is any, a detail of it. Texts that are not UTF-8, and
         # tables that were renamed or changed, have no kind of their own.
