@@ -33,6 +33,7 @@ from epochzero.tables.file import START
 from epochzero.tables.rows import Rows
 from epochzero.train.image_data import load_images
 from epochzero.types import Score, Setting
+from tests.command import refusal
 
 TIMES = int(os.environ.get("EPOCHZERO_FUZZ", "1"))
 SPACE = spaces["nb201"]
@@ -247,3 +248,14 @@ def test_damage_is_refused_in_one_sentence(made: Path) -> None:
         except Exception as error:
             raise AssertionError(f"Damage {seed} of {made.name}: {error!r}") from error
     assert refused > 25 * TIMES
+
+
+def test_a_command_ends_with_2(tmp_path: Path) -> None:
+    store, table = tmp_path / "runs.db", tmp_path / "table.ezb"
+    _store(store)
+    _ezb(table)
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE runs SET manifest = '{'")
+    table.write_bytes(table.read_bytes()[:-1])
+    for arguments in (("store", store), ("report", store), ("data", "show", table)):
+        assert f"{arguments[-1]}" in refusal(*arguments)

@@ -115,9 +115,9 @@ def _parquet(path: Path) -> Any:
     try:
         file = pyarrow.parquet.ParquetFile(path)
         file.schema_arrow.names  # noqa: B018  (are they text?)
-        return file
     except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise _unreadable(path, error) from error
+    return file
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
