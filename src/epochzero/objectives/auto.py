@@ -76,7 +76,7 @@ VERSIONS = {
         (
             Member(1.0, ("depth", "flops")),
             Member(1.0, ("layers", "flops")),
-            Member(1.0, ("az_trainability", "near", "flops")),
+            Member(1.0, ("az_trainability(samples=16)", "near", "flops")),
             Member(1.0, ("near", "layers", "flops")),
             Member(1.0, ("size", "flops")),
         )

@@ -15,6 +15,9 @@ The score of the paper is the last, the sum of the logarithms of the four ranks.
 the gradient at its input is folded into channels. A block that passes gradients unchanged is left out (the
 published code gives -inf or leaves it out, by copy).
 
+Options:
+    samples     (az_trainability) number of inputs, or the batch's where it has fewer; 0 is the batch's
+
 Beware: each is only a part of AZ-NAS: combine them with `rank`. They need a network whose top level has at least two
 blocks with feature maps: a module written as one long sequence of layers has none, and no score.
 
@@ -29,13 +32,16 @@ Lee, Ham. AZ-NAS: assembling zero-cost proxies for network architecture search. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, each_layer, need, proxy, together
+from epochzero.engine import Need, Pass, Trace, each_layer, need, proxy, together
 from epochzero.engine.spectrum import eigenvalues, extreme_eigenvalues
-from epochzero.errors import DegenerateError
+from epochzero.errors import DegenerateError, UserError
 
 AT_START = Pass(inputs="noise", init="kaiming")
 EPS = 1e-8
@@ -101,12 +107,15 @@ def as_it_is(values: Tensor) -> Tensor:
     return values
 
 
-@proxy(
-    needs=[need(AT_START, block_gradients=gram), need(AT_START, block_gradients=fate)],
-    higher_is_better=True,
-    tf32=("nb101",),
-)
-def az_trainability(grams: Trace, fates: Trace) -> Tensor:
+def needs_gradients(samples: int) -> Sequence[Need]:
+    if samples < 0:
+        raise UserError("az_trainability takes samples of at least 1, or 0 for the batch's.")
+    run = replace(AT_START, only=(0, samples), fewer=True) if samples else AT_START
+    return [need(run, block_gradients=gram), need(run, block_gradients=fate)]
+
+
+@proxy(needs=needs_gradients, higher_is_better=True, tf32=("nb101",))
+def az_trainability(grams: Trace, fates: Trace, *, samples: int = 0) -> Tensor:
     """AZ-NAS, trainability: the closeness of each block to passing gradients without growth or decay."""
     fate_of_pairs = each_layer(as_it_is, [fates], "block_gradients")  # [L - 1, 2]
     if not len(fate_of_pairs):
