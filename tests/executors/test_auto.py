@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from epochzero import data
-from epochzero.engine import parse_list
+from epochzero.engine import parse_list, threads
 from epochzero.errors import MachineError, UserError
 from epochzero.executors import auto, executor_of
 from epochzero.executors.auto import Auto
@@ -35,7 +35,7 @@ def values(scored: Any) -> list[Any]:
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[Auto]:
     """On two cores, where every start pays."""
-    monkeypatch.setattr(auto, "AT_FIRST", 2)
+    monkeypatch.setattr(threads, "AT_FIRST", 2)
     monkeypatch.setattr(auto, "START", 0.0)
     with Auto() as executor:
         yield executor
@@ -88,7 +88,7 @@ def test_without_memory_for_workers_this_process_scores(two: Auto, monkeypatch: 
 
 
 def test_names_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auto, "AT_FIRST", 8)
+    monkeypatch.setattr(threads, "AT_FIRST", 8)
     assert [Auto().workers, Auto(threads=3).workers, Auto(threads=9).workers, Auto(device="cuda").workers] == [
         8,
         2,

@@ -306,7 +306,7 @@ MADE = ["--data=synthetic:400", "--out=OUT"]
         (MADE, "40 validation rows, and scoring takes 4 batches of 512"),
         ([*CLICKS, "--proxy=sigo"], "Did you mean 'sigeo'"),
         ([*CLICKS, "--warmup=1.5"], "a share from 0 to 1 of an epoch, not 1.5"),
-        ([*CLICKS, "--warmup=nan"], "a share from 0 to 1 of an epoch, not nan"),
+        ([*CLICKS, "--warmup=nan"], "has to be finite"),
         ([*CLICKS, "--method=evolution"], "is evolution_nasrec or random, not 'evolution'"),
     ],
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from epochzero.engine.resources import copies
-from epochzero.engine.threads import AT_FIRST, torch_threads
 from epochzero.errors import MachineError, UserError
 from epochzero.executors.base import Prepare, ScoredBatch
 from epochzero.executors.local import Local
@@ -33,12 +33,19 @@ class Auto(Local):
     def __init__(self, threads: int | None = None, *, device: str = "cpu", prepare: Prepare | None = None) -> None:
         super().__init__(threads)
         self.prepare = prepare
-        self.workers = max(1, AT_FIRST // (threads or 1)) if device.startswith("cpu") else 1
+        self._on_cpu = device.startswith("cpu")
         self._crew: Processes | None = None
         self._spent = 0.0
         """seconds of networks that workers could have shared"""
         self._singles = 0
         """requests for one network since there was one for several"""
+
+    @cached_property
+    def workers(self) -> int:  # type: ignore[override]
+        """1 from when workers failed."""
+        from epochzero.engine.threads import AT_FIRST
+
+        return max(1, AT_FIRST // (self.threads or 1)) if self._on_cpu else 1
 
     def about(self) -> dict[str, JSON]:
         return super().about() | {"name": "auto", "workers": self.workers}
@@ -47,6 +54,8 @@ class Auto(Local):
         self._singles = self._singles + 1 if len(archs) == 1 else 0
         if self.workers < 2 or self._singles > 1:
             return super().score(task, archs)
+        from epochzero.engine.threads import torch_threads
+
         with torch_threads(self.threads or 1):
             scored = self._here(task, archs)
             if rest := archs[len(scored) :]:
