@@ -184,7 +184,7 @@ def test_an_unknown_word_gets_a_hint() -> None:
 @pytest.mark.parametrize("source", ["missing.npz", "no/such/folder", "missing.pkl", "p" * 5000])
 def test_a_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=source):
+    with pytest.raises(DataError, match=source[:500]):
         load(source)
 
 
