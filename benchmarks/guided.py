@@ -208,8 +208,10 @@ def makers(table: Table) -> dict[str, Maker]:
     made = {name: _maker(table, method, options) for name, (method, options) in METHODS.items()}
     for text in ALONE:
         there = [proxy.text in table.covering for proxy in parse_objective(text).proxies]
-        if all(there) or (text == "auto" and any(there)):  # it has alternatives
+        if all(there):
             made[f"`{text}` alone"] = _in_order(text)
+        elif text == "auto" and any(there):  # FLOPs stand in for the others
+            made[f"counts of `{text}` alone"] = _in_order(text)
     return {name: maker for name, maker in made.items() if maker is not None}
 
 
@@ -321,7 +323,7 @@ intervals (Student's t). *told* is what a search is told of a network: its accur
 `guided` has no evidence of the space that it searches (option `without`). HNAS has the metric grad_norm, REA a
 population of 6, TPE starts with 6 networks; *alone*: the best {evaluations} by one score. Where a table has no stored
 scores yet, `guided` has counts of parameters, FLOPs, layers, depth, width and activations alone, and methods that need
-more are missing; `auto` takes the alternatives of its members. A neighbour of a network is often not in a table of few
+more are missing; of `auto`, its counts with FLOPs for the rest. A neighbour of a network is often not in a table of few
 networks; local search and REA then draw another one.
 
 Only the evidence leaves a space out. The constants of `guided`, its first two steps and its list of proxies were chosen

@@ -262,6 +262,11 @@ def test_the_winner_of_a_search_has_its_percentile() -> None:
     assert 0 < alone.json["scores"]["auto"]["value"] < 100
 
 
+def test_a_network_beyond_the_references_is_said_to_be() -> None:
+    tiny = ez.score(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), "auto", data=torch.ones(4, 3, 2, 2))["auto"]
+    assert tiny.why.endswith(", none of which is so small")
+
+
 def test_one_module_of_ones_own() -> None:
     plain = nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.ReLU(), nn.Linear(5, 10))
     scores = ez.score(plain, "auto,flops", data=torch.ones(4, 3, 2, 2))

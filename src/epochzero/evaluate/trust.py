@@ -7,7 +7,7 @@ trust_in(parse_objective("auto"), "nb201", facts)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import mean, median
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
@@ -27,7 +27,7 @@ COUNTED = 300
 FAR = 10
 """ratio of sizes from which a network is much smaller or larger than the tested ones"""
 EQUAL = 0.05
-"""difference of mean correlations up to which FLOPs are as good"""
+"""difference of median correlations up to which FLOPs are as good"""
 MOST = 2
 """warnings that are quoted"""
 WORDS = {
@@ -47,7 +47,7 @@ def trust_in_search(result: Result) -> str:
     history = result.history
     known = trust_in(objective, task.space.name, _facts(task, [one.arch for one in history[:INSPECTED]]))
     slow = len(history) > COUNTED and FLOPS not in history[0].scores
-    if not known or slow or result.front is not None or objective.text == FLOPS:
+    if slow or result.front is not None or objective.text == FLOPS:
         return known
     flops = [one.scores[FLOPS] if FLOPS in one.scores else _flops(task, one.arch) for one in history]
     return f"{known} {chosen_by_flops([one.text for one in history], result.merits, flops)}".strip()
@@ -55,6 +55,8 @@ def trust_in_search(result: Result) -> str:
 
 def trust_in_ranking(ranking: Ranking) -> str:
     """Returns the trust in the score of a ranking; its own sentences have the choice by FLOPs."""
+    if not any(row.status == "ok" for row in ranking.rows):
+        return ""
     flops = [row.flops for row in ranking.rows if row.flops is not None]
     facts = facts_of(ranking.structures, flops, ranking.input_shape) if ranking.structures else None
     return trust_in(ranking.objective, ranking.space, facts)
@@ -147,7 +149,7 @@ def _versus_flops(near: Sequence[Table], name: str) -> str:
     if name == FLOPS or not both:
         return ""
     by_flops = [table.known[FLOPS].spearman for table in both]
-    good = mean(by_flops) >= mean(table.known[name].spearman for table in both) - EQUAL
+    good = median(by_flops) >= median(table.known[name].spearman for table in both) - EQUAL
     also = ": counting FLOPs is as good here" if good else ""
     return f", and counting FLOPs has {_middle(by_flops)}{also}"
 

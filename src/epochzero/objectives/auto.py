@@ -15,6 +15,8 @@ its networks. `epochzero.objectives.reference` has the formulas.
 Beware: a value within one set says nothing about a network of another set. The percentile does, but beyond its random
 networks it is an extrapolation.
 
+Beware: the members of version 1 were chosen on all tables of the leaderboard together: expect less on further spaces.
+
 Beware: where none of its members applies, it orders networks as counting FLOPs does.
 
 The combination is ours. Its parts: Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232

@@ -62,7 +62,14 @@ class Reference:
 
     def meaning(self, row: Floats) -> str:
         """Says among which networks this network's value is a percentile."""
-        return self.about_size if set(self._columns(row)) == {self._size} else self.about
+        about = self.about_size if set(self._columns(row)) == {self._size} else self.about
+        sizes = self.rows[:, self._size]
+        inside = np.isnan(row[self._size]) or np.nanmin(sizes) <= row[self._size] <= np.nanmax(sizes)
+        return (
+            about
+            if inside
+            else f"{about}, none of which is so {'small' if row[self._size] < np.nanmin(sizes) else 'large'}"
+        )
 
     @property
     def _size(self) -> int:

@@ -157,7 +157,7 @@ class Ranking(Sequence[Ranked], Framed):
         elif len(scored) > 1:
             said.append("One draw shows no spread: use several seeds to see which networks differ.")
         largest = min((row for row in scored if row.by_flops), key=lambda row: row.by_flops or 0, default=None)
-        if largest is not None and len(scored) > 1:
+        if largest is not None and len({row.flops for row in scored}) > 1:
             tau = self.agreement
             agreed = "" if tau is None else f"; Kendall's tau of the two orders is {tau:.2f}"
             said.append(f"Counting FLOPs would put {largest.name} first{agreed}.")

@@ -2,10 +2,11 @@
 
     boards_of(targets_of(["nb201=nb201.csv.gz:cifar10_test"]), stored, networks=1000)
 
-A board takes the networks with the most stored scores, at random among equals. If networks were scored on several data,
-it takes the target's own, such as CIFAR-100 images for `cifar100_test`, else those with the most scores; a proxy that
-was not run on them keeps its others. A proxy belongs to a board if it was run on half of the networks or more, and a
-repeat, with other weights or another batch, if it covers as many.
+A board takes the networks with scores by the most proxies, at random among equals. If networks were scored on several
+data, it takes the target's own, such as CIFAR-100 images for `cifar100_test`, else those with the most scores; a proxy
+that was not run on them keeps its others. Scores with TF32 count only where there are no others. A proxy belongs to a
+board if it was run on half of the networks or more, and a repeat, with other weights or another batch, if it covers as
+many.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ COVERED = 0.5
 LEAST = 3
 """fewest networks of a board"""
 SIZES = ("params", "flops")
+NOT_RUN = "the proxy was not run on this network"
+TF32 = " TF32"
+"""the end of a batch's name in scores with less precision"""
 Repeats = list[list[Score]]
 """A score or merit of each network in each repeat [S][n]."""
 
@@ -144,10 +148,14 @@ class Board:
 
 
 def _merits(objective: Objective, members: Sequence[Sequence[Score]]) -> list[Score]:
+    """Merits among the networks that all proxies were run on: what was not run is no reason for an alternative."""
     texts = [proxy.text for proxy in objective.proxies]
     networks = [dict(zip(texts, row, strict=True)) for row in zip(*members, strict=True)]
-    merits = zip(networks, objective.merits(networks), strict=True)
-    return [Score.degenerate(objective.why_not(one)) if merit is None else Score(merit) for one, merit in merits]
+    ran = [i for i, one in enumerate(networks) if all(score.why != NOT_RUN for score in one.values())]
+    found = [Score.failed(NOT_RUN)] * len(networks)
+    for i, merit in zip(ran, objective.merits([networks[i] for i in ran]), strict=True):
+        found[i] = Score.degenerate(objective.why_not(networks[i])) if merit is None else Score(merit)
+    return found
 
 
 def boards_of(targets: Sequence[Target], stored: StoredScores, networks: int, seed: int = 0) -> list[Board]:
@@ -183,6 +191,8 @@ def _board(target: Target, table: AccuracyTable, stored: StoredScores, networks:
     chosen = _most_scored(known, texts, of_data, networks, seed)
     notes = [*table.notes, *([f"{unknown:,} networks without {target.column} are left out."] if unknown else [])]
     notes.append(f"{len(chosen):,} of {len(known):,} networks with scores, of {len(truths):,} in the table.")
+    batches = {repeat[0] for by in of_data.values() for repeat in by}
+    notes += ["Scores with TF32, of one draw of weights."] if all(one.endswith(TF32) for one in batches) else []
     kept = {name: rows for name, by in of_data.items() if (rows := _rows([texts[arch] for arch in chosen], by))}
     kept = _with_sizes(kept, table, chosen)
     truth = np.array([truths[arch] for arch in chosen])
@@ -225,8 +235,9 @@ def _untrained(scores: ByRepeat) -> ByRepeat:
 
 
 def _on(scores: ByRepeat, data: str) -> ByRepeat:
-    """Returns a proxy's scores on some data, or all if there are none."""
-    return {repeat: one for repeat, one in scores.items() if _prefix(repeat) == data} or scores
+    """Returns a proxy's scores on some data, or all if there are none; those with TF32 only if there are no others."""
+    own = {repeat: one for repeat, one in scores.items() if _prefix(repeat) == data} or scores
+    return {repeat: one for repeat, one in own.items() if not repeat[0].endswith(TF32)} or own
 
 
 def _joined(scores: dict[str, ByRepeat]) -> dict[str, ByRepeat]:
@@ -265,11 +276,9 @@ def _texts(truths: Sequence[str], scored: set[str], space: str) -> dict[str, str
 def _most_scored(
     known: Sequence[str], texts: Mapping[str, str], scores: Mapping[str, ByRepeat], networks: int, seed: int
 ) -> list[str]:
-    """Returns the architectures with the most scores, at random among equals."""
-    counts = dict.fromkeys(known, 0)
-    parts = [one for by in scores.values() for one in by.values()]
-    for arch in known:
-        counts[arch] = sum(texts[arch] in one for one in parts)
+    """Returns the architectures with scores by the most proxies, at random among equals."""
+    parts = [set().union(*by.values()) for by in scores.values()]
+    counts = {arch: sum(texts[arch] in one for one in parts) for arch in known}
     drawn = np.random.default_rng(seed).permutation(len(known))
     order = sorted(drawn, key=lambda place: -counts[known[place]])
     return [known[place] for place in sorted(order[:networks])]
@@ -277,7 +286,7 @@ def _most_scored(
 
 def _rows(texts: Sequence[str], scores: ByRepeat) -> dict[Repeat, list[Score]]:
     """Returns the scores of these networks in each repeat that covers enough of them."""
-    lacks = Score.failed("the proxy was not run on this network")
+    lacks = Score.failed(NOT_RUN)
     covering = {
         repeat: one for repeat, one in scores.items() if sum(text in one for text in texts) >= COVERED * len(texts)
     }
