@@ -29,7 +29,7 @@ class Result(result.Result):
 
     @property
     def sentences(self) -> list[str]:
-        return [*super().sentences, self.trust]
+        return [*super().sentences, *filter(None, [self.trust])]
 
     def train(
         self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any

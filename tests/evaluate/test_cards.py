@@ -19,6 +19,7 @@ from epochzero.errors import DataError
 from epochzero.evaluate.cards import card
 from epochzero.evaluate.cards.explanation import explain
 from epochzero.evaluate.cards.figures import costs, measured, published, read_measured
+from epochzero.evaluate.evidence import tables
 from epochzero.objectives.objective import parse_objective
 from epochzero.registry import experiments, proxies, spaces
 from tests.command import epochzero, refusal
@@ -371,6 +372,13 @@ def test_card_is_shown() -> None:
         assert part in shown
     for part in ("2 forward, 0 backward", "ranked in the wrong order: -.63", "Dextr Table 1 .90 .91 .87", "ours on"):
         assert part in shown
+
+
+def test_the_card_of_the_default_has_its_row_of_the_leaderboard() -> None:
+    shown = epochzero("list", "proxies", "--card", "auto").out
+    known = {table.target: table.known["auto:1"] for table in tables()}
+    for target, one in known.items():
+        assert re.search(rf"{target}\s+\d+\s+{one.spearman:.2f} \[{one.low:.2f}, {one.high:.2f}\]", shown)
 
 
 def test_cards_as_json() -> None:

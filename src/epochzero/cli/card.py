@@ -12,6 +12,7 @@ from rich.text import Text
 from epochzero.cli.console import out, plain_table
 from epochzero.evaluate.cards import Card, Demands
 from epochzero.evaluate.cards.demands import COUNTS
+from epochzero.evaluate.evidence import tables
 
 WIDEST = 100
 COMMON = ("cifar10", "cifar100", "imagenet16")
@@ -86,7 +87,16 @@ def _cost(card: Card) -> Iterator[tuple[str, str]]:
 
 def _show_correlations(card: Card) -> None:
     if not (card.published or card.measured):
-        _paragraph("None published in the four works, and none measured yet.")
+        known = [(table, key) for table in tables() for key in table.known if card.name in (key, key.partition(":")[0])]
+        shown = plain_table("space", "accuracy", "networks", "Spearman")
+        for table, key in known:
+            rho = table.known[key]
+            figures = f"{rho.spearman:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
+            shown.add_row(table.space, table.target, f"{table.networks:,}", figures)
+        if known:
+            out.print(Padding(shown, (0, 0, 0, 2)))
+        else:
+            _paragraph("None published in the papers, and none measured yet.")
         return
     by_source = _by_source(card)
     for proxy in dict.fromkeys(proxy for proxy, _, _ in by_source):
