@@ -87,12 +87,12 @@ def _cost(card: Card) -> Iterator[tuple[str, str]]:
 
 def _show_correlations(card: Card) -> None:
     if not (card.published or card.measured):
-        known = [(table, key) for table in tables() for key in table.known if card.name in (key, key.partition(":")[0])]
+        known = [(one, key) for one in tables() for key in one.known if card.name in (key, key.partition(":")[0])]
         shown = plain_table("space", "accuracy", "networks", "Spearman")
-        for table, key in known:
-            rho = table.known[key]
+        for one, key in known:
+            rho = one.known[key]
             figures = f"{rho.spearman:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
-            shown.add_row(table.space, table.target, f"{table.networks:,}", figures)
+            shown.add_row(one.space, one.target, f"{one.networks:,}", figures)
         if known:
             out.print(Padding(shown, (0, 0, 0, 2)))
         else:
