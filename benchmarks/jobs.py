@@ -1,4 +1,4 @@
-"""What `auto` chooses in the jobs that people have, on tables of trained networks: under a limit, and for a device.
+"""The choices of `auto` on tables of trained networks: under a limit, and for a device.
 
     python benchmarks/jobs.py ../shared/data --markdown docs/jobs.md
 
@@ -171,7 +171,7 @@ def main() -> None:
     boards = {board.space: board for board in boards_of(targets, read_stored([asked.scores]), networks=400)}
     text = "\n".join(
         [
-            "# What `auto` chooses",
+            "# Choices of `auto`",
             "",
             *(__doc__ or "").split("\n\n", 2)[2].strip().split("\n"),
             "",

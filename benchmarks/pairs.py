@@ -1,4 +1,4 @@
-"""How often is `auto` right about which of two small networks trains better, beside counting FLOPs?
+"""Pairs of small networks: which one trains better, by `auto` and by counting FLOPs.
 
     python benchmarks/pairs.py cifar10.npz --markdown docs/pairs.md
     python benchmarks/pairs.py cifar10.npz --families resnet,kernel --epochs 8 --images 2000

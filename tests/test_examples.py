@@ -20,7 +20,7 @@ SHOWS = {
     "regression.py": r"3 x 64 .* ± .*\d \| needs class labels, which the targets of the loss huber_loss",
     "segmentation.py": r"^width=\d, levels=\d \d",
 }
-"""what each prints"""
+"""patterns of their output"""
 
 
 def test_every_example_is_run() -> None:

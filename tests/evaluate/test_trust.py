@@ -1,4 +1,4 @@
-"""How far a score can be trusted: evidence, facts outside it, warnings, and the choice by FLOPs."""
+"""Trust in a score: evidence, facts outside it, warnings, and the choice by FLOPs."""
 
 from __future__ import annotations
 

@@ -119,6 +119,19 @@ def panel(name: str) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
+@panel("Data")
+class SampleOptions:
+    """The batch that networks are scored on."""
+
+    data: DataSource = "pink"
+    input_shape: InputShape = None
+    batch_size: BatchSize = 64
+    classes: Classes = None
+    image_size: ImageSize = None
+    unreadable: Unreadable = "stop"
+    loss: LossName = None
+
+
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of its arguments that are dataclasses, which it gets as objects."""
     groups: dict[str, Any] = {}

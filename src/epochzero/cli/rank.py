@@ -13,18 +13,12 @@ import epochzero as ez
 from epochzero.cli.console import err, number, out, print_json, progress_bar
 from epochzero.cli.options import (
     AsJson,
-    BatchSize,
-    Classes,
-    DataSource,
     Device,
-    ImageSize,
     Init,
-    InputShape,
-    LossName,
     Plugins,
+    SampleOptions,
     StorePath,
     Threads,
-    Unreadable,
     panel,
     spread,
 )
@@ -49,17 +43,6 @@ class ScoreOptions:
     latency: Annotated[str | None, Option(help="Also measure latency: torch or onnxruntime.")] = None
 
 
-@panel("Data")
-class DataOptions:
-    data: DataSource = "pink"
-    input_shape: InputShape = None
-    batch_size: BatchSize = 64
-    classes: Classes = None
-    image_size: ImageSize = None
-    unreadable: Unreadable = "stop"
-    loss: LossName = None
-
-
 @spread
 def rank(
     networks: Annotated[
@@ -67,7 +50,7 @@ def rank(
     ],
     which: NetworkOptions,
     by: ScoreOptions,
-    samples: DataOptions,
+    samples: SampleOptions,
     store: StorePath = None,
     device: Device = "cpu",
     threads: Threads = None,

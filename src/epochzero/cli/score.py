@@ -17,19 +17,13 @@ from epochzero.cli.console import counts, millions, out, print_json, score_json,
 from epochzero.cli.module import batch_of, load_module
 from epochzero.cli.options import (
     AsJson,
-    BatchSize,
-    Classes,
-    DataSource,
     Device,
-    ImageSize,
     Init,
-    InputShape,
-    LossName,
     Plugins,
     ProxyNames,
+    SampleOptions,
     Seed,
     Threads,
-    Unreadable,
     panel,
     spread,
 )
@@ -61,19 +55,6 @@ class NetworkOptions:
     ] = None
     output: Annotated[str | None, Option(help="Which part of its output: a name or index, or a path heads.0.")] = None
     init: Init = "default"
-
-
-@panel("Data")
-class SampleOptions:
-    """The batch that the network is scored on."""
-
-    data: DataSource = "pink"
-    input_shape: InputShape = None
-    batch_size: BatchSize = 64
-    classes: Classes = None
-    image_size: ImageSize = None
-    unreadable: Unreadable = "stop"
-    loss: LossName = None
 
 
 @spread

@@ -39,7 +39,7 @@ def load(path: str | pathlib.Path = pathlib.Path(__file__).with_name("{PROGRAM}"
 
 
 class Logits(nn.Module):
-    """The logits of a module, whatever it returns beside them."""
+    """A module that returns only the logits of another."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

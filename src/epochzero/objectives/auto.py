@@ -51,7 +51,7 @@ class Version:
 
     members: tuple[Member, ...]
     method: str = "normal_rank"
-    """how a score counts: normal_rank, rank (log-ranks) or mean_rank"""
+    """form in which a score counts: normal_rank, rank (log-ranks) or mean_rank"""
 
     @property
     def scores(self) -> list[str]:

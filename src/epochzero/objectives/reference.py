@@ -32,7 +32,7 @@ from epochzero.types import Shape
 FILE = Path(__file__).with_suffix(".json")
 SIZE = "flops"
 END = 10
-"""the slope beyond an end is that of one in so many networks next to it"""
+"""the slope beyond an end is that of the tenth of the networks next to it"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,7 @@ class Ranking(Sequence[Ranked], Framed):
 
     @property
     def sentences(self) -> list[str]:
-        """What the table says, in words."""
+        """The table's findings in sentences."""
         said = []
         scored = self.scored
         if scored and scored[0].group is not None:

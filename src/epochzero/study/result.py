@@ -212,7 +212,7 @@ class Result(Framed):
 
     @property
     def sentences(self) -> list[str]:
-        """What the user should know of it, in words."""
+        """Sentences that the user should read with the result."""
         without = sum(self.unscored.values())
         stopped = [f"It ended early: {self.stopped}."] if self.stopped else []
         why = max(self.unscored, key=self.unscored.__getitem__, default="")

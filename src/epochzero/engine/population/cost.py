@@ -44,7 +44,7 @@ MOVED = 8
 MERGING = 0.1
 """launches that merging a node takes as long as"""
 WEIGHT = (1, 3, 6)
-"""how much a pass with derivatives of this order costs, compared with a forward pass"""
+"""cost of a pass with derivatives of this order, in forward passes"""
 REPEATS = 5
 LAYERS = 40
 """of the small network that is timed"""
@@ -73,7 +73,7 @@ class Crossing(NamedTuple):
 
 
 def alone_is_faster(plan: Plan, passes: Iterable[Crossing], networks: float, speed: Calibration) -> bool:
-    """Returns True if a network like this one is faster alone than as one of so many."""
+    """Returns True if a network like this one is faster alone than in a population of this size."""
     launches = plan.totals.nodes * speed.launch
     alone, together = 0.0, MERGING * launches
     for samples, order, joined in passes:
