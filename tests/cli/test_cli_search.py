@@ -36,9 +36,8 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     folder = tmp_path_factory.mktemp("search")
     arguments = ["--proxy", "l2_norm", "--budget", 40, "--max-params", "0.7M", "--max-flops", "90e6", "--seed", 2]
     options = ["--option", "population=12", "--option", "tournament=3", "--option", "batch=5"]
-    ran = epochzero(
-        "search", *arguments, *options, *FEW, "--store", folder / "run.db", "--out", folder / "best", "--json"
-    )
+    kept = ["--store", folder / "run.db", "--out", folder / "best", "--winner-scores", "all", "--json"]
+    ran = epochzero("search", *arguments, *options, *FEW, *kept)
     assert "40/40" in ran.err, "progress is shown on standard error"
     return folder, ran.json
 
@@ -88,13 +87,14 @@ def test_the_same_search_again_is_read_from_the_store(searched: tuple[Path, dict
     folder, found = searched
     arguments = ["--proxy", "l2_norm", "--budget", 40, "--max-params", 700_000, "--max-flops", "90M", "--seed", 2]
     options = ["--option", "population=12", "--option", "tournament=3", "--option", "batch=5"]
-    again = epochzero("search", *arguments, *options, *FEW, "--store", folder / "run.db", "--json").json
+    search = ["search", *arguments, *options, *FEW, "--store", folder / "run.db"]
+    again = epochzero(*search, "--winner-scores", "all", "--json").json
     assert again["run"] == found["run"], "0.7M is 700,000"
     assert again["best"] == found["best"]
     assert again["scoring_seconds"] < found["scoring_seconds"]
     assert found["earlier"] == {"evaluated": 0, "scoring_seconds": 0} and again["earlier"]["evaluated"] == 40
     assert 0 < again["earlier"]["scoring_seconds"] <= found["scoring_seconds"]
-    words = epochzero("search", *arguments, *options, *FEW, "--store", folder / "run.db", "--winner-scores", "none")
+    words = epochzero(*search)
     assert "40 of them were evaluated in an earlier run" in " ".join(words.err.split())
 
 
@@ -110,9 +110,8 @@ def test_what_a_longer_search_takes_from_the_store_is_said(tmp_path: Path) -> No
 
 
 def test_search_in_words(tmp_path: Path) -> None:
-    ran = epochzero(
-        "search", "--method", "random", "--proxy", "params", "--budget", 5, *FEW, "--store", tmp_path / "run.db"
-    )
+    search = ["search", "--method", "random", "--proxy", "params", "--budget", 5, *FEW, "--store", tmp_path / "run.db"]
+    ran = epochzero(*search, "--winner-scores", "all")
     assert ran.code == 0
     arch = ran.out.splitlines()[0]
     plan = SPACE.plan(SPACE.parse(arch))
@@ -138,7 +137,8 @@ def test_the_winner_among_darts_networks_is_drawn_with_both_cells_and_trains_wit
 
 
 def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
-    ran = epochzero("search", "--space", "darts", "--method", "random", "--proxy", "params", "--budget", 1)
+    search = ["search", "--space", "darts", "--method", "random", "--proxy", "params", "--budget", 1]
+    ran = epochzero(*search, "--winner-scores", "auto")
     free = [name for name in proxies if parse(name).quick and parse(name).free]
     assert 0 < len(free) < len([name for name in proxies if parse(name).quick]) / 2
     assert f"by {len(free)} proxies" in ran.err and "dextr" not in ran.out
@@ -146,10 +146,15 @@ def test_a_large_winner_is_scored_by_the_proxies_that_need_no_run() -> None:
 
 def test_what_scores_the_winner_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     search = ["search", "--method", "random", "--proxy", "l2_norm", "--budget", 2, *FEW]
-    none = epochzero(*search, "--winner-scores", "none")
-    assert "by 1 proxy" in none.err and "dextr" not in none.out and "params  " in none.out
+    none = epochzero(*search)
+    assert "dextr" not in none.out and "\nl2_norm " in none.out and "params  " in none.out
     assert re.search(r"^2 networks in \d+\.\d s, 0 without a score$", none.err, re.MULTILINE)
-    assert re.search(r"^  the winner's table took \d+\.\d s more$", none.err, re.MULTILINE)
+    assert "the winner's table took" not in none.err
+    assert "the same with --winner-scores all scores the winner by every quick proxy" in none.err
+    more = epochzero(*search, "--winner-scores", "all").err
+    assert (
+        re.search(r"^  the winner's table took \d+\.\d s more$", more, re.MULTILINE) and "--winner-scores" not in more
+    )
     monkeypatch.setattr("epochzero.cli.winner.LARGE", 0)
     free, every = (epochzero(*search, "--winner-scores", which, "--json").json for which in ("auto", "all"))
     assert "dextr" not in free["best"]["scores"] and "params" in free["best"]["scores"]
@@ -231,7 +236,9 @@ def test_the_clock_of_a_search_adds_up(searched: tuple[Path, dict[str, Any]]) ->
 
 
 def test_time_alone_may_be_limited() -> None:
-    found = epochzero("search", "--proxy", "params", *FEW, "--time-limit", 0.5, "--json").json
+    found = epochzero(
+        "search", "--proxy", "params", *FEW, "--time-limit", 0.5, "--winner-scores", "auto", "--json"
+    ).json
     assert found["stopped"] == "the time limit of 0.5 s" and found["evaluated"] > 0
     assert 0.5 <= found["seconds"] < 30
     assert "flops" in found["best"]["scores"] and "dextr" not in found["best"]["scores"], "time is up"

@@ -118,7 +118,7 @@ class ScoringOptions:
             help="Further scores of the winner: none, all quick proxies, or auto: all, but for a large winner, and "
             "when time is up, only those that need no run."
         ),
-    ] = "auto"
+    ] = "none"
 
 
 @panel("Output")
@@ -166,8 +166,7 @@ def search(
 
     Stopped at any moment, the same command with the same store resumes and ends as if it had not been stopped.
     Ctrl-C and --time-limit end it with the best network so far.
-    The winner is scored by every quick proxy; a large one, or when time is up, only by those that need no run, unless
-    --winner-scores all.
+    --winner-scores all scores the winner by every quick proxy.
     """
     if running.plugin:
         load_plugins(running.plugin)

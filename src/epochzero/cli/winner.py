@@ -66,13 +66,17 @@ def no_score(result: Result, table: Path | None) -> UserError | MachineError:
 
 def winner_proxies(result: Result, which: str) -> list[Proxy]:
     """Those of the search, then every quick one that is wanted."""
+    if which == "none" or _from_a_pool(result):
+        return list(result.objective.proxies)
     size = counts(result.task.size(result.winner.arch))["flops"]
     large = size is None or size * result.task.batch.size > LARGE
     free_alone = which == "auto" and (large or result.out_of_time)
     quick = (proxy for proxy in map(parse, proxies) if proxy.quick and (proxy.free or not free_alone))
-    from_a_pool = any(source.candidates is not None for source in result.task.sources)
-    more = () if which == "none" or from_a_pool else quick
-    return list({proxy.text: proxy for proxy in (*result.objective.proxies, *more)}.values())
+    return list({proxy.text: proxy for proxy in (*result.objective.proxies, *quick)}.values())
+
+
+def _from_a_pool(result: Result) -> bool:
+    return any(source.candidates is not None for source in result.task.sources)
 
 
 def scored_winner(result: Result, asked: list[Proxy], store: Store) -> tuple[dict[str, Score], float]:
@@ -159,7 +163,10 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
         end_front(result, folder, output.store, output.json)
         return
     asked = winner_proxies(result, "none" if result.stopped == INTERRUPTED else which)
-    scores, seconds = scored_winner(result, asked, store)
+    if len(asked) > len(result.objective.proxies):
+        scores, seconds = scored_winner(result, asked, store)
+    else:
+        scores, seconds = result.task.evaluate([result.winner.arch], store, None, 0)[0][0], 0.0
     everything = [proxy for proxy in asked if scores[proxy.text].ok or proxy in result.objective.proxies]
     if result.objective.made_of:
         scores = percentiles(result.objective.text, scores, result.task.space.name, result.task.batch.input_shape)
@@ -183,7 +190,7 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
     say_places("winner", output.store, folder, files)
     if folder is not None and "model.py" not in files:
         err.print(f"        {result.task.space.name} gives modules: no drawing, no printed code")
-    say_next(result, output.store)
+    say_next(result, output.store, more=which == "none" and not _from_a_pool(result))
 
 
 def show(result: Result, report: dict[str, Any], scores: Table) -> None:
@@ -216,7 +223,7 @@ def show_known(known: Mapping[str, float], table: str) -> None:
         out.print(f"{column:{width}}  {number(value)}")
 
 
-def say_time(result: Result, winner_seconds: float | None = None) -> None:
+def say_time(result: Result, winner_seconds: float = 0.0) -> None:
     """Prints the number of networks or steps, the time by part, and why networks have no score."""
     did = counted(result.steps, "step") if result.steps else counted(result.evaluated, "network")
     said = [f"{did} in {result.seconds:.1f} s"]
@@ -225,7 +232,7 @@ def say_time(result: Result, winner_seconds: float | None = None) -> None:
     err.print(f"\n{', '.join(said)}, {sum(result.unscored.values())} without a score")
     parts = result.clock.split(result.seconds).items()
     err.print("  " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts))
-    if winner_seconds is not None:
+    if winner_seconds:
         err.print(f"  the winner's table took {winner_seconds:.1f} s more")
     before, seconds = result.earlier
     if before:
@@ -249,12 +256,16 @@ def say_places(what: str, store: Path | None, folder: Path | None, files: Iterab
         err.print(f"{what:7} {folder}/{', '.join(files)}", soft_wrap=True)
 
 
-def say_next(result: Result, store: Path | None) -> None:
-    """The commands that follow a finished search."""
-    if store is not None and result.stopped != INTERRUPTED:
-        name = shlex.quote(str(store))
-        err.print(f"next    epochzero report {name} --out report.html", soft_wrap=True)
-        err.print(f"        epochzero train --from {name} --data FILE.npz --out trained", soft_wrap=True)
+def say_next(result: Result, store: Path | None, more: bool = False) -> None:
+    """The commands that follow a finished search; `more`: the winner has further scores."""
+    if result.stopped == INTERRUPTED:
+        return
+    name = shlex.quote(str(store))
+    commands = [f"epochzero report {name} --out report.html"] if store else ["the same with --store run.db keeps it"]
+    commands += [f"epochzero train --from {name} --data FILE.npz --out trained"] if store else []
+    commands += ["the same with --winner-scores all scores the winner by every quick proxy"] if more else []
+    for place, command in enumerate(commands):
+        err.print(f"{'' if place else 'next':7} {command}", soft_wrap=True)
 
 
 def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:

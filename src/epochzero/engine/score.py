@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -70,14 +71,25 @@ def score_population(
     The last computations of a population wait until the first pass of the next one is launched. `memory` carries from
     one call to the next how large populations may be.
     """
+    scored: list[Scored] = []
+    since = time.perf_counter()
+    waiting = iter(networks)
+    if (first := next(waiting, None)) is None:
+        return scored
+    networks = chain([first], waiting)
+    if lockstep == "never" or (lockstep == "auto" and first.device.type != "cuda"):
+        with _threads(first, proxies, batch, seed):
+            for network in networks:
+                (own,) = _score(Prepared([network], None), proxies, batch, seed, "never")
+                before, since = since, time.perf_counter()
+                scored.append(Scored(own, since - before))
+        return scored
     needs = [need for proxy in proxies for need in proxy.needs]
     runs = any(need.reads.keys() - FACTS for need in needs)
     memory = MemoryBudget() if memory is None else memory
     queue = _PopulationQueue(in_groups(networks, needs, batch, lockstep, memory), lockstep if runs else "never")
     begin = partial(_Scoring, proxies=proxies, batch=batch, seed=seed)
-    scored: list[Scored] = []
     under_way: list[_Scoring] = []
-    since = time.perf_counter()
 
     def take() -> None:
         nonlocal since
@@ -91,7 +103,7 @@ def score_population(
         for before in under_way:
             before.finish()
 
-    with no_collection(when=queue.forms_population()), _threads(queue.first, proxies, batch, seed):
+    with no_collection(when=queue.forms_population()), _threads(first, proxies, batch, seed):
         for prepared in queue:
             while under_way and prepared.population is None:  # its results would stay in memory
                 take()
@@ -142,12 +154,6 @@ class _PopulationQueue:
         self.prepare()
         return self._next is not None and self._next.population is not None
 
-    @property
-    def first(self) -> Network | None:
-        """The next network, if there is one."""
-        self.prepare()
-        return None if self._next is None else self._next.networks[0]
-
     def __iter__(self) -> _PopulationQueue:
         return self
 
@@ -159,20 +165,14 @@ class _PopulationQueue:
         return now
 
 
-@asked_precision()
 def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> Scored:
     """Scores one network: runs every pass that the proxies need once."""
-    with _threads(network, proxies, batch, seed):
-        start = time.perf_counter()
-        (scores,) = _score(Prepared([network], None), proxies, batch, seed, "never")
-        return Scored(scores, time.perf_counter() - start)
+    return score_population([network], proxies, batch, seed, "never")[0]
 
 
-def _threads(
-    network: Network | None, proxies: Sequence[Proxy], batch: Batch, seed: int
-) -> AbstractContextManager[None]:
+def _threads(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> AbstractContextManager[None]:
     """Torch's faster number of threads, on a CPU, for networks like this one."""
-    if network is None or network.device.type != "cpu" or all(proxy.free for proxy in proxies):
+    if network.device.type != "cpu" or all(proxy.free for proxy in proxies):
         return nullcontext()
     return fastest_threads(batch, lambda few: _score(Prepared([network], None), proxies, few, seed, "never"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -41,12 +42,12 @@ PopulationMode = Literal["auto", "always", "never"]
 """when to form populations; `auto`: on a GPU, of networks that leave it idle one by one (`cost.py`)"""
 
 
+@dataclass
 class MemoryBudget:
     """The share of a GPU's memory that populations may plan to use."""
 
-    def __init__(self) -> None:
-        self.share = 0.75
-        """share of the free memory"""
+    share: float = 0.75
+    """share of the free memory"""
 
     def shrink(self) -> None:
         """Reduces the share after a population had to be halved."""
