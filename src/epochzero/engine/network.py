@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from epochzero.engine.failure import LinAlgError, PassFailedError, not_of_the_network
 from epochzero.engine.loss import LABEL, Loss
@@ -90,6 +91,9 @@ class Network(Protocol):
         blocks: bool = False,
     ) -> Tensor:
         """Returns the logits. `watch` sees every layer, and with `blocks` the output of every block of layers too."""
+
+    def untouched(self, x: Tensor, weights: Mapping[str, Tensor], mode: TorchFunctionMode) -> Tensor:
+        """Returns the logits in evaluation, with every call as the network makes it, under a function mode."""
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         """Returns the logits with two derivatives, from those of the inputs."""
@@ -204,6 +208,10 @@ class PlanNetwork:
             if not_of_the_network(error) or isinstance(error, LinAlgError):
                 raise
             raise PassFailedError(f"the network cannot run on inputs of shape {list(x.shape)}: {error}") from error
+
+    def untouched(self, x: Tensor, weights: Mapping[str, Tensor], mode: TorchFunctionMode) -> Tensor:
+        with mode:
+            return self.forward(x, weights, "eval")
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         return jet_of(plan_for(self.plan, norm), weights, x)

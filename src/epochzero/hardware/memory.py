@@ -1,38 +1,43 @@
 """Peak memory of a network, from one run for its shapes alone, on torch's meta device.
 
-    peak = 4 bytes * weights + max over time of the bytes of the input and of all activations that are still needed
+    peak = 4 bytes * weights + max over operations of the bytes of the input and of all activations alive when it ends
 
-for one sample in single precision, without gradients. Workspaces of convolutions come on top, and attention counts its
-matrix, which a fused kernel does not keep. Against torch's own record of allocations on a CPU (2.13, one image of
-3x64x64) ten plans of five spaces were 0 to 10 % too low, modules of less than 1 MiB up to 48 %, a U-Net of 4.6 MiB
-24 %, and transformers 43 and 82 % too high.
+for one sample in single precision, without gradients: the tensors that any runtime has to hold. What a kernel
+allocates and frees while it runs comes on top and depends on the kernel: torch's convolutions on a CPU copy input,
+weights and output. An operation is a call of a torch function, so that fused attention keeps no matrix and a recurrent
+layer none of its steps; `nn.MultiheadAttention` is several. `benchmarks/peak_memory.py` compares with torch's
+allocator.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from epochzero.engine.failure import PassFailedError
+from epochzero.engine.modules.decompose import opened
 from epochzero.engine.network import Network, PlanNetwork
 
 if TYPE_CHECKING:
     from epochzero.data import Batch
 
 
-class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follows which storages are alive; those of `held` count from first to last."""
+class Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follows which storages are alive; those of `held` are, from first to last."""
 
-    def __init__(self, held: list[Tensor]) -> None:
+    def __init__(self, held: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._tensors: Counter[int] = Counter(tensor.untyped_storage()._cdata for tensor in held)
-        self.bytes = self.peak = sum(tensor.untyped_storage().nbytes() for tensor in held)
+        own = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in held}
+        self._tensors: Counter[int] = Counter(own.keys())
+        self.bytes = sum(own.values())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -46,7 +51,6 @@ class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         key, size = storage._cdata, storage.nbytes()
         if not self._tensors[key]:
             self.bytes += size
-            self.peak = max(self.peak, self.bytes)
         self._tensors[key] += 1
         weakref.finalize(tensor, self._dropped, key, size)
 
@@ -54,6 +58,31 @@ class Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._tensors[key] -= 1
         if not self._tensors[key]:
             self.bytes -= size
+
+
+class Live(TorchFunctionMode):
+    """Looks how many bytes are alive whenever an operation ends."""
+
+    def __init__(self, held: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.storages = Storages(held)
+        self.peak = self.storages.bytes
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = dict(kwargs or {})
+        if func.__name__ == "multi_head_attention_forward" and (call := opened(func.__name__, args, given)):
+            with self:
+                return call()
+        with self.storages:
+            out = func(*args, **given)
+        self.peak = max(self.peak, self.storages.bytes)
+        return out
 
 
 def peak_bytes(network: Network, batch: Batch) -> int | None:
@@ -65,8 +94,8 @@ def peak_bytes(network: Network, batch: Batch) -> int | None:
     x = batch.part(0)[0][:1].to("meta")
     live = Live([x, *weights.values()])
     try:
-        with torch.no_grad(), live:
-            network.forward(x, weights, "eval")
+        with torch.no_grad():
+            network.untouched(x, weights, live)
     except PassFailedError:
         return None
     return live.peak

@@ -50,7 +50,7 @@ class Ranked:
     flops: int | None = None
     """multiply-accumulates for one sample; None if torch cannot count them"""
     memory: int | None = None
-    """bytes of weights and of the most activations at a time, for one sample without gradients"""
+    """peak bytes of weights and activations, for one sample without gradients"""
     latency: Timing | str | None = None
     """milliseconds for one sample, if asked for, or why they cannot be measured"""
     value: float = math.nan

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.utils import parametrize
+from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
@@ -162,6 +163,7 @@ class ModuleNetwork:
         blocks: bool = False,
         uses: Callable[[Use], None] | None = None,
         twice: bool = False,
+        mode: TorchFunctionMode | None = None,
     ) -> Tensor:
         state = {name: w if name in self.trainable else w.clone() for name, w in weights.items()}
         with (
@@ -171,11 +173,14 @@ class ModuleNetwork:
         ):
             args, named = ((x,), {}) if self._layout is None else self._layout.unpack(x)
             placed = {place: state[name] for place, name in self._places.items()}
-            with Calls(state, norm, watch, uses, twice):
+            with mode or Calls(state, norm, watch, uses, twice):
                 returned = functional_call(self.module, placed, args, named, tie_weights=False)
         logits = pick(returned, self.output)
         flat = logits.shape == (len(x),) and logits.is_floating_point()
         return logits[:, None] if flat else logits  # one output may lack its dimension
+
+    def untouched(self, x: Tensor, weights: Mapping[str, Tensor], mode: TorchFunctionMode) -> Tensor:
+        return self._forward(x, weights, "eval", mode=mode)
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         """Returns the jet by nested forward-mode derivatives along the curve x + t v + t^2/2 a at t = 0."""

@@ -99,6 +99,8 @@ class Watcher:
             with torch.no_grad(), blaming("the proxy"):
                 value = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
                 before = collected[place] if isinstance(function, Summed) else None
+                if isinstance(before, Tensor) and isinstance(value, Tensor) and value.shape != before.shape:
+                    raise PassFailedError(f"its layers take {len(before)} and {len(value)} samples, as with windows")
                 collected[place] = value if before is None else before if value is None else before + value
         except REASONS as reason:
             self.streams[item] = reason
