@@ -35,7 +35,7 @@ from epochzero.engine.space_networks import batch_for, budgeted
 from epochzero.errors import UserError
 from epochzero.evaluate.leaderboard.stored import StoredScores, read_stored
 from epochzero.objectives.objective import parse_objective
-from epochzero.registry import options_of, searches, spaces
+from epochzero.registry import made_with, options_of, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.methods import guided
 from epochzero.study.methods.base import Floats, Pool, Pooling
@@ -218,7 +218,7 @@ def makers(table: Table) -> dict[str, Maker]:
 def _maker(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
     search: Any = searches[method]
     if not isinstance(search, Pooling):
-        return lambda space, seed, pool: search(space, seed, **options)
+        return lambda space, seed, pool: made_with(options, search, space, seed)
     wanted = search.wants(options_of(searches[method]) | options)
     names = [name for name in wanted.proxies if name in table.covering]
     if not names or (wanted.needed and len(names) < len(wanted.proxies)):
@@ -227,7 +227,7 @@ def _maker(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
 
     def make(space: Any, seed: int, pool: Pool) -> Any:
         kept = {name: pool.values[name] for name in names}
-        return searches[method](space, seed, Pool(pool.archs, kept, pool.better), **options, **own)
+        return made_with(options | own, searches[method], space, seed, Pool(pool.archs, kept, pool.better))
 
     return make
 

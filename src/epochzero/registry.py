@@ -17,6 +17,7 @@ import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
@@ -32,9 +33,17 @@ def near_miss(name: str, known: list[str]) -> str:
 
 
 def options_of(maker: Callable[..., Any]) -> dict[str, Any]:
-    """The options of a search: the keyword-only arguments of its maker, with their defaults."""
+    """The options of a search with their defaults: the fields of its `Options`, or else its keyword-only arguments."""
+    if (group := getattr(maker, "Options", None)) is not None:
+        return {field.name: field.default for field in fields(group)}
     arguments = inspect.signature(maker).parameters.values()
     return {argument.name: argument.default for argument in arguments if argument.kind is argument.KEYWORD_ONLY}
+
+
+def made_with(options: Mapping[str, Any], maker: Callable[..., T], *given: Any) -> T:
+    """Returns what the maker of a search makes of the other arguments and these options."""
+    group = getattr(maker, "Options", None)
+    return maker(*given, **options) if group is None else maker(*given, group(**options))
 
 
 def check_known(name: str, known: Iterable[str], missing: str, has: str = "Known:") -> None:

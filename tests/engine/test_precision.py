@@ -96,7 +96,7 @@ def told() -> list[object]:
         lambda: flags()[0],
         lambda: flags()[1],
         torch.get_float32_matmul_precision,
-        *(lambda place=place: place.fp32_precision for place in (*precision._on_gpu(), *precision._on_cpu(), BACKENDS)),
+        *(lambda place=place: place.fp32_precision for place in (*precision.ON_GPU, *precision.ON_CPU, BACKENDS)),
     ]
     found: list[object] = []
     for read in reads:

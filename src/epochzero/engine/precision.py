@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 import torch
 
 _lock = Lock()
+_backends: Any = torch.backends
+ON_GPU = (_backends.cuda.matmul, _backends.cudnn.conv, _backends.cudnn.rnn)
+ON_CPU = (_backends.mkldnn.matmul, _backends.mkldnn.conv)
+"""places of torch's newer flags"""
 
 
 class _State:
@@ -73,9 +77,9 @@ def set_flags(tf32: bool) -> None:
     """Both generations alike. TF32 is for a GPU; a CPU computes in single precision."""
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    for place in _on_gpu():
+    for place in ON_GPU:
         place.fp32_precision = "tf32" if tf32 else "ieee"
-    for place in _on_cpu():
+    for place in ON_CPU:
         place.fp32_precision = "ieee"
 
 
@@ -84,12 +88,12 @@ def _restore(flags: _Flags) -> None:
         torch.backends.cudnn.allow_tf32 = flags.of_cudnn
     if flags.of_products is not None:
         torch.set_float32_matmul_precision(flags.of_products)
-    for place, value in zip((*_on_gpu(), *_on_cpu()), flags.named, strict=True):
+    for place, value in zip((*ON_GPU, *ON_CPU), flags.named, strict=True):
         place.fp32_precision = value
 
 
 def _flags() -> _Flags:
-    named = tuple(place.fp32_precision for place in (*_on_gpu(), *_on_cpu()))
+    named = tuple(place.fp32_precision for place in (*ON_GPU, *ON_CPU))
     try:
         of_products = torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -98,13 +102,3 @@ def _flags() -> _Flags:
         return _Flags(named, of_products, torch.backends.cudnn.allow_tf32)
     except RuntimeError:
         return _Flags(named, of_products, None)
-
-
-def _on_gpu() -> tuple[Any, ...]:
-    backends: Any = torch.backends
-    return backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn
-
-
-def _on_cpu() -> tuple[Any, ...]:
-    backends: Any = torch.backends
-    return backends.mkldnn.matmul, backends.mkldnn.conv

@@ -23,11 +23,6 @@ class Paths(NamedTuple):
     shortest: int
     longest: int
 
-    @property
-    def longer(self) -> Paths:
-        """The paths with one more such layer."""
-        return Paths(self.shortest + 1, self.longest + 1)
-
 
 class PlacedLayer(NamedTuple):
     """One layer, of any kind."""
@@ -75,7 +70,7 @@ def structure_of(plan: Plan) -> Structure:
         if op.kind == "zero":
             own = None
         elif own is not None and op.kind in WEIGHTED:
-            own = own.longer
+            own = Paths(own.shortest + 1, own.longest + 1)
         paths.append(own)
         if op.kind:
             layers.append(PlacedLayer(op.kind, shape, own))

@@ -21,14 +21,10 @@ class Facts(NamedTuple):
 
 
 def _facts(op: Op, inputs: tuple[Shape, ...]) -> Facts:
-    return _ask(op, inputs) if op.unique else _remembered(op, inputs)
-
-
-def _ask(op: Op, inputs: tuple[Shape, ...]) -> Facts:
     return Facts(op.shape(*inputs), op.params(*inputs), op.macs(*inputs))
 
 
-_remembered = lru_cache(maxsize=65536)(_ask)
+_remembered = lru_cache(maxsize=65536)(_facts)
 
 
 class Builder:
@@ -45,7 +41,7 @@ class Builder:
 
     def add(self, op: Op, *inputs: int, name: str, shares: str | None = None) -> int:
         """Appends a node and returns its number. With `shares`, it uses the parameters of the node of that name."""
-        facts = _facts(op, tuple([self._pieces[i].shape for i in inputs]))
+        facts = (_facts if op.unique else _remembered)(op, tuple([self._pieces[i].shape for i in inputs]))
         named = tuple([f"{shares or name}.{attribute}" for attribute in facts.params])
         for full, param in zip(named, facts.params.values(), strict=True):
             if shares is None:

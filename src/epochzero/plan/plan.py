@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,6 +147,7 @@ class Plan:
     """the blocks at the places of the skeleton; their nodes are copied when they are first needed"""
     auxiliary: int | None = None
     """a node whose value is a second output, in training alone"""
+    _by_statistics: dict[Statistics, Plan] = field(default_factory=dict, init=False)
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.nodes)} nodes, {self.params:,} parameters, {self.flops:,} multiply-accumulates>"
@@ -342,20 +343,14 @@ class Plan:
         nodes = [node._replace(op=skip, params=()) if isinstance(node.op, BatchNorm) else node for node in self.nodes]
         return self._with_nodes(nodes, self.auxiliary)
 
-    @cached_property
-    def _by_statistics(self) -> dict[Statistics, Plan]:
-        return {}
-
     def with_statistics(self, statistics: Statistics) -> Plan:
         """Returns the same network with batch norms that use these statistics."""
         if statistics not in self._by_statistics:
-
-            def switch(node: Node) -> Node:
-                if not isinstance(node.op, BatchNorm) or node.op.statistics == statistics:
-                    return node
-                return node._replace(op=replace(node.op, statistics=statistics))
-
-            self._by_statistics[statistics] = self._with_nodes(list(map(switch, self.nodes)), self.auxiliary)
+            nodes = [
+                node._replace(op=replace(node.op, statistics=statistics)) if isinstance(node.op, BatchNorm) else node
+                for node in self.nodes
+            ]
+            self._by_statistics[statistics] = self._with_nodes(nodes, self.auxiliary)
         return self._by_statistics[statistics]
 
     def _with_nodes(self, nodes: Sequence[Node], auxiliary: int | None = None) -> Plan:

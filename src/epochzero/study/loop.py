@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective, is_looked_up
-from epochzero.registry import near_miss, options_of, searches
+from epochzero.registry import made_with, near_miss, options_of, searches
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
@@ -80,9 +80,9 @@ def make_search(result: Result, seed: int, options: Mapping[str, Any], store: St
         space = result.limit.within(space)
     if isinstance(maker, Pooling):
         pool = _pool(result, space, maker.wants(known), seed, store, progress)
-        search: Search = searches[method](space, seed, pool, **options)
+        search: Search = made_with(options, searches[method], space, seed, pool)
     else:
-        search = maker(space, seed, **options)
+        search = made_with(options, maker, space, seed)
     if search.batch < 1:
         raise UserError(f"The search {method} asks for at least 1 architecture at a time, not {search.batch}.")
     return search
@@ -244,8 +244,9 @@ def begun(result: Result, store: Store, kind: str, own: Mapping[str, JSON], abou
         **own,
     }
     facts: dict[str, JSON] = {"data": task.batch.about, "device": task.device, **about}
-    run = store.begin_run(kind, settings, manifest(settings | facts))
-    result.run, result.store = run.id, None if store.path == MEMORY else store.path
+    kept = store.path != MEMORY
+    run = store.begin_run(kind, settings, manifest(settings | facts) if kept else {})
+    result.run, result.store = run.id, store.path if kept else None
     return run
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from epochzero.data import Batch
 from epochzero.errors import UserError
-from epochzero.registry import Registry, check_known, options_of
+from epochzero.registry import Registry, check_known, made_with, options_of
 from epochzero.store import JSON
 
 State = dict[str, JSON]
@@ -49,7 +49,7 @@ class Inside(Protocol):
 
 
 methods: Registry[Any] = Registry("search inside one network", "epochzero.supernet", group="epochzero.supernet")
-"""name to maker: `maker(space, batch, seed, device, **options)`"""
+"""name to maker, a function of space, batch, seed, device and options"""
 
 
 def make(
@@ -72,7 +72,7 @@ def make(
             raise UserError(
                 f"The search {method} takes {kind.__name__} for '{option}' (default {known[option]}), not {value!r}."
             ) from None
-    search: Inside = methods[method](space, batch, seed, device, **given)
+    search: Inside = made_with(given, methods[method], space, batch, seed, device)
     return search
 
 

@@ -40,6 +40,7 @@ import heapq
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -258,47 +259,46 @@ class Nasi:
     steps = 100
     """those of the paper; a space may have its own"""
 
+    @dataclass(frozen=True)
+    class Options:
+        nu: str = "usual"
+        nu0: str = "paper"
+        mu: str = "paper"
+        labels: str = "true"
+        data: str = "true"
+        without: str = "usual"
+        tau: float = 1.0
+        init: str = "lecun"
+        channels: int = 16
+        cells: int = 0
+
     def __init__(
-        self,
-        space: Any,
-        batch: Batch,
-        seed: int = 0,
-        device: str = "cpu",
-        *,
-        nu: str = "usual",
-        nu0: str = "paper",
-        mu: str = "paper",
-        labels: str = "true",
-        data: str = "true",
-        without: str = "usual",
-        tau: float = 1.0,
-        init: str = "lecun",
-        channels: int = 16,
-        cells: int = 0,
+        self, space: Any, batch: Batch, seed: int = 0, device: str = "cpu", options: Options = Options()
     ) -> None:
-        for option, value in (("labels", labels), ("data", data)):
+        for option, value in (("labels", options.labels), ("data", options.data)):
             if value not in ("true", "random"):
                 raise UserError(f"NASI takes 'true' or 'random' for '{option}', not {value!r}.")
-        if not 0 < tau < math.inf or channels < 2 or channels % 2 or cells < 0:
+        if not 0 < options.tau < math.inf or options.channels < 2 or options.channels % 2 or options.cells < 0:
             raise UserError(
                 "NASI needs tau above 0, an even number of channels and a number of cells that is 0 or more, "
-                f"not {tau}, {channels} and {cells}."
+                f"not {options.tau}, {options.channels} and {options.cells}."
             )
-        self.mu = paper(space)[0] if mu == "paper" else number("mu", mu)
-        self.nu0 = paper(space)[1] if nu0 == "paper" else number("nu0", nu0)
+        mu, nu0 = paper(space)
+        self.mu = mu if options.mu == "paper" else number("mu", options.mu)
+        self.nu0 = nu0 if options.nu0 == "paper" else number("nu0", options.nu0)
         own = OWN if isinstance(space, NB201) else Usual()
-        self.steps, nu, cells = own.steps, own.nu if nu == "usual" else nu, cells or own.cells
-        without = {"usual": own.without, "nothing": ""}.get(without, without)
+        nu = own.nu if options.nu == "usual" else options.nu
         self.nu: str | float = nu if nu in ("mean", "adaptive") else number("nu", nu)
-        self.space, self.batch, self.seed, self.tau = space, batch, seed, tau
-        self.labels, self.data = labels, data
+        without = {"usual": own.without, "nothing": ""}.get(options.without, options.without)
+        options = replace(options, without=without, cells=options.cells or own.cells)
+        self.steps, self.space, self.batch, self.seed, self.tau = own.steps, space, batch, seed, options.tau
+        self.labels, self.data = options.labels, options.data
         self.device = torch.device(device)
-        self.relaxed = relax(space, batch.num_classes, batch.input_shape, channels, cells)
+        self.relaxed = relax(space, batch.num_classes, batch.input_shape, options.channels, options.cells)
         self.barred = bar(self.relaxed, without)
-        self.theta = draw(self.relaxed.plan.weights, Origin(init, seed), self.device)
-        own_settings: State = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu, "labels": labels, "data": data}
-        network: State = {"without": without, "tau": tau, "init": init, "channels": channels, "cells": cells}
-        self.settings = settings_of("nasi", space, batch, seed, **own_settings, **network)
+        self.theta = draw(self.relaxed.plan.weights, Origin(options.init, seed), self.device)
+        numbers: State = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu}
+        self.settings = settings_of("nasi", space, batch, seed, **asdict(options) | numbers)
 
     @asked_precision()
     def run(self, steps: int, progress: AfterStep | None = None, state: State | None = None) -> Found:

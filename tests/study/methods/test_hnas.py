@@ -24,7 +24,7 @@ def pool(n: int = 400, metric: str = "grad", seed: int = 0) -> Pool:
 
 
 def made(**options: Any) -> HNAS:
-    return HNAS(SPACE, options.pop("seed", 0), options.pop("pool", pool()), metric="grad", **options)
+    return HNAS(SPACE, options.pop("seed", 0), options.pop("pool", pool()), HNAS.Options(metric="grad", **options))
 
 
 def test_the_code_s_bound_by_hand() -> None:

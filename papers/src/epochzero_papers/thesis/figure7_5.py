@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import itertools
 from random import Random
-from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from epochzero.engine import parse
+from epochzero.registry import made_with
 from epochzero.study.methods.base import Floats, Pool
 from epochzero.study.methods.hnas import HNAS
 from epochzero_papers.harness.base import Measurement, Row, Work, experiment
@@ -111,5 +111,4 @@ def _search(tables: SearchTables, spec: TableSearch, seed: int) -> HNAS:
         p.text: [tables.pool.value(tables.pool.space.text(arch), p.text).value for arch in archs] for p in proxies
     }
     pool = Pool(archs, {name: np.array(column) for name, column in columns.items()}, {})
-    options: dict[str, Any] = dict(spec.options)
-    return HNAS(tables.pool.space, seed, pool, **options)
+    return made_with(spec.options, HNAS, tables.pool.space, seed, pool)

@@ -45,7 +45,7 @@ class Lineage(TorchFunctionMode):
         if layer.kind == "zero":
             own = None
         elif own is not None and layer.kind in WEIGHTED:
-            own = own.longer
+            own = Paths(own.shortest + 1, own.longest + 1)
         self._set(layer.output, own)
         self.layers.append(PlacedLayer(layer.kind, tuple(layer.output.shape[1:]), own))
 

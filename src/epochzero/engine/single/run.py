@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from epochzero.engine.loss import LABEL, log_sums
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import Item, Pass
 from epochzero.engine.reads import (
+    FACTS,
     KERNELS,
     LAYER_LOSS_GRADIENTS,
     LOSS_GRADIENTS,
@@ -41,16 +42,11 @@ DEAD = "no gradient of the loss reaches a conv or linear layer"
 def run_pass(run: Pass, items: list[Item], network: Network, batch: Batch, seed: int) -> dict[Item, Any]:
     """Runs a pass and returns its reads; a read without a value is the reason why."""
     wanted = {name for name, _ in items}
-    facts: dict[str, Callable[[], Any]] = {
-        "seed": lambda: seed,
-        "params": lambda: network.params,
-        "flops": lambda: network.flops,
-        "structure": lambda: network.structure,
-    }
-    results: dict[Any, Any] = {name: or_why(find) for name, find in facts.items() if name in wanted}
-    rest = wanted - results.keys()
-    if rest:
-        ran = or_why(lambda: _run(run, items, rest, network, batch, seed))
+    results: dict[Any, Any] = {name: or_why(partial(getattr, network, name)) for name in wanted & FACTS - {"seed"}}
+    if "seed" in wanted:
+        results["seed"] = seed
+    if rest := wanted - results.keys():
+        ran = or_why(partial(_run, run, items, rest, network, batch, seed))
         results |= dict.fromkeys(rest, ran) if isinstance(ran, Exception) else ran
     return {item: results.get(item[0], results.get(item)) for item in items}
 

@@ -42,7 +42,7 @@ COLOURS: dict[str, tuple[Colours, Colours]] = {
 
 def svg(plan: Plan, block: str | Sequence[str] = "") -> str:
     """Returns an SVG image of a block, of several below each other, or of the whole network for an empty name."""
-    panels = [_Panel(sketch(plan, each)) for each in _each(block)]
+    panels = [_Panel(sketch(plan, each)) for each in ([block] if isinstance(block, str) else block)]
     width = max(panel.width for panel in panels)
     height = sum(panel.height for panel in panels)
     tops = [sum(panel.height for panel in panels[:i]) for i in range(len(panels))]
@@ -58,10 +58,6 @@ def svg(plan: Plan, block: str | Sequence[str] = "") -> str:
             "</svg>\n",
         ]
     )
-
-
-def _each(block: str | Sequence[str]) -> Sequence[str]:
-    return [block] if isinstance(block, str) else block
 
 
 class _Panel:
@@ -186,7 +182,7 @@ def text(plan: Plan, block: str | Sequence[str] = "") -> str:
     input ─ conv 3x3 ─────▶ node1
     input ╌ zero ╌╌╌╌╌╌╌╌╌▷ node2        dashed: cut
     """
-    sketches = [sketch(plan, each) for each in _each(block)]
+    sketches = [sketch(plan, each) for each in ([block] if isinstance(block, str) else block)]
     return "\n".join(f"{s.title}  {'  '.join(s.facts)}\n" + "\n".join(_paths(s)) + "\n" for s in sketches)
 
 

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,34 +76,31 @@ class HNAS:
     budget = 20
     batch = 1
 
-    def __init__(
-        self,
-        space: Sampler,
-        seed: int,
-        pool: Pool,
-        *,
-        metric: str = "trace",
-        form: str = "thesis",
-        acquisition: str = "ei",
-        networks: int = 2000,
-        opens: int = 0,
-        probes: int = 5,
-        scale: float = 5000.0,
-        low: float = 0.0,
-        high: float = 0.0,
-    ) -> None:
-        if form not in RANGES or acquisition not in ACQUISITIONS:
+    @dataclass(frozen=True)
+    class Options:
+        metric: str = "trace"
+        form: str = "thesis"
+        acquisition: str = "ei"
+        networks: int = 2000
+        opens: int = 0
+        probes: int = 5
+        scale: float = 5000.0
+        low: float = 0.0
+        high: float = 0.0
+
+    def __init__(self, space: Sampler, seed: int, pool: Pool, options: Options = Options()) -> None:
+        if options.form not in RANGES or options.acquisition not in ACQUISITIONS:
             raise UserError(f"hnas takes form={', '.join(RANGES)} and acquisition={', '.join(ACQUISITIONS)}.")
-        if opens < 0 or probes < 0 or not 0 < scale < math.inf:
+        if options.opens < 0 or options.probes < 0 or not 0 < options.scale < math.inf:
             raise UserError("hnas takes opens and probes of at least 0, and a positive, finite scale.")
-        low, high = RANGES[form] if low == high == 0 else (low, high)
+        low, high = RANGES[options.form] if options.low == options.high == 0 else (options.low, options.high)
         if not -math.inf < low < high < math.inf:
             raise UserError(f"hnas takes a range of c from low to high, not from {low:g} to {high:g}.")
-        self.form, self.opens, self.scale = form, opens, scale
-        self.archs, self.m, self.kappa = usable(pool, metric)
+        self.form, self.opens, self.scale = options.form, options.opens, options.scale
+        self.archs, self.m, self.kappa = usable(pool, options.metric)
         self.left = np.ones(len(self.archs), bool)
-        self.probes = [{"u": float(u), "c": (low + high) / 2} for u in np.linspace(0, 1, probes)]
-        self.optimiser = bayesian("hnas", seed, acquisition, {"u": (0.0, 1.0), "c": (low, high)})
+        self.probes = [{"u": float(u), "c": (low + high) / 2} for u in np.linspace(0, 1, options.probes)]
+        self.optimiser = bayesian("hnas", seed, options.acquisition, {"u": (0.0, 1.0), "c": (low, high)})
         self.queries: list[dict[str, float]] = []
         """u and c of each step"""
         self.worst = math.inf
