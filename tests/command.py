@@ -62,15 +62,6 @@ def refusal(*arguments: object, code: int = 2) -> str:
     return sentence
 
 
-def usage(*arguments: object) -> str:
-    """Returns the message for unreadable options: one sentence in a box, after a hint at the help."""
-    ran = epochzero(*arguments)
-    assert (ran.code, ran.out) == (2, ""), ran
-    assert ran.err.startswith("Usage: epochzero")
-    assert "Traceback" not in ran.err
-    return " ".join(line.strip("│ ") for line in ran.err.splitlines() if line.startswith("│"))
-
-
 def process(*arguments: str) -> list[str]:
     """The command for a process of its own."""
     return [sys.executable, "-c", "from epochzero.cli import main; main()", *arguments]

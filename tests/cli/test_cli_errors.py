@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.nb201 import OPS
-from tests.command import CHEAP, epochzero, refusal, usage
+from tests.command import CHEAP, epochzero, refusal
 
 SCORE = ("score", "--arch", CHEAP, "--batch-size", 2)
 SEARCH = ("search", "--proxy", "params", "--budget", 3, "--batch-size", 2)
@@ -58,7 +58,7 @@ def test_a_wrong_name_gets_a_hint(arguments: tuple[object, ...], says: str) -> N
     ],
 )
 def test_options_that_cannot_be_read(arguments: tuple[object, ...], says: str) -> None:
-    assert says in usage(*arguments)
+    assert says in refusal(*arguments)
 
 
 # Values

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from epochzero.tables import AccuracyTable, TabularBenchmark
-from tests.command import epochzero, refusal, usage
+from tests.command import epochzero, refusal
 from tests.forgetting import plugins_forgotten
 from tests.tables.official import CELLS
 
@@ -123,7 +123,7 @@ def test_sources_and_targets_that_cannot_be(tmp_path: Path) -> None:
     assert "has an unknown format" in refusal("data", "import", odd, "--space", "nb201", "--out", tmp_path / "a.ezb")
     sampled = refusal(*asked, tmp_path / "a.ezb", "--sample", 10)
     assert "--sample is for a surrogate (NAS-Bench-301)" in sampled and "Leave it out" in sampled
-    assert "Missing option '--space'" in usage("data", "import", path, "--out", tmp_path / "a.ezb")
+    assert "Missing option '--space'" in refusal("data", "import", path, "--out", tmp_path / "a.ezb")
 
 
 def test_a_changed_or_cut_file_is_refused_everywhere(tmp_path: Path) -> None:

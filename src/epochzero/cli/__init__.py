@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -18,6 +18,9 @@ from epochzero import __version__
 from epochzero.cli.console import err
 from epochzero.cli.loading import Verbs
 from epochzero.errors import MachineError, UserError, explained
+
+USAGE: Any = typer.BadParameter.__bases__[0]
+"""the class of errors in options and commands, for which Typer has no public name"""
 
 app = typer.Typer(
     cls=Verbs,
@@ -52,8 +55,15 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for terminals without ×
+    code = 0
     try:
-        app()
+        code = app(standalone_mode=False)
+    except USAGE as error:
+        sentence = " ".join(error.format_message().split())
+        if not sentence:  # the help was asked for, by nothing after the name of a group
+            sys.exit(2)
+        see = f" See `{error.ctx.command_path} -h`." if error.ctx else ""
+        _stop(f"{sentence}{'' if sentence.endswith(('.', '?')) else '.'}{see}", 2)
     except (UserError, MachineError, OSError) as error:
         _stop(*explained(error))
     except (RuntimeError, MemoryError) as error:
@@ -62,10 +72,9 @@ def main() -> None:
         if not out_of_memory(error):
             raise
         _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)
-    except SystemExit as stop:
-        if stop.code == 130:  # typer's code for Ctrl-C
-            _stop("Stopped. With a --store, or a folder of checkpoints, the same command resumes.", 130)
-        raise
+    if code == 130:  # typer's code for Ctrl-C
+        _stop("Stopped. With a --store, or a folder of checkpoints, the same command resumes.", 130)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _stop(sentence: str, code: int) -> None:

@@ -21,6 +21,7 @@ from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.registry import near_miss
 from epochzero.tables import AccuracyTable
 from epochzero.tables.keys import key_of
+from epochzero.tables.table import as_number
 from epochzero.types import Score
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class TableSource:
 
     def _numbers(self, column: str) -> list[float]:
         if column not in self._columns:
-            self._columns[column] = [_number(cell) for cell in self.table.cells(column)]
+            self._columns[column] = [as_number(cell) for cell in self.table.cells(column)]
         return self._columns[column]
 
     def _why(self, row: int, column: str) -> Score:
@@ -177,11 +178,3 @@ class Feedback:
         except Exception as error:
             score = Score.failed(f"{self.name} raised {type(error).__name__}: {error}")
         return {self.name: score}, time.perf_counter() - start
-
-
-def _number(cell: object) -> float:
-    """A cell as a number, nan if it is not one."""
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return math.nan

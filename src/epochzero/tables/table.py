@@ -124,7 +124,7 @@ class AccuracyTable:
 
     def _parse(self, name: str) -> NDArray[np.float64]:
         cells = self.cells(name)
-        numbers = cells if isinstance(cells, np.ndarray) else np.array([_number(cell) for cell in cells], np.float64)
+        numbers = cells if isinstance(cells, np.ndarray) else np.array([as_number(cell) for cell in cells], np.float64)
         if not np.isfinite(numbers).all():
             bad = np.flatnonzero(~np.isfinite(numbers))
             more = f" (and {len(bad) - 1} more rows)" if len(bad) > 1 else ""
@@ -183,7 +183,7 @@ def _joined(archs: Sequence[str], cells: Cells) -> tuple[list[str], Cells]:
 def _mean(cells: Sequence[object]) -> object:
     """Returns the mean of the known numbers; for texts, and for equal cells, the first."""
     known = [cell for cell in cells if cell not in (None, "")]
-    numbers = [_number(cell) for cell in known]
+    numbers = [as_number(cell) for cell in known]
     if len(set(known)) < 2 or not all(map(math.isfinite, numbers)):
         return known[0] if known else cells[0]
     return math.fsum(numbers) / len(numbers)
@@ -198,7 +198,7 @@ def _repeats(archs: Sequence[str]) -> list[str]:
     return [f"{more:,} of {len(archs):,} rows {repeat} an architecture: its numbers are means over its rows."]
 
 
-def _number(cell: object) -> float:
+def as_number(cell: object) -> float:
     """Returns the cell as a number, nan if it is not a number."""
     try:
         return float(cell)  # type: ignore[arg-type]
@@ -243,7 +243,7 @@ def _by_proxy(cells: Cells, source: str) -> Cells:
                 f"Row {row + 1} of {source} gives a second value of {proxy} for '{arch}'. Keep one of them."
             )
         scores[str(proxy)] = value
-        if math.isnan(_number(value)):
+        if math.isnan(as_number(value)):
             reasons.setdefault(str(arch), {})[str(proxy)] = [str(status), str(why)]
     names = dict.fromkeys(name for scores in by_arch.values() for name in scores)
     columns: dict[str, Sequence[object]] = {"arch": list(by_arch)}

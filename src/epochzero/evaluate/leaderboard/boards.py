@@ -29,7 +29,7 @@ from epochzero.registry import near_miss, spaces
 from epochzero.stats.bootstrap import Floats
 from epochzero.tables import AccuracyTable
 from epochzero.tables.columns import described
-from epochzero.tables.table import ENDING, TABLES
+from epochzero.tables.table import ENDING, TABLES, as_number
 from epochzero.types import Score
 
 KNOWN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -203,16 +203,9 @@ def _board(target: Target, table: AccuracyTable, stored: StoredScores, networks:
 def _truths(target: Target, table: AccuracyTable) -> tuple[dict[str, float], int]:
     """Returns the finite numbers of a column by architecture, more being better, and how many are missing."""
     sign = 1.0 if target.higher else -1.0
-    values = {arch: sign * _number(cell) for arch, cell in zip(table.archs, table.cells(target.column), strict=True)}
+    values = {arch: sign * as_number(cell) for arch, cell in zip(table.archs, table.cells(target.column), strict=True)}
     finite = {arch: value for arch, value in values.items() if math.isfinite(value)}
     return finite, len(values) - len(finite)
-
-
-def _number(cell: object) -> float:
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return math.nan
 
 
 def _prefix(repeat: Repeat) -> str:
@@ -303,7 +296,7 @@ def _with_sizes(
         quantity = described(column).quantity
         if quantity in SIZES and quantity not in found:
             cells = table.cells(column)
-            values = [_number(cells[rows[arch]]) for arch in archs]
+            values = [as_number(cells[rows[arch]]) for arch in archs]
             if all(map(math.isfinite, values)):
                 found[quantity] = {(table.source, "table"): [Score(value) for value in values]}
     return found

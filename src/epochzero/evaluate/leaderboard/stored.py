@@ -19,6 +19,7 @@ from epochzero.errors import DataError, UserError
 from epochzero.store.adding import ENDINGS, columns_of, is_export, read_scores
 from epochzero.study.sources import REASONS
 from epochzero.tables import AccuracyTable
+from epochzero.tables.table import as_number
 from epochzero.types import Score
 
 Repeat = tuple[str, str]
@@ -113,7 +114,7 @@ def _add_sweep(stored: StoredScores, path: Path) -> int:
             continue
         scores = stored.repeat(str(settings["space"]), f"{name}#{SWEPT}", repeat)
         for row, (arch, cell) in enumerate(zip(table.archs, table.cells(name), strict=True)):
-            value = _number(cell)
+            value = as_number(cell)
             if math.isnan(value):
                 status, why = reasons[row].get(name, ("failed", "the file has no score and no reason"))
                 scores[arch] = Score(math.nan, "degenerate" if status == "degenerate" else "failed", str(why))
@@ -143,10 +144,3 @@ def _settings(path: Path) -> dict[str, Any] | None:
         return settings if {"space", "data_digest", "init", "seed"} <= set(settings) else None
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _number(cell: object) -> float:
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return math.nan
