@@ -128,9 +128,8 @@ def test_a_factory_may_take_the_classes_of_the_data(folder: Path) -> None:
 
 
 def test_runs_that_ended_are_finished(folder: Path) -> None:
-    asked = (
-        "search --space mlp --proxy params --budget 2 --batch-size 2 --max-latency-ms 500 --winner-scores all".split()
-    )
+    asked = ["search", "--space", "mlp", "--proxy", "params", "--budget", 2, "--batch-size", 2, "--max-latency-ms", 500]
+    asked += ["--winner-scores", "all"]
     assert epochzero(*asked, "--store", folder / "r.db").code == 0
     with Store.open(folder / "r.db") as store:
         states = {run.kind: run.state for run in store.runs()}
