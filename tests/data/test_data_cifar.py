@@ -104,7 +104,7 @@ def with_array(state: tuple[object, ...]) -> bytes:
 
 
 ROW: NDArray[np.uint8] = np.zeros((1, 3072), np.uint8)
-GLOBALS = "its pickle asks for {}, which no CIFAR file needs"
+GLOBALS = "its pickle asks for {}"
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
 import os
+import pickle
 import shutil
 import sqlite3
+import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,20 +23,28 @@ from random import Random
 
 import numpy as np
 import pytest
+import torch
 from numpy.lib.format import write_array_header_1_0
 
-from epochzero.data import npz
+from epochzero.data import cifar, npz, sealed
 from epochzero.errors import MachineError, UserError
+from epochzero.recommend.data.ingest import encode
+from epochzero.recommend.data.schema import load_schema
+from epochzero.recommend.data.table import open_table
 from epochzero.registry import spaces
 from epochzero.report.reading import reading
 from epochzero.store import Evaluated, Store, add, export
 from epochzero.tables import AccuracyTable, TabularBenchmark
 from epochzero.tables.columns import described
 from epochzero.tables.file import START
+from epochzero.tables.importing import import_benchmark
 from epochzero.tables.rows import Rows
 from epochzero.train.image_data import load_images
 from epochzero.types import Score, Setting
 from tests.command import refusal
+from tests.data.data_cifar import write_archive
+from tests.recommend.click_files import SMALL, line, write
+from tests.tables.official import CELLS, HASHED, nats_cell, pickled, run_101, runs
 
 TIMES = int(os.environ.get("EPOCHZERO_FUZZ", "1"))
 SPACE = spaces["nb201"]
@@ -117,7 +128,79 @@ def _read_scores(path: Path) -> None:
         table.column(name)
 
 
-FILES: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
+def _checkpoint(path: Path) -> None:
+    state = {"weights": {"a": torch.arange(60.0).reshape(6, 10), "n": torch.tensor(3)}, "epoch": 3, "x": [1.5, "t"]}
+    sealed.write(path, {**state, "more": [{"b": list(range(40))}]})
+
+
+def _state_dict(path: Path) -> None:
+    torch.save({"a": torch.ones(6, 10), "b": torch.arange(9)}, path, _use_new_zipfile_serialization=False)
+
+
+def _nb201(path: Path) -> None:
+    """A file whose pickle is mostly one long list, with the places of its memo as numbers of four bytes."""
+    infos = {i: {"less": runs(cell, 2, 50.0), "full": runs(cell, 3, 60.0)} for i, cell in enumerate(CELLS)}
+    content = {"meta_archs": list(CELLS), "arch2infos": infos, "list": [[str(i)] for i in range(300)]}
+    torch.save(content, path, _use_new_zipfile_serialization=path.name.startswith("zipped"))
+
+
+def _nats(path: Path) -> None:
+    infos = {i: nats_cell(i, cell) for i, cell in enumerate(CELLS)}
+    path.write_bytes(bz2.compress(pickled({"meta_archs": list(CELLS), "arch2infos": infos})))
+
+
+def _transnas(path: Path) -> None:
+    one = {"total_epochs": 2, "metrics": {"valid_top1": [1.0, 2.0]}, "model_info": {"model_params": 3.0}}
+    data = {"micro": {"64-41414-1_02_333": {"class_object": one}, "64-41414-0_00_333": {"class_object": one}}}
+    about = {"metrics_dict": {"class_object": ["valid_top1"]}, "info_names": ["model_params"]}
+    torch.save({**about, "task_list": ["class_object"], "data": data}, path)
+
+
+def _nb101(path: Path) -> None:
+    path.write_bytes(b"".join(run_101(digest, 108, 0.9, 0.8, 100.0 + i) for digest in HASHED for i in range(3)))
+
+
+def _read_official(path: Path) -> None:
+    name = "transnas_micro" if "trans" in path.name else "nb101" if path.suffix == ".tfrecord" else "nb201"
+    import_benchmark(path, spaces[name])
+
+
+def _cifar(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = {b"data": rng.integers(0, 256, (3, 3072), np.uint8), b"fine_labels": [1, 2, 99]}
+    write_archive(path, "cifar-100-python", {"train": pickle.dumps(rows, 3)})
+
+
+def _clicks(path: Path) -> None:
+    write(path, [line(row) for row in range(60)])
+
+
+def _read_clicks(path: Path) -> None:
+    table = encode(path, SMALL, path.with_suffix(""))
+    assert sum(len(batch.label) for batch in table.batches("train", "val", "test", "other", size=16)) == table.count
+
+
+def _table(path: Path) -> None:
+    """One of the files of a table in numbers."""
+    source = write(path.parents[1] / "clicks.csv", [line(row) for row in range(60)])
+    encode(source, SMALL, path.parent)
+
+
+def _read_table(path: Path) -> None:
+    table = open_table(path.parent).capped([9, 9, 9])
+    assert sum(len(batch.label) for batch in table.batches("train", "val", "test", "other", size=16)) == table.count
+    assert len(table.encoding.codes["city"]) <= 100
+
+
+def _schema(path: Path) -> None:
+    path.write_text(json.dumps({k: v for k, v in SMALL.json().items() if k != "name"}))
+
+
+MEMORY = 32 << 20
+"""bytes that reading any of these small files may take"""
+MILD = {"dense": 5, "ids": 5, "part": 5, "schema.json": 5, "table": 5}
+"""of 120 damages, how many have to be noticed at least in files where most are other numbers"""
+FILES: dict[str, tuple[Callable[[Path], None], Callable[[Path], object]]] = {
     "table.ezb": (_ezb, _read_ezb),
     "runs.db": (_store, _read_store),
     "images.npz": (_npz, _read_npz),
@@ -125,6 +208,17 @@ FILES: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
     "scores.csv": (_scores, _read_scores),
     "scores.csv.gz": (_scores, _read_scores),
     "scores.parquet": (_scores, _read_scores),
+    "epoch.pt": (_checkpoint, sealed.read),
+    "old.pt": (_state_dict, sealed.read),
+    "nb201.pth": (_nb201, _read_official),
+    "zipped_nb201.pth": (_nb201, _read_official),
+    "nats.pickle.pbz2": (_nats, _read_official),
+    "transnas.pth": (_transnas, _read_official),
+    "nb101.tfrecord": (_nb101, _read_official),
+    "cifar.tar.gz": (_cifar, cifar.read),
+    "clicks.csv": (_clicks, _read_clicks),
+    "schema.json": (_schema, load_schema),
+    **{f"table/{name}": (_table, _read_table) for name in ("meta.json", "encoding.json", "ids", "part", "dense")},
 }
 
 
@@ -226,28 +320,35 @@ def test_a_declared_size_is_checked_before_memory_is_taken(tmp_path: Path) -> No
 
 @pytest.fixture
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / request.param
-    FILES[path.name][0](path)
+    path: Path = tmp_path / request.param
+    FILES[request.param][0](path)
     yield path
     shutil.rmtree(tmp_path)
 
 
 @pytest.mark.parametrize("made", FILES, indirect=True)
 @pytest.mark.filterwarnings("ignore")
-def test_damage_is_refused_in_one_sentence(made: Path) -> None:
-    content, read = made.read_bytes(), FILES[made.name][1]
+def test_damage_is_refused_in_one_sentence(made: Path, tmp_path: Path) -> None:
+    content, read = made.read_bytes(), FILES[str(made.relative_to(tmp_path))][1]
     read(made)
     refused = 0
+    tracemalloc.start()
     for seed in range(120 * TIMES):
         _damaged(made, content, Random(seed))
+        tracemalloc.reset_peak()
+        begin = time.process_time()
         try:
             read(made)
         except (UserError, MachineError) as error:
             refused += 1
-            assert made.name in str(error) and len(str(error)) < 1000, (seed, error)
+            named = any(name in str(error) for name in (made.stem, str(made.parent), "The column '"))
+            assert named and len(str(error)) < 1000, (seed, error)
         except Exception as error:
             raise AssertionError(f"Damage {seed} of {made.name}: {error!r}") from error
-    assert refused > 25 * TIMES
+        assert time.process_time() - begin < 1, seed
+        assert tracemalloc.get_traced_memory()[1] < MEMORY, seed
+    tracemalloc.stop()
+    assert refused > MILD.get(made.name, 25) * TIMES
 
 
 def test_a_command_ends_with_2(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import bz2
 import pickle
 import pickletools
 import tarfile
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from io import BytesIO
@@ -94,12 +95,42 @@ def test_other_names_are_refused(content: bytes) -> None:
         b"\x80\x02cnumpy.core.multiarray\nscalar\nK\x01K\x02\x86R.",
         b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.",
         b"\x80\x02ccollections\nOrderedDict\n}X\x03\x00\x00\x00popK\x01sb.",  # a new attribute of the class
+        b"\x80\x02cnumpy\ndtype\nN}X\x05\x00\x00\x00orderX\x01\x00\x00\x00>s\x86b.",  # the same by slots
+        b"\x80\x02})" + 100_000 * b"\x85" + b"K\x01s.",  # a key so deep that Python would die of its hash
+        b"\x80\x02})" + 2000 * b"K\x01" + b"tK\x01s.",
     ],
 )
 def test_broken_pickles_are_one_sentence(content: bytes) -> None:
     with pytest.raises(DataError, match=r"x\.pth is not a pickle, or it is damaged or cut short"):
         loaded(content)
-    assert callable(OrderedDict.pop)
+    assert callable(OrderedDict.pop) and not hasattr(pickles._Type, "order")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(pickles.LEGACY_MAGIC, 2) + b"\x80\x02]r\x00\x00\x00\x10K\x01a.",  # a memo of 2^28 places
+        pickle.dumps(pickles.LEGACY_MAGIC, 2) + b"\x80\x05\x96\x00\x00\x00\x40\x00\x00\x00\x00.",  # 1 GB
+        pickle.dumps(pickles.LEGACY_MAGIC, 2) + b"\x80\x05\x8e\x00\x00\x00\x40\x00\x00\x00\x00.",
+    ],
+)
+def test_a_claimed_size_takes_no_memory(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.pth").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"x\.pth is not a file of torch\.save"):
+        pickles.load_pth(tmp_path / "x.pth")
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+def test_a_small_file_that_unpacks_to_a_large_one(tmp_path: Path) -> None:
+    bomb = b"\x80\x02" + (1 << 24) * b"]" + b"."
+    (tmp_path / "a.pickle.pbz2").write_bytes(bz2.compress(bomb))
+    with zipfile.ZipFile(tmp_path / "b.pth", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("b/data.pkl", bomb)
+    for name in ("a.pickle.pbz2", "b.pth"):
+        said = refusal("data", "import", tmp_path / name, "--space", "nb201", "--out", tmp_path / "out.ezb")
+        assert name in said and "unpack to more than" in said
 
 
 @pytest.mark.parametrize("zipped", [True, False])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,20 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert same(read(tmp_path / "a.pt"), STATE)
     assert [file.name for file in tmp_path.iterdir()] == ["a.pt"]
     assert torch.equal(torch.load(tmp_path / "a.pt", weights_only=True)["weights"]["a"], STATE["weights"]["a"])  # type: ignore[index]
+
+
+def test_a_file_holds_no_more_than_it_is_large(tmp_path: Path) -> None:
+    file = tmp_path / "a.pt"
+    torch.save({"a": torch.zeros(1).expand(10**12), "sha256": "0" * 64}, file)
+    with pytest.raises(DataError, match=r"a\.pt' is damaged"):
+        read(file)
+    content = BytesIO()
+    torch.save({"a": 1}, content)
+    with zipfile.ZipFile(content) as whole, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name) + bytes(10**7))
+    with pytest.raises(DataError, match=r"a\.pt' is damaged"):
+        read(file)
 
 
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())

@@ -16,7 +16,6 @@ Krizhevsky. Learning multiple layers of features from tiny images. 2009.
 from __future__ import annotations
 
 import io
-import pickle
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +28,12 @@ from numpy.typing import NDArray
 
 from epochzero.data.samples import Samples, reading
 from epochzero.errors import DataError
+from epochzero.unpickling import InertReader
 
 IMAGE = (3, 32, 32)
 PIXELS = 3 * 32 * 32
+LARGEST = 1 << 28
+"""most bytes of a file in an archive; the largest official one has 155 million"""
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 Rows = tuple[NDArray[np.uint8], list[int]]
@@ -67,24 +69,13 @@ class _PickledType:
     def __setstate__(self, state: object) -> None: ...
 
 
-class _PickleReader(pickle._Unpickler):
-    """Unpickles plain values and stand-ins for arrays, and refuses everything else.
-
-    It extends Python's reader, since a damaged index can fill the whole memory in the one written in C.
-    """
-
+class _PickleReader(InertReader):
     known: ClassVar = {
         ("numpy.core.multiarray", "_reconstruct"): _PickledArray,
         ("numpy._core.multiarray", "_reconstruct"): _PickledArray,
         ("numpy", "ndarray"): _PickledArray,
         ("numpy", "dtype"): _PickledType,
     }
-
-    def find_class(self, module: str, name: str) -> type:
-        """Returns the stand-in of a known name."""
-        if (module, name) not in self.known:
-            raise pickle.UnpicklingError(f"its pickle asks for {module}.{name}, which no CIFAR file needs")
-        return self.known[module, name]
 
 
 def _from_pickle(label_key: str, content: bytes) -> Rows:
@@ -170,6 +161,8 @@ def _from_archive(path: Path) -> dict[str, bytes]:
             name = PurePosixPath(member.name).name
             file = archive.extractfile(member) if _wanted(name) and member.isreg() else None
             if file is not None:
+                if member.size > LARGEST:
+                    raise ValueError(f"its file {name} claims {member.size:,} bytes")
                 contents[name] = file.read()
         if archive.fileobj is not None:
             archive.fileobj.read(-1)  # to the very end, where a packed file keeps its checksum

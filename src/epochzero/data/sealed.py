@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import pickle
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,10 @@ def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") 
         ) from error
 
 
+VIEWS = 100
+"""how often the content of a file may occur in what it holds, by views and repeated texts"""
+
+
 def read(path: Path) -> State:
     """Returns the content of a PyTorch file; DataError if it is damaged or holds more than tensors and plain values."""
     try:
@@ -50,9 +56,7 @@ def read(path: Path) -> State:
     except OSError as error:
         raise DataError(f"The checkpoint '{path}' cannot be read ({error.strerror}).") from None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of old formats
-            state = torch.load(content, map_location="cpu", weights_only=True)
+        state, whole = _loaded(content)
     except Exception as error:
         if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
             raise DataError(
@@ -62,10 +66,22 @@ def read(path: Path) -> State:
         raise DataError(f"The checkpoint '{path}' is damaged, cut short or no PyTorch file at all.") from None
     if not isinstance(state, dict):
         raise DataError(f"The checkpoint '{path}' holds no dictionary: save a state_dict.")
-    said = state.pop(DIGEST, None)
-    if said is not None and said != digest(state):
+    if not whole:
         raise DataError(f"The checkpoint '{path}' is damaged: its content does not match its checksum.")
     return state
+
+
+def _loaded(content: io.BytesIO) -> tuple[Any, bool]:
+    """The content of a PyTorch file, and False if it does not match its checksum."""
+    size = content.getbuffer().nbytes
+    if zipfile.is_zipfile(content) and sum(one.file_size for one in zipfile.ZipFile(content).infolist()) > size:
+        raise ValueError("it is packed, as no file of torch.save is")
+    content.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of old formats
+        state = torch.load(content, map_location="cpu", weights_only=True)
+    digested = state.pop(DIGEST, None) if isinstance(state, dict) else None
+    return state, digested is None or digested == digest(state, VIEWS * size)
 
 
 def read_own(path: Path) -> State:
@@ -76,17 +92,34 @@ def read_own(path: Path) -> State:
         raise DataError(f"{error} Remove it: the same command then writes it again.") from None
 
 
-def digest(value: object) -> str:
-    """Returns a hash of tensors and plain values at any depth."""
-    sha = hashlib.sha256()
+def digest(value: object, most: float = math.inf) -> str:
+    """Returns a hash of tensors and plain values at any depth; ValueError if it would take more than `most` bytes."""
+    sha = _Sha256(most)
     _feed(sha, value)
-    return sha.hexdigest()
+    return str(sha.hash.hexdigest())
 
 
-def _feed(sha: Any, value: object) -> None:
+class _Sha256:
+    hash: Any
+
+    def __init__(self, most: float) -> None:
+        self.hash, self.left = hashlib.sha256(), most
+
+    def take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise ValueError("it holds more than its file")
+
+    def update(self, part: bytes) -> None:
+        self.take(len(part))
+        self.hash.update(part)
+
+
+def _feed(sha: _Sha256, value: object) -> None:
     if isinstance(value, Tensor):
         sha.update(f"tensor {value.dtype} {tuple(value.shape)} ".encode())
-        sha.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        sha.take(value.nbytes)  # before a view of few numbers is copied to many
+        sha.hash.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     elif isinstance(value, Mapping):
         sha.update(f"mapping {len(value)} ".encode())
         for key, item in value.items():

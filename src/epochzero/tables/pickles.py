@@ -1,7 +1,6 @@
 """A reader of pickles that runs no code in them, for official benchmark files.
 
-A pickle can name any function and call it. This reader knows the few names that tables of accuracies need, replaces
-them by inert stand-ins, and refuses every other name. It skips tensors: tables hold accuracies, not weights.
+It knows the few names that tables of accuracies need. It skips tensors: tables hold accuracies, not weights.
 
 There are two containers: a bare pickle, and the `.pth` of `torch.save`, which is a zip archive with the pickle in
 `data.pkl` or, before PyTorch 1.6, four pickles in a row (magic number, protocol, machine, object) and tensor data.
@@ -18,13 +17,18 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import numpy as np
 
 from epochzero.errors import DataError
+from epochzero.unpickling import InertReader
 
+MOST = 1 << 20, 200
+"""A packed file unpacks to at most the first plus the second times its size."""
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 SCALARS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1")
 DAMAGE = (
@@ -63,8 +67,8 @@ class _Type:
     """Stand-in for numpy.dtype."""
 
     def __init__(self, code: object = None, *_: object) -> None:
-        if code not in SCALARS:
-            raise ValueError(f"it holds a number of the type {code!r}")
+        if not isinstance(code, str) or code not in SCALARS:
+            raise ValueError(f"it holds a number of the type {code if isinstance(code, str) else '?'}")
         self.code, self.order = code, "<"
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -90,7 +94,7 @@ def _pass_over(*_: object) -> _NotRead:
     return _NotRead()
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(InertReader):
     known: ClassVar[dict[tuple[str, str], Callable[..., Any]]] = {
         ("collections", "OrderedDict"): OrderedDict,
         ("builtins", "set"): set,
@@ -110,9 +114,10 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Returns the stand-in of a known name."""
-        if (module, name) not in self.known:
-            raise HostilePickleError(f"its pickle asks for {module}.{name}")
-        return self.known[module, name]
+        try:
+            return super().find_class(module, name)
+        except pickle.UnpicklingError as error:
+            raise HostilePickleError(str(error)) from None
 
     def persistent_load(self, _: object) -> _NotRead:
         """Returns the stand-in of a tensor, whose data torch stores outside the pickle."""
@@ -133,13 +138,29 @@ def refusing(source: str, kind: str) -> Iterator[None]:
         raise
     except DAMAGE as error:
         raise DataError(
-            f"{source} is not {kind}, or it is damaged or cut short: {error or type(error).__name__}."
+            f"{source} is not {kind}, or it is damaged or cut short: {str(error)[:300] or type(error).__name__}."
         ) from error
 
 
-def load(file: IO[bytes]) -> Any:
+def load(file: BytesIO | mmap) -> Any:
     """Returns the plain values of one pickle. Raises `HostilePickleError` and those of `DAMAGE`; see `refusing`."""
     return _Reader(file, encoding="utf-8").load()
+
+
+def unpacked(packed: IO[bytes], size: int) -> Any:
+    """Returns the plain values of the one pickle in a packed file of this size, which it reads to its end."""
+    most = MOST[0] + MOST[1] * size
+    content = packed.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"its {size:,} bytes unpack to more than {most:,}")
+    return load(BytesIO(content))
+
+
+def text(value: object) -> str:
+    """Returns a value that has to be a text: the text of another may be endless."""
+    if not isinstance(value, str):
+        raise TypeError(f"a name is not a text but a {type(value).__name__}")
+    return value
 
 
 def load_pth(path: Path) -> Any:
@@ -151,11 +172,10 @@ def load_pth(path: Path) -> Any:
                 if len(inner) != 1:
                     raise ValueError("it has no data.pkl")
                 with archive.open(inner[0]) as packed:
-                    value = load(packed)
-                    packed.read()  # to the end, where the archive's checksum is tested
-                    return value
-        if load(file) != LEGACY_MAGIC:
-            raise ValueError("it does not begin with torch's number")
-        load(file)
-        load(file)
-        return load(file)
+                    return unpacked(packed, archive.getinfo(inner[0]).compress_size)
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as content:  # which reads no more than there is
+            if load(content) != LEGACY_MAGIC:
+                raise ValueError("it does not begin with torch's number")
+            load(content)
+            load(content)
+            return load(content)

@@ -60,13 +60,13 @@ def masked(crc: NDArray[np.uint32]) -> NDArray[np.uint32]:
 def records(path: Path) -> Iterator[bytes]:
     """Yields the data of each record. Raises DataError if a checksum is wrong or the file ends too soon."""
     with path.open("rb") as file:
-        before, whole = 0, True
+        before, whole, size = 0, True, path.stat().st_size
         while whole:
             heads: list[bytes] = []
             bodies: list[bytes] = []
             while len(bodies) < BATCH and whole and (head := file.read(12)):
                 length = int.from_bytes(head[:8], "little")
-                body = file.read(length + 4) if length <= LARGEST else b""
+                body = file.read(length + 4) if length <= min(size, LARGEST) else b""
                 whole = len(head) == 12 and len(body) == length + 4
                 if whole:
                     heads.append(head)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from epochzero.tables import pickles
 from epochzero.tables.columns import Column, Quantity
 from epochzero.tables.rows import Gatherer
 
@@ -40,7 +41,7 @@ RIGHT_SEED = 888
 def gather_all(into: Gatherer, content: Mapping[str, Any]) -> None:
     """Put the runs of all architectures of a one-file benchmark into their rows."""
     for index, results in sorted(content["arch2infos"].items()):
-        gather(into, str(content["meta_archs"][index]), results.values())
+        gather(into, pickles.text(content["meta_archs"][index]), results.values())
 
 
 def gather(into: Gatherer, arch: str, results: Iterable[Mapping[str, Any]]) -> None:

@@ -78,8 +78,15 @@ class Encoding:
             known = content["format"] == FORMAT
             schema, full, folded_to = (content[key] for key in ("schema", "full", "folded_to"))
             encoding = cls(Schema.of(schema, "table"), tuple(full), dict(content["vocabulary"]), tuple(folded_to))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is not the encoding of a table ({error}): write it again.") from error
-        if not known or not len(encoding.rows) == len(encoding.full) == len(encoding.schema.categorical):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError(f"{path} is not the encoding of a table ({str(error)[:200]}): write it again.") from error
+        lists = list(encoding.vocabulary.values())
+        if (
+            not known
+            or not len(encoding.rows) == len(encoding.full) == len(encoding.schema.categorical)
+            or not all(type(size) is int and 0 < size < 2**31 for size in (*encoding.full, *encoding.folded_to))
+            or set(encoding.vocabulary) != {c.name for c in encoding.schema.categorical if c.encoding == "vocabulary"}
+            or not all(type(values) is list and {*map(type, values)} <= {str} for values in lists)
+        ):
             raise DataError(f"{path} is of another version or damaged: write it again.")
         return encoding

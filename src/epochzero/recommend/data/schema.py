@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
+import reprlib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +42,7 @@ from epochzero.registry import near_miss
 TRANSFORMS = ("log", "none")
 ENCODINGS = ("hash", "hex", "vocabulary")
 MOST_ROWS = 2**31 - 1
+MOST_FILL = 1e30
 CAP = 500_000
 
 
@@ -58,8 +59,8 @@ class Dense:
             raise DataError(
                 f"The column '{self.name}' has the transform '{self.transform}': use {' or '.join(TRANSFORMS)}."
             )
-        if not math.isfinite(self.fill):
-            raise DataError(f"The column '{self.name}' has the fill {self.fill}: give a finite number.")
+        if not -MOST_FILL <= self.fill <= MOST_FILL:
+            raise DataError(f"The column '{self.name}' has the fill {self.fill}: give a number within {MOST_FILL:g}.")
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,9 @@ class Schema:
             defaults: dict[str, Any] = {setting: given.pop(setting) for setting in own if setting in given}
             items = given.get(key, [])
             if not isinstance(items, Sequence) or isinstance(items, str):
-                raise DataError(f"The schema '{name}' has {key} = {items!r}: it has to be a list of columns.")
+                raise DataError(
+                    f"The schema '{name}' has {key} = {reprlib.repr(items)}: it has to be a list of columns."
+                )
             given[key] = tuple(_column(kind, item, defaults, name) for item in items)
         if "label" not in given:
             raise DataError(f"The schema '{name}' has no label: name the column that says 0 or 1.")
@@ -142,7 +145,9 @@ class Schema:
 def _column(kind: type, item: Any, defaults: dict[str, Any], schema: str) -> Any:
     given = {"name": item} if isinstance(item, str) else item
     if not isinstance(given, Mapping) or "name" not in given:
-        raise DataError(f"The schema '{schema}' has the column {item!r}: give a name, or a table with a name.")
+        raise DataError(
+            f"The schema '{schema}' has the column {reprlib.repr(item)}: give a name, or a table with a name."
+        )
     return _built(kind, {**defaults, **given}, schema)
 
 
@@ -151,7 +156,7 @@ def _built(kind: type, given: Mapping[str, Any], schema: str) -> Any:
     hints = get_type_hints(kind)
     for key, value in given.items():
         if key not in hints:
-            raise DataError(f"The schema '{schema}' has an unknown field '{key}'.{near_miss(key, list(hints))}")
+            raise DataError(f"The schema '{schema}' has an unknown field '{key[:60]}'.{near_miss(key, list(hints))}")
         if hints[key] == tuple[str, ...]:
             right = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
         elif hints[key] in (str, bool, int, float):
@@ -160,7 +165,7 @@ def _built(kind: type, given: Mapping[str, Any], schema: str) -> Any:
         else:
             right = True
         if not right:
-            raise DataError(f"The schema '{schema}' has {key} = {value!r}, which is of the wrong kind.")
+            raise DataError(f"The schema '{schema}' has {key} = {reprlib.repr(value)}, which is of the wrong kind.")
     return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
 
@@ -178,8 +183,8 @@ def load_schema(source: str | Path | Schema) -> Schema:
         text = path.read_text(encoding="utf-8")
     try:
         content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except ValueError as error:
-        raise DataError(f"The schema {path} cannot be read ({error}): correct it.") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"The schema {path} cannot be read ({str(error)[:200]}): correct it.") from error
     if not isinstance(content, dict):
         raise DataError(f"The schema {path} has no fields: begin with a label, dense and categorical columns.")
     return Schema.of(content, content.pop("name", path.stem))

@@ -99,7 +99,10 @@ class CtrTable:
         for chosen in self._chosen(wanted, start * size):
             taken = chosen[: max(0, left)]
             left -= len(taken)
-            held = [np.concatenate([old, column[taken]]) for old, column in zip(rest, columns, strict=True)]
+            new = [column[taken] for column in columns]
+            if ((new[1] < 0) | (new[1] >= np.array(self.encoding.full, np.int32))).any():
+                raise damaged("ids", self.folder)
+            held = [np.concatenate(both) for both in zip(rest, new, strict=True)]
             ready = len(held[0]) if left <= 0 else len(held[0]) // size * size
             for first in range(0, ready, size):
                 dense, ids, label = (array[first : min(first + size, ready)] for array in held)
@@ -205,15 +208,27 @@ def open_table(folder: str | Path) -> CtrTable:
     folder = Path(folder)
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        encoding = Encoding.read(folder / "encoding.json")
-        table = CtrTable(folder, encoding, meta["count"], meta["skipped"], meta["fingerprint"], meta["about"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder} holds no table in numbers ({error}): make it again from its source.") from error
+        count, skipped, fingerprint, about = (meta[key] for key in ("count", "skipped", "fingerprint", "about"))
+        table = CtrTable(folder, Encoding.read(folder / "encoding.json"), count, skipped, fingerprint, about)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(
+            f"{folder} holds no table in numbers, or its meta.json is damaged ({str(error)[:200]}): make it again from "
+            "its source."
+        ) from error
+    if [type(one) for one in (count, skipped, fingerprint, about)] != [int, int, str, dict]:
+        raise damaged("meta.json", folder)
     widths = {"dense": 4 * table.num_dense, "ids": 4 * len(table.rows), "label": 1, "part": 1}
     for name, width in widths.items():
         if not (folder / name).is_file() or (folder / name).stat().st_size != table.count * width:
-            raise DataError(f"The file {name} of the table {folder} is damaged: make the table again from its source.")
+            raise damaged(name, folder)
+    for name, kinds in (("label", 2), ("part", len(PARTS))):
+        if table.column(name).max(initial=0) >= kinds:
+            raise damaged(name, folder)
     return table
+
+
+def damaged(name: str, folder: Path) -> DataError:
+    return DataError(f"The file {name} of the table {folder} is damaged: make the table again from its source.")
 
 
 def find_table(folder: Path, fingerprint: str) -> CtrTable | None:

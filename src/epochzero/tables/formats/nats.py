@@ -17,6 +17,7 @@ arXiv:2009.00437. Layout: nats_bench/api_topology.py and api_size.py of github.c
 from __future__ import annotations
 
 import bz2
+import os
 import tarfile
 from collections.abc import Iterator
 from typing import IO, Any
@@ -43,7 +44,7 @@ def read(source: Source) -> Rows:
                 count = len(content["meta_archs"])
             else:
                 results = list(content.values())
-                trials.gather(gatherer, str(results[0]["arch_str"]), results)
+                trials.gather(gatherer, pickles.text(results[0]["arch_str"]), results)
     rows = gatherer.rows(str(path))
     if count is not None and len(rows.archs) != count:
         rows.notes.append(f"{path} holds {len(rows.archs):,} of the {count:,} architectures that it lists.")
@@ -67,8 +68,10 @@ def _members(source: Source) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _unpacked(file: IO[bytes]) -> dict[str, Any]:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     with bz2.BZ2File(file) as packed:
-        value = pickles.load(packed)
+        value = pickles.unpacked(packed, size)
     if not isinstance(value, dict) or not value:
         raise ValueError("its pickle holds no dictionary")
     return value

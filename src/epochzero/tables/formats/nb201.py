@@ -31,7 +31,7 @@ def read(source: Source) -> Rows:
         content = pickles.load_pth(file)
         with pickles.refusing(str(file), KIND):
             results = [content["less"], content["full"]]
-            trials.gather(gatherer, str(results[0]["arch_str"]), results)
+            trials.gather(gatherer, pickles.text(results[0]["arch_str"]), results)
     return gatherer.rows(str(source.path))
 
 

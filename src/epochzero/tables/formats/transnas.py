@@ -37,7 +37,7 @@ def read(source: Source) -> Rows:
     gatherer = Gatherer()
     with pickles.refusing(str(path), "a file of TransNAS-Bench"):
         for arch, tasks in content["data"][wanted[1]].items():
-            row = gatherer.row(str(arch))
+            row = gatherer.row(pickles.text(arch))
             for task in content["task_list"]:
                 known = tasks[task]
                 for metric in content["metrics_dict"][task]:
