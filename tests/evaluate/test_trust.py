@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 import epochzero as ez
-from epochzero.engine.structure import structure_of
 from epochzero.evaluate import evidence, trust
-from epochzero.evaluate.evidence import Facts, Known, Table, facts_of
+from epochzero.evaluate.evidence import Known, Table
 from epochzero.evaluate.trust import chosen_by_flops, trust_in
 from epochzero.objectives.auto import VERSIONS
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.registry import spaces
+from epochzero.study.facts import Facts, facts_of_plans
 from tests.command import CHEAP, epochzero
 from tests.evaluate.leaderboard.files import usual
 
@@ -82,8 +82,7 @@ def test_the_choice_by_flops() -> None:
 
 def test_facts_are_read_off_plans_and_modules() -> None:
     def facts(space: str, archs: list[str]) -> Facts:
-        plans = [spaces[space].plan(spaces[space].parse(arch)) for arch in archs]
-        return facts_of([structure_of(plan) for plan in plans], [plan.flops for plan in plans], plans[0].input_shape)
+        return facts_of_plans([spaces[space].plan(spaces[space].parse(arch)) for arch in archs])
 
     sizes = facts("nats_sss", ["8:8:8:8:8", "64:64:64:64:64"])
     assert sizes.widths_vary and not sizes.depths_vary and sizes.norm and not sizes.attention

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import epochzero as ez
 from epochzero.objectives.auto import NEWEST
@@ -31,3 +34,28 @@ def test_a_front_with_auto(tmp_path: Path) -> None:
     assert {member.text: member.values[0] for member in result.members} == {
         member.text: pytest.approx(values[member.text]) for member in result.members
     }
+
+
+def test_a_report_has_the_trust_and_the_remarks_of_the_search(tmp_path: Path) -> None:
+    options = {"networks": 12, "proxies": "params,linear_regions"}
+    more: dict[str, Any] = {"method": "guided", "options": options, "budget": 3, "data": torch.rand(4, 3, 8, 8)}
+    result = ez.search("nats_sss", "params", store=tmp_path / "run.db", **more)
+    notes = opened(tmp_path / "run.db").head["notes"]
+    assert "their inputs are small (3x8x8)" in result.trust and result.trust in notes
+    assert len(result.remarks) > 1 and set(result.remarks) <= set(notes)
+
+
+def test_while_a_search_runs_the_facts_are_those_of_the_plans(tmp_path: Path) -> None:
+    file, more = (
+        tmp_path / "run.db",
+        {"method": "random", "data": torch.rand(4, 3, 8, 8), "time_limit": 1e-6},
+    )
+    result = ez.search("nats_sss", "params", store=file, **more)  # type: ignore[arg-type]
+    assert result.out_of_time and result.trust in opened(file).head["notes"]
+
+
+def test_the_report_of_a_ranking_says_what_the_ranking_says(tmp_path: Path) -> None:
+    bare = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 4, 10))
+    given = {"a": bare, "b": nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 4, 10))}
+    ranking = ez.rank(given, proxy="flops", data=torch.ones(4, 3, 4, 4), seeds=1, store=tmp_path / "ranks.db")
+    assert "not all have norms" in ranking.trust and ranking.trust in opened(tmp_path / "ranks.db").head["notes"]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
 from epochzero.evaluate.cards import card_of
-from epochzero.evaluate.evidence import INSPECTED, Facts, Table, facts_of, tables
+from epochzero.evaluate.evidence import Table, tables
 from epochzero.objectives.objective import Objective, is_looked_up
 from epochzero.stats.text import short
+from epochzero.study.facts import Facts
 
 if TYPE_CHECKING:
     from epochzero.study.ranking import Ranking
@@ -45,7 +46,7 @@ def trust_in_search(result: Result) -> str:
         first = result.goals.goals[0]
         objective = first.auto or Objective((first.proxy,))
     history = result.history
-    known = trust_in(objective, task.space.name, _facts(task, [one.arch for one in history[:INSPECTED]]))
+    known = trust_in(objective, task.space.name, result.facts)
     slow = len(history) > COUNTED and FLOPS not in history[0].scores
     if slow or result.front is not None or objective.text == FLOPS:
         return known
@@ -57,21 +58,7 @@ def trust_in_ranking(ranking: Ranking) -> str:
     """Returns the trust in the score of a ranking; its own sentences have the choice by FLOPs."""
     if not any(row.status == "ok" for row in ranking.rows):
         return ""
-    flops = [row.flops for row in ranking.rows if row.flops is not None]
-    facts = facts_of(ranking.structures, flops, ranking.input_shape) if ranking.structures else None
-    return trust_in(ranking.objective, ranking.space, facts)
-
-
-def _facts(task: Task, archs: Sequence[Any]) -> Facts | None:
-    """The facts of these networks; None if one cannot run."""
-    from epochzero.engine.failure import PassFailedError
-    from epochzero.engine.space_networks import network_of
-
-    try:
-        networks = [network_of(task.space, arch, task.batch) for arch in archs]
-        return facts_of([one.structure for one in networks], [one.flops for one in networks], task.batch.input_shape)
-    except (PassFailedError, UserError):
-        return None
+    return trust_in(ranking.objective, ranking.space, ranking.facts)
 
 
 def _flops(task: Task, arch: Any) -> float:

@@ -31,6 +31,7 @@ from epochzero.report.judgement import Judgement, judged
 from epochzero.report.networks import Known, Networks
 from epochzero.report.reading import Reader
 from epochzero.store import Run
+from epochzero.study.facts import INSPECTED, Facts, facts_of_plans
 
 EXACT = 10**6
 """largest count of numbers that are kept in double precision"""
@@ -68,10 +69,12 @@ class Subject:
             notes.append("Give --table FILE to compare the scores with the accuracies network by network.")
         judgement = judged(run, candidates, networks.fits.get("input_shape", ()))
         notes.append(networks.add_sizes(candidates, judgement.order))
-        notes.append(_trust(run, candidates, judgement))
+        notes.append(_trust(run, candidates, judgement, networks))
         candidates.arrange(judgement.by)
         head = _head(reader, run, candidates, judgement)
         head["store"] = self.store.name
+        remarks = (run.result or {}).get("remarks")
+        notes += map(str, remarks if isinstance(remarks, list) else [])
         head["notes"] = [*_warnings(run, candidates, judgement), *filter(None, notes)]
         head["drawings"] = self._drawings(networks, candidates, judgement)
         first = judgement.order[0] if judgement.order else None
@@ -200,20 +203,32 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
     return said
 
 
-def _trust(run: Run, candidates: Candidates, judgement: Judgement) -> str:
-    """The evidence on the score of a search, and the choice by FLOPs."""
+def _trust(run: Run, candidates: Candidates, judgement: Judgement, networks: Networks) -> str:
+    """The evidence on the score of a search or ranking, and the choice by FLOPs."""
     flops, merits = (candidates.columns.get(name) for name in ("flops", judgement.by))
     if not judgement.curves or not isinstance(run.settings.get("proxy"), str):
         return ""
     try:
         first = split_list(str(run.settings["proxy"]))[0].removeprefix("-").removeprefix("+")
-        known = trust_in(parse_objective(first), str(run.settings.get("space")))
+        space = (run.result or run.settings).get("space", run.settings.get("space"))
+        known = trust_in(parse_objective(first), str(space or ""), _facts(run, candidates, networks))
     except UserError:
         return ""
     if not known or judgement.front or merits is None or flops is None or flops is merits:
         return known
     values = [None if np.isnan(merit) else float(merit) for merit in merits.merits]
     return f"{known} {chosen_by_flops(candidates.archs, values, np.nan_to_num(flops.values).tolist())}".strip()
+
+
+def _facts(run: Run, candidates: Candidates, networks: Networks) -> Facts | None:
+    """The facts of the first networks: those that the run has kept, or what their plans say while it has none."""
+    kept = (run.result or {}).get("facts")
+    if isinstance(kept, dict):
+        return Facts.read(kept)
+    first = sorted(range(len(candidates)), key=candidates.steps.__getitem__)[:INSPECTED]
+    plans = [networks.plan(candidates.spaces[at], candidates.archs[at]) for at in first]
+    known = [plan for plan in plans if plan is not None]
+    return facts_of_plans(known) if known and len(known) == len(plans) else None
 
 
 def _fits(networks: Networks) -> str:

@@ -72,8 +72,11 @@ class Networks:
     def fits(self) -> dict[str, Any]:
         """Input shape and classes of the networks, as far as the run names them; else the space's defaults."""
         shape, classes = SHAPE.search(self._about), CLASSES.search(self._about)
+        kept = _part(self.run.manifest, "settings").get("input_shape")
         rows: dict[str, Any] = {}
-        if shape:
+        if isinstance(kept, list):
+            rows["input_shape"] = tuple(kept)
+        elif shape:
             rows["input_shape"] = tuple(map(int, shape[1].split("x")))
         if classes:
             rows["num_classes"] = int(classes[1])

@@ -74,7 +74,7 @@ const quoted = (word) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replac
 function manifestSection(content) {
   const { settings, versions, machine, git, argv, started, ...more } = content.manifest;
   const card = (title, item) => (item && Object.keys(item).length ? el("div", { class: "card" }, el("h3", {}, title), pairsOf(item)) : "");
-  const { unscored, front, ...short_ } = content.result;
+  const { unscored, front, remarks, facts, ...short_ } = content.result;
   const others = content.runs.filter((run) => run.id !== content.run);
   return section("made", "How it was made", "",
     el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, argv ? "Command" : "Manifest"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,8 @@ def run_inside(
             result.remarks.append(
                 f"{method} takes whole proposals: {inside.steps} of the {result.total} steps were taken."
             )
-        run.finish({"best": result.best.text, "steps": inside.steps})
+        summary: dict[str, Any] = {"best": result.best.text, "steps": inside.steps, "remarks": result.remarks}
+        run.finish(summary | {"facts": result.facts and asdict(result.facts)})
     return result
 
 

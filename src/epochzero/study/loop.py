@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from epochzero.errors import UnknownNameError, UserError
@@ -21,6 +22,8 @@ from epochzero.study.task import Task
 if TYPE_CHECKING:
     from epochzero.hardware.latency import LatencyLimit
 
+READ = "were read from the store."
+"""the end of a remark that a resumed search has, and an undisturbed one not"""
 Watch = Callable[[Any], None]
 """called with the result so far, again and again while a search runs"""
 EVALUATIONS = 300
@@ -104,7 +107,7 @@ def _pool(result: Result, space: Any, wanted: Wanted, seed: int, store: Store, p
             "which --proxy table:COLUMN or --feedback would give."
         )
     if pooled.held:
-        result.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} were read from the store.")
+        result.remarks.append(f"Of the pool of {pooled.wanted:,} networks {pooled.held:,} {READ}")
     if len(pooled.pool.archs) < pooled.wanted:
         result.pool = f"{len(pooled.pool.archs):,} of {pooled.wanted:,}"
     return pooled.pool
@@ -176,11 +179,13 @@ def run_search(
         return result
     best, (before, scored) = result.best, result.earlier
     clock = result.clock.split(result.seconds) | ({"scoring in earlier runs": scored} if before else {})
-    summary: dict[str, JSON] = {
+    summary: dict[str, Any] = {
         "best": None if best is None else best.text,
         "value": None if best is None else best.score.value,
         "evaluated": result.evaluated,
         "unscored": result.unscored,
+        "remarks": [one for one in result.remarks if not one.endswith(READ)],
+        "facts": asdict(result.facts) if result.store and result.facts else None,
         "clock": {part: round(spent, 3) for part, spent in clock.items()},
     }
     if result.front is not None:
@@ -243,7 +248,8 @@ def begun(result: Result, store: Store, kind: str, own: Mapping[str, JSON], abou
         "origin": str(task.origin),
         **own,
     }
-    facts: dict[str, JSON] = {"data": task.batch.about, "device": task.device, **about}
+    shape = list(task.batch.input_shape)
+    facts: dict[str, JSON] = {"data": task.batch.about, "input_shape": shape, "device": task.device, **about}
     kept = store.path != MEMORY
     run = store.begin_run(kind, settings, manifest(settings | facts) if kept else {})
     result.run, result.store = run.id, store.path if kept else None

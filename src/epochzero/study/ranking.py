@@ -24,9 +24,10 @@ from epochzero.spaces.base import AnySpace, GivesPlans
 from epochzero.stats.groups import grouped, least_difference
 from epochzero.store import JSON, Evaluated, Run, Store, manifest
 from epochzero.study.clock import Clock
+from epochzero.study.facts import INSPECTED, Facts, facts_of
 from epochzero.study.given import Entry, Given, identity_of
 from epochzero.study.task import Task
-from epochzero.types import Score, Setting, Shape
+from epochzero.types import Score, Setting
 
 if TYPE_CHECKING:
     from epochzero.engine.structure import Structure
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 TOGETHER = 64
 """architectures of a space that are scored together"""
-LOOKED_AT = 20
-"""networks whose layers the result keeps"""
 
 
 @dataclass
@@ -78,9 +77,8 @@ class Ranking(Sequence[Ranked], Framed):
         self.least = math.nan
         """least significant difference of two means"""
         self.remarks: list[str] = []
-        self.structures: list[Structure] = []
-        """the layers of the first networks"""
-        self.input_shape: Shape = ()
+        self.facts: Facts | None = None
+        """of its networks"""
         self.task: Task | None = None
         """the first draw"""
         self.sources: dict[str, tuple[AnySpace, Any]] = {}
@@ -248,7 +246,8 @@ def ranked(
         raise UserError("There is no network to rank: give at least one.")
     _judge(rows, scores, objective)
     ranking = kind(objective, len(tasks), rows, first.batch.about, "+".join(names))
-    ranking.structures, ranking.input_shape = structures, first.batch.input_shape
+    flops = [row.flops for row in rows if row.flops is not None]
+    ranking.facts = facts_of(structures, flops, first.batch.input_shape) if structures else None
     if keep_weights and len(tasks) > 1 and first.origin.scheme == "default":
         ranking.remarks.append(
             f"{keep_weights} of them are modules, which keep their weights: their spread is over data alone. Give "
@@ -257,7 +256,9 @@ def ranked(
     ranking.task = first
     ranking.sources = {name: (space, arch) for name, space, arch in listed or ()}
     ranking.run = run.id
-    run.finish({"best": ranking[0].name if ranking.scored else None, "evaluated": len(rows)})
+    best, facts = ranking[0].name if ranking.scored else None, ranking.facts
+    summary: dict[str, Any] = {"best": best, "evaluated": len(rows), "remarks": ranking.remarks}
+    run.finish(summary | {"space": ranking.space, "facts": facts and asdict(facts)})
     return ranking
 
 
@@ -290,7 +291,7 @@ def _sized(name: str, space: AnySpace, arch: Any, task: Task, structures: list[S
         return row
     with suppress(PassFailedError):
         row.flops = network.flops
-        if len(structures) < LOOKED_AT:
+        if len(structures) < INSPECTED:
             structures.append(network.structure)
     row.memory = peak_bytes(network, task.batch)
     return row

@@ -18,6 +18,7 @@ from epochzero.objectives.objective import Objective
 from epochzero.objectives.ranks import Ranking
 from epochzero.spaces.budget import Budget
 from epochzero.study.clock import Clock
+from epochzero.study.facts import INSPECTED, Facts, facts_in
 from epochzero.study.front import Front, Member
 from epochzero.types import Score
 
@@ -103,6 +104,8 @@ class Result(Framed):
         self.limit: LatencyLimit | None = None
         self.accuracies: TableSource | None = None
         """known accuracies to look the winner up in"""
+        self._facts: tuple[int, Facts | None] = (0, None)
+        """and of how many networks"""
         self._merit, self._degenerate = -math.inf, 0
         self._leaders: list[tuple[float, int, Any, Score]] = []
         """a heap: merit, minus the step, architecture and score of the best"""
@@ -195,6 +198,14 @@ class Result(Framed):
         """The history as columns, `arch` and one per proxy; also `to_pandas()` and `to_polars()`."""
         texts = [self.task.space.text(arch) for arch in self._archs]
         return {"arch": texts, **{name: column.tolist() for name, column in self._values.items()}}
+
+    @property
+    def facts(self) -> Facts | None:
+        """Facts of its first networks; None if one of them cannot run."""
+        inspected = min(len(self._archs), INSPECTED)
+        if self._facts[0] != inspected:
+            self._facts = inspected, facts_in(self.task, self._archs)
+        return self._facts[1]
 
     @property
     def merits(self) -> list[float | None]:
