@@ -90,7 +90,7 @@ def run_inside(
                 f"{method} takes whole proposals: {inside.steps} of the {result.total} steps were taken."
             )
         summary: dict[str, Any] = {"best": result.best.text, "steps": inside.steps, "remarks": result.remarks}
-        run.finish(summary | {"facts": result.facts and asdict(result.facts)})
+        run.finish(summary | {"facts": asdict(result.facts) if result.store and result.facts else None})
     return result
 
 
