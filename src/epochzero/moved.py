@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 NEW_NAMES = {
     "epochzero.analysis.convergence": "epochzero_papers.thesis.convergence",
     "epochzero.analysis.known_cells": "epochzero_papers.thesis.known_cells",
-    "epochzero.analysis.layer_kernel": "epochzero_papers.thesis.layer_kernel",
+    "epochzero.analysis.layer_kernel": "epochzero.engine.layer_kernel",
     "epochzero.analysis.recorded": "epochzero_papers.thesis.recorded",
     "epochzero.analysis.theorems": "epochzero_papers.thesis.theorems",
     "epochzero.benchmarks": "epochzero.tables",

@@ -24,6 +24,7 @@ from epochzero_papers.thesis.guarantees import (
     QUANTILES,
     Bound,
     Guarantees,
+    by_code,
     merits_of_the_rest,
     non_realizable,
     realizable,
@@ -113,6 +114,7 @@ class Small(Guarantees):
         with_kappa("snip"): (None,),
         with_trade_off("snip"): (0.2,),
         non_realizable("snip"): (0.3,),
+        by_code("snip"): (0.3,),
     }
 
 
@@ -126,10 +128,12 @@ def slow_scores(folder: Path, arch: str, size: int) -> dict[str, float]:
     return {name: one.value for name, one in ez.score(arch, ["snip", "ntk_cond"], space="nb201", data=batch).items()}
 
 
-def bounds(found: list[tuple[float, float]], tuned_with: list[tuple[float, float]], truth: list[float]) -> list[float]:
+def bounds(
+    found: list[tuple[float, float]], tuned_with: list[tuple[float, float]], truth: list[float], power: int = 2
+) -> list[float]:
     """The tuned bound of the second half, from M and kappa of every network."""
     m, kappa = np.array(tuned_with).T
-    bound = tuned(m, kappa, np.array(truth))
+    bound = tuned(m, kappa, np.array(truth), power)
     assert bound is not None
     return [-float(bound(*np.array(pair))) for pair in found[len(found) // 2 :]]
 
@@ -141,8 +145,12 @@ def test_rows_are_those_of_networks_scored_one_by_one(folder: Path) -> None:
     scores = [slow_scores(folder, arch, 4) for arch in sample.archs]
     plain = [(one["snip"], one["ntk_cond"]) for one in scores]
     without = [(m, 1.0) for m, _ in plain]
-    for name, pairs in ((non_realizable("snip"), plain), (with_trade_off("snip"), without)):
-        expected = bounds(pairs, pairs, truth)
+    for name, pairs, power in (
+        (non_realizable("snip"), plain, 2),
+        (by_code("snip"), plain, 1),
+        (with_trade_off("snip"), without, 2),
+    ):
+        expected = bounds(pairs, pairs, truth, power)
         assert columns(result)[name] == [None] * 4 + [pytest.approx(value, rel=1e-6) for value in expected]
         row = next(row for row in result.rows if row.x == name)
         assert row.found is not None and (row.found.n, row.unscored) == (4, 4)

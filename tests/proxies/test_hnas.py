@@ -46,9 +46,11 @@ METRICS = {
     "snip": "snip",
     "grasp": "grasp",
     "knas": "knas",
+    "knas_label": "knas(variant=label)",
     "fisher": "fisher",
     "synflow": "synflow",
     "naswot": "naswot",
+    "naswot_raw": "naswot(of=inputs)",
 }
 
 
@@ -106,7 +108,7 @@ def test_every_metric_in_every_form(metric: str) -> None:
     """As the experiments ran them: the proxy of that name as it stands, but for KNAS, of which the root is taken."""
     network, batch = scale_free_net(), random_batch(size=SIZE)
     m = value(network, precisely(METRICS[metric]), batch)
-    m = math.sqrt(m) if metric == "knas" else m
+    m = math.sqrt(m) if metric.startswith("knas") else m
     _, kappa = kernel(network, batch)
     for settings, expected in (
         ("mu=0.1,nu=2", thesis(m, kappa, 0.1, 2)),

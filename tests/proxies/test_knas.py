@@ -16,7 +16,7 @@ from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import BatchNorm
 from epochzero.plan.ops.pool import GlobalAvgPool
-from tests.proxies.gradients import rows_together, sample_losses
+from tests.proxies.gradients import gram, rows_together, sample_losses
 from tests.proxies.nets import (
     CONNECTED,
     Twin,
@@ -52,6 +52,13 @@ def test_is_the_mean_over_all_pairs(make: Callable[[], PlanNetwork]) -> None:
     rows = rows_together(Twin(network), batch, "loss")
     products = [(one * other).sum().item() for one in rows for other in rows]
     assert_scores(network, "knas", batch, sum(products) / len(products))
+
+
+@pytest.mark.parametrize("make", CONNECTED)
+def test_of_the_labels_logits(make: Callable[[], PlanNetwork]) -> None:
+    network, batch = make(), random_batch()
+    products = gram(rows_together(Twin(network), batch, "label")).detach()
+    assert_scores(network, "knas(variant=label)", batch, products.mean().item())
 
 
 @pytest.mark.parametrize("make", CONNECTED)

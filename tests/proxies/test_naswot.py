@@ -14,12 +14,14 @@ from torch import Tensor, nn
 
 from epochzero.api import as_network
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork
+from epochzero.engine import PlanNetwork, parse
+from epochzero.errors import UserError
 from epochzero.plan.ops.activation import GELU, Activation, Hardswish, ReLU, ReLU6, SiLU, Tanh
 from epochzero.plan.ops.linear import Linear
 from tests.proxies.nets import (
     CONNECTED,
     Twin,
+    assert_scores,
     batch_of,
     chain,
     cut_net,
@@ -93,6 +95,19 @@ def test_is_the_count_of_agreeing_relus(make: Callable[[], PlanNetwork]) -> None
     expected = math.log(determinant(agreements(network, batch)))
     assert value(network, "naswot", unlabelled(batch)) == pytest.approx(expected, rel=1e-9)
     assert value(network, precisely("naswot"), batch) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("make", CONNECTED)
+def test_of_the_inputs_themselves(make: Callable[[], PlanNetwork]) -> None:
+    """As the published code of HNAS has it: products of the ReLUs' inputs, without their signs."""
+    network, batch = make(), random_batch(size=4)
+    twin = Twin(network)
+    twin(batch.part(0)[0].double())
+    rows = torch.cat([given.flatten(1) for layer, given, _ in twin.outputs if isinstance(layer, RECTIFIERS)], 1)
+    expected = torch.linalg.slogdet(rows @ rows.mT).logabsdet.item()
+    assert_scores(network, "naswot(of=inputs)", batch, expected)
+    with pytest.raises(UserError, match="of=signs or of=inputs"):
+        _ = parse("naswot(of=outputs)").needs
 
 
 @pytest.mark.parametrize("also", [ReLU6(), GELU(), SiLU(), Hardswish(), ReLU()])

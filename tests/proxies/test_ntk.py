@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+import epochzero as ez
 from epochzero.data import Batch
-from epochzero.engine import PlanNetwork, parse
+from epochzero.engine import Handle, PlanNetwork, parse
+from epochzero.engine.layer_kernel import layer_kernel
 from epochzero.errors import UserError
 from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
@@ -123,6 +127,24 @@ def test_nothing_to_train() -> None:
     assert score(network, "ntk_cond", batch).status == "degenerate"
 
 
+@pytest.mark.parametrize("make", CONNECTED)
+def test_of_layers_as_the_published_code(make: Callable[[], PlanNetwork]) -> None:
+    """`tests/engine/test_layer_kernel.py` checks the kernel; a module has no layers that could run again."""
+    network, batch = make(), random_batch(size=5)
+    x, y = batch.part(0)
+    assert y is not None
+    expected = layer_kernel(
+        Handle(network, {name: w.double() for name, w in network.weights.items()}, x.double(), y, 0, "train")
+    )
+    assert_scores(network, "ntk_trace(of=layers)", batch, expected.trace().item())
+    assert_scores(network, "ntk_cond(of=layers)", batch, condition(expected), single=1e-2, double=1e-2)
+    kappa, m = condition(expected), math.sqrt(expected.trace().item() / 5)
+    assert value(network, "hnas(kernel=layers)", batch) == pytest.approx(kappa / m, rel=1e-2)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(72, 3))
+    found = ez.score(module, "ntk_cond(of=layers)", data=batch)["ntk_cond(of=layers)"]
+    assert found.status == "failed" and "this is a module" in found.why
+
+
 def test_equal_samples_have_no_condition_number() -> None:
     x = random_batch(size=3).part(0)[0]
     found = score(conv_net(), "ntk_cond", batch_of((x[[0, 1, 2, 1]], [0, 1, 2, 1])))
@@ -151,5 +173,5 @@ def test_which_way_is_better() -> None:
 @pytest.mark.parametrize("proxy", ["ntk_trace", "ntk_cond"])
 @pytest.mark.parametrize("settings", ["of=logits", "norm=off", "of=loss"])
 def test_impossible_settings_are_refused(proxy: str, settings: str) -> None:
-    with pytest.raises(UserError, match="of=label, sum, outputs"):
+    with pytest.raises(UserError, match="of=label, sum, outputs, layers"):
         _ = parse(f"{proxy}({settings})").needs

@@ -7,13 +7,15 @@ r"""HNAS: one objective for every gradient metric M, from a bound on the general
 
 kappa is the condition number of the tangent kernel (`ntk_cond`). M is by default one of the sums over layers that the
 experiments ran (ZCN's forms), or with `literal=true` that of eqs 7.2 and 7.3. M_Trace = sqrt(trace/m), and M_KNAS the
-root of `knas` (eq. D.11), whose gradients are those of the loss, as in KNAS itself; the thesis has the labels' logits.
+root of `knas` (eq. D.11), whose gradients are those of the loss, as in KNAS itself; knas_label has those of the labels'
+logits, as the thesis has them. naswot_raw is NASWOT as the published code has it, `naswot(of=inputs)`.
 GraSP counts by its absolute value, as in eq. 7.3: in this form it correlates with the others as in Table 7.4.
 
     literal:  grad   ||g||_2      snip   |theta . g|      grasp   |1/m sum_i theta . H_i g_i|      g the mean gradient
 
 Options:
-    metric      M: grad, snip, grasp, trace, knas, fisher, synflow (its logarithm) or naswot
+    metric      M: grad, snip, grasp, trace, knas, knas_label, fisher, synflow (its logarithm), naswot or naswot_raw
+    kernel      label: the tangent kernel of kappa and M_Trace; layers: as the published code, `ntk_cond(of=layers)`
     form        the formula above: thesis, code, realizable or non_realizable
     literal     true for grad, snip and grasp as in eqs 7.2 and 7.3
     mu          weight of the second term (thesis, code)
@@ -49,6 +51,7 @@ from epochzero.proxies.knas import knas
 from epochzero.proxies.nasi import squared_norm
 from epochzero.proxies.naswot import naswot
 from epochzero.proxies.ntk import condition_number
+from epochzero.proxies.ntk import kernel as tangent_kernel
 from epochzero.proxies.sigeo import along
 from epochzero.proxies.snip import snip
 from epochzero.proxies.synflow import synflow
@@ -58,10 +61,13 @@ METRICS: dict[str, Proxy] = {
     "snip": snip,
     "grasp": grasp,
     "knas": knas,
+    "knas_label": knas.with_settings(variant="label"),
     "fisher": fisher,
     "synflow": synflow,
     "naswot": naswot,
+    "naswot_raw": naswot.with_settings(of="inputs"),
 }
+KERNELS = {"label": ("kernel_label",), "layers": ("network", "labels")}
 FORMS = ("thesis", "code", "realizable", "non_realizable")
 
 
@@ -103,18 +109,20 @@ LITERAL: dict[str, tuple[Need, Callable[[Trace], Tensor]]] = {
 }
 
 
-def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> Sequence[Need]:
+def needs(metric: str, kernel: str, form: str, literal: bool, t: float, **others: float) -> Sequence[Need]:
     if metric not in (*METRICS, "trace") or form not in FORMS:
         raise UserError(f"hnas takes metric={', '.join([*METRICS, 'trace'])} and form={', '.join(FORMS)}.")
     if literal and metric not in LITERAL:
         raise UserError(f"hnas has literal forms of {', '.join(LITERAL)} only, not of {metric}.")
     if not 0 < t < math.inf or not all(map(math.isfinite, others.values())):
         raise UserError("hnas takes a positive t, and finite mu, nu and rate.")
-    kernel = need(Pass(), "kernel_label", "logits")
+    if kernel not in KERNELS:
+        raise UserError(f"hnas takes kernel={' or kernel='.join(KERNELS)}, not {kernel!r}.")
+    theta = need(Pass(), *KERNELS[kernel], "logits")
     if metric == "trace":
-        return [kernel]
+        return [theta]
     measured = LITERAL[metric][0] if literal else METRICS[metric].needs[0]
-    return [measured] if form == "realizable" else [measured, kernel]
+    return [measured] if form == "realizable" else [measured, theta]
 
 
 # recipe 3: in populations of AutoFormer networks, layers that work on tokens were missing
@@ -123,6 +131,7 @@ def needs(metric: str, form: str, literal: bool, t: float, **others: float) -> S
 def hnas(
     *traces: Trace,
     metric: str = "trace",
+    kernel: str = "label",
     form: str = "thesis",
     literal: bool = False,
     mu: float = 0.0,
@@ -130,12 +139,14 @@ def hnas(
     t: float = 1.0,
     rate: float = 1.0,
 ) -> Tensor:
-    m = measured(traces, metric, literal)
+    theta = None if form == "realizable" and metric != "trace" else tangent_kernel(traces[-1], kernel)
+    m = measured(traces, metric, literal, theta)
     if not m > 0:
         raise DegenerateError(f"the metric {metric} is {float(m):.3g}, and the bound needs a positive one")
     if form == "realizable":
         return 1 / m
-    kappa = condition_number(traces[-1].kernel_label)
+    assert theta is not None
+    kappa = condition_number(theta)
     if form == "code":
         return kappa / (m + 1e-6) + mu * (m**2 - nu**2).abs()
     if form == "non_realizable":
@@ -144,15 +155,14 @@ def hnas(
     return kappa / m + mu * (m**2 - nu).abs() ** (2 * t)
 
 
-def measured(traces: Sequence[Trace], metric: str, literal: bool) -> Tensor:
+def measured(traces: Sequence[Trace], metric: str, literal: bool, theta: Tensor | None) -> Tensor:
     """Returns the metric M."""
-    if metric == "trace":
-        theta = traces[-1].kernel_label
+    if theta is not None and metric == "trace":
         return (theta.trace() / len(theta)).sqrt()
     if literal:
         return LITERAL[metric][1](traces[0]).double()
     proxy_of_metric = METRICS[metric]
     value = torch.as_tensor(proxy_of_metric.compute(traces[0], **proxy_of_metric.resolved)).double()
-    if metric == "knas":
+    if metric.startswith("knas"):
         return value.sqrt()
     return value.abs() if metric == "grasp" else value

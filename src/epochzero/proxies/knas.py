@@ -3,7 +3,8 @@ r"""KNAS: the similarity of the gradients of different samples.
     score = mean_ij  g_i . g_j = || mean_i g_i ||^2         g_i the loss gradient of sample i over everything trainable
 
 Options:
-    variant     paper: the mean of the Gram matrix; reference: the published code: samples one at a time,
+    variant     paper: the mean of the Gram matrix; label: the same with the gradients of the logit of each sample's
+                class, M_KNAS squared of HNAS's theory (eq. D.11); reference: the published code: samples one at a time,
                 the first eleven parameter tensors with at least 50 numbers, their first 50 coordinates, the covariance
                 of each coordinate between the first and the second half of the samples, summed and divided by 2500
 
@@ -21,23 +22,40 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Handle, Need, Pass, Trace, check_samples, need, proxy
+from epochzero.engine.loss import check_labels, label_logits
 from epochzero.errors import DegenerateError, UserError
 from epochzero.proxies.nasi import squared_norm
 
 TENSORS, COORDINATES, SAMPLES = 11, 50, 50
+READS = {"paper": ("parameter_gradients",), "label": ("network", "labels"), "reference": ("network", "loss")}
 
 
 def needs(variant: str) -> Sequence[Need]:
-    if variant not in ("paper", "reference"):
-        raise UserError(f"knas takes variant=paper or variant=reference, not {variant!r}.")
-    return [need(Pass(), "parameter_gradients") if variant == "paper" else need(Pass(), "network", "loss")]
+    if variant not in READS:
+        raise UserError(f"knas takes variant=paper, variant=label or variant=reference, not {variant!r}.")
+    return [need(Pass(), *READS[variant])]
 
 
 @proxy(needs=needs, higher_is_better=True)
 def knas(trace: Trace, *, variant: str = "paper") -> Tensor:
     if variant == "reference":
         return split_half(trace.network)
+    if variant == "label":
+        return of_labels(trace.network, trace.labels)
     return squared_norm(trace)
+
+
+def of_labels(network: Handle, labels: Tensor) -> Tensor:
+    """Returns || mean_i d a_i/d theta ||^2, a_i the logit of sample i's class."""
+    leaves = {name: network.weights[name].detach().requires_grad_() for name in network.network.trainable}
+    with torch.enable_grad():
+        logits = network.network.forward(network.x, {**network.weights, **leaves}, network.norm)  # [B, K]
+        check_labels(logits.shape, labels)
+        chosen = label_logits(logits, labels).mean()
+        if not chosen.requires_grad:
+            raise DegenerateError("the logits do not depend on anything trainable")
+        gradients = torch.autograd.grad(chosen, list(leaves.values()), allow_unused=True)
+    return torch.stack([g.double().square().sum() for g in gradients if g is not None]).sum()
 
 
 def split_half(network: Handle) -> Tensor:

@@ -6,6 +6,9 @@ pass through the same linear map.
     K_ij  = A - hamming(c_i, c_j)  =  c_i . c_j + (1 - c_i) . (1 - c_j)
     score = log |det K|
 
+Options:
+    of          signs: K as above; inputs: the published code of HNAS, K_ij = z_i . z_j with z_i the inputs of the ReLUs
+
 ReLU6, leaky ReLU, GELU, SiLU, hard swish and their like count as ReLUs: on where their input is positive.
 
 Beware: it needs such activations; a network of tanh or sigmoid has no score. It grows with the number of ReLUs and of
@@ -17,13 +20,15 @@ Mellor, Turner, Storkey, Crowley. Neural architecture search without training. I
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, check_samples, need, of_network, proxy, together
+from epochzero.engine import Need, Pass, Trace, check_samples, need, of_network, proxy, together
 from epochzero.engine.population.reductions import Maps, agreements
 from epochzero.engine.spectrum import extreme_eigenvalues
-from epochzero.errors import DegenerateError
+from epochzero.errors import DegenerateError, UserError
 
 
 def counts(before: Maps) -> Tensor:
@@ -35,6 +40,12 @@ def counts(before: Maps) -> Tensor:
 def agreement(before: Tensor) -> Tensor:
     """Returns the number of a layer's ReLUs on which each pair of inputs agrees."""
     return counts(before.unsqueeze(1))[0]  # [B, B]
+
+
+def products(before: Tensor) -> Tensor:
+    """Returns the products of the inputs of a layer's ReLUs for each pair of samples."""
+    z = before.flatten(1).double()
+    return z @ z.mT  # [B, B]
 
 
 def agreed(trace: Trace) -> Tensor:
@@ -51,9 +62,15 @@ def log_determinant(kernel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.linalg.slogdet(kernel).logabsdet, *extreme_eigenvalues(kernel)
 
 
+def needs(of: str) -> Sequence[Need]:
+    if of not in ("signs", "inputs"):
+        raise UserError(f"naswot takes of=signs or of=inputs, not {of!r}.")
+    return [need(Pass(), relus=agreement if of == "signs" else products)]
+
+
 # recipe 2: rectifiers other than ReLU count too
-@proxy(needs=[need(Pass(), relus=agreement)], higher_is_better=True, tf32=("nb101",), recipe=2)
-def naswot(trace: Trace) -> Tensor:
+@proxy(needs=needs, higher_is_better=True, tf32=("nb101",), recipe=2)
+def naswot(trace: Trace, *, of: str = "signs") -> Tensor:
     kernel = agreed(trace)
     score, low, high = of_network(log_determinant, trace, "relus")
     if low <= len(kernel) * torch.finfo(kernel.dtype).eps * high:

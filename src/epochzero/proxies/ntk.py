@@ -10,7 +10,9 @@ row.
 Options:
     of          label: the logit of the sample's class (as in HNAS, whose code leaves out the parameters of batch
                 norms; here theta is everything trainable); sum: the sum of its logits (TE-NAS), which needs no labels;
-                outputs: every logit; work and memory grow by the number of classes
+                outputs: every logit; work and memory grow by the number of classes; layers: HNAS's published code,
+                each sample's part of the gradient of the summed logits of the labels, from hooks on conv and linear
+                layers; equal to label where no layer mixes samples
     norm        train: batch norms use the batch's statistics; eval: the running ones
 
 Beware: one backward pass for each sample, so for B samples it costs B times as much as a gradient score.
@@ -34,18 +36,23 @@ import torch
 from torch import Tensor
 
 from epochzero.engine import Need, Pass, Trace, check_samples, need, of_network, proxy
+from epochzero.engine.layer_kernel import layer_kernel
 from epochzero.errors import DegenerateError, UserError
 
-ROWS = ("label", "sum", "outputs")
+ROWS = ("label", "sum", "outputs", "layers")
 
 
 def kernel_of(of: str, norm: str) -> Sequence[Need]:
     if of not in ROWS or norm not in ("train", "eval"):
         raise UserError(f"The tangent kernel takes of={', '.join(ROWS)} and norm=train or norm=eval.")
+    if of == "layers":
+        return [need(Pass(norm=norm), "network", "labels")]  # type: ignore[arg-type]
     return [need(Pass(norm=norm), f"kernel_{of}")]  # type: ignore[arg-type]
 
 
 def kernel(trace: Trace, of: str) -> Tensor:
+    if of == "layers":
+        return layer_kernel(trace.network)
     matrix: Tensor = of_network(torch.clone, trace, f"kernel_{of}")
     return matrix
 

@@ -107,7 +107,9 @@ def scored_pool(
     better = {proxy.text: proxy.higher_is_better for proxy in part.proxies}
     values = {p.text: np.array([one[p.text].value for one in scores], np.float64) for p in part.proxies}
     why |= {p.text: _most_frequent([one[p.text] for one in scores]) for p in proxies if np.isnan(values[p.text]).all()}
-    return ScoredPool(Pool(archs[: len(scores)], values, better, why), len(archs), seconds, held)
+    tabled = any(isinstance(source, TableSource) for source, _ in by_source)
+    pool = Pool(archs[: len(scores)], values, better, why, 0 if tabled else part.batch.size)
+    return ScoredPool(pool, len(archs), seconds, held)
 
 
 def _covered(task: Task, proxies: Sequence[Proxy]) -> tuple[list[Proxy], dict[str, str]]:

@@ -11,6 +11,7 @@ import pytest
 from epochzero.errors import UserError
 from epochzero.study.methods.base import Pool, Wanted
 from epochzero.study.methods.hnas import HNAS, METRICS, m_of, usable
+from tests.proxies.nets import conv_net, random_batch, shared_net, value
 from tests.study.methods.kin import Digits
 
 pytest.importorskip("bayes_opt")
@@ -32,6 +33,31 @@ def test_the_code_s_bound_by_hand() -> None:
     search = made(pool=few, form="code", scale=10.0)
     expected = [6 / 2.000001 + 0.1 * abs(4 - 25), 8 / 4.000001 + 0.1 * abs(16 - 25)]
     assert search.bound(0.5, -1) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_code_s_bound_is_the_proxy_of_that_name() -> None:
+    """M_Trace is a mean over samples, in the search as in the proxy: two definitions of one formula."""
+    batch, networks = random_batch(size=5), [conv_net(), shared_net()]
+    columns = {name: np.array([value(net, name, batch) for net in networks]) for name in ("ntk_trace", "ntk_cond")}
+    search = HNAS(
+        SPACE, 0, Pool(["a", "b"], columns, {}, samples=5), HNAS.Options(metric="trace", form="code", scale=3.0)
+    )
+    expected = [value(net, "hnas(form=code,mu=0.1,nu=1.5)", batch) for net in networks]
+    assert search.bound(0.5, -1) == pytest.approx(expected, rel=1e-4)
+    given = HNAS(
+        SPACE, 0, Pool(["a", "b"], columns, {}), HNAS.Options(metric="trace", form="code", scale=3.0, samples=5)
+    )
+    assert (given.bound(0.5, -1) == search.bound(0.5, -1)).all()
+    with pytest.raises(UserError, match="number of samples of a batch"):
+        HNAS(SPACE, 0, Pool(["a", "b"], columns, {}), HNAS.Options(metric="trace", form="code"))
+
+
+def test_another_condition_number() -> None:
+    """Of a column of that name; the rest of the bound stays."""
+    few = Pool(["a", "b"], {"grad_norm": np.array([2.0, 4.0]), "ntk_cond(of=sum)": np.array([6.0, 8.0])}, {})
+    search = made(pool=few, kappa="ntk_cond(of=sum)")
+    assert search.bound(0.0, -99.0) == pytest.approx([3, 2])
+    assert HNAS.wants({"metric": "grad", "networks": 5, "kappa": "zen"}) == Wanted(["grad_norm", "zen"], 5)
 
 
 def test_the_thesis_bound_by_hand() -> None:
@@ -131,13 +157,13 @@ def test_networks_that_lack_a_score_are_left_out() -> None:
 
 
 def test_metrics() -> None:
-    assert m_of("trace", np.array([9.0])).tolist() == [3.0]
+    assert m_of("trace", np.array([9.0]), samples=4).tolist() == [1.5], "eq. 7.4 has a mean over samples under the root"
     assert m_of("knas", np.array([9.0])).tolist() == [3.0], "eq. D.11 has a root over the mean of all products"
     assert m_of("synflow", np.array([9.0])).tolist() == [9.0]
     for metric, proxy in METRICS.items():
-        assert HNAS.wants({"metric": metric, "networks": 5}) == Wanted([proxy, "ntk_cond"], 5)
+        assert HNAS.wants({"metric": metric, "networks": 5, "kappa": "ntk_cond"}) == Wanted([proxy, "ntk_cond"], 5)
     with pytest.raises(UserError, match=r"no metric 'snap'\. Did you mean 'snip'"):
-        HNAS.wants({"metric": "snap", "networks": 5})
+        HNAS.wants({"metric": "snap", "networks": 5, "kappa": "ntk_cond"})
 
 
 @pytest.mark.parametrize(
@@ -146,7 +172,7 @@ def test_metrics() -> None:
         ({"form": "paper"}, "takes form=thesis, code and acquisition=ei, ucb"),
         ({"acquisition": "pi"}, "takes form=thesis, code and acquisition=ei, ucb"),
         ({"low": 2.0, "high": 1.0}, "a range of c from low to high, not from 2 to 1"),
-        ({"opens": -1}, "opens and probes of at least 0"),
+        ({"opens": -1}, "opens, probes and samples of at least 0"),
         ({"scale": 0.0}, "a positive, finite scale"),
         ({"scale": math.inf}, "a positive, finite scale"),
     ],

@@ -3,7 +3,7 @@ r"""M_Trace and kappa of the known cells, the widest and the deepest: the thesis
     python -m epochzero_papers known-cells --data cifar10.npz --device cuda --out known_cells.json
 
 The same numbers as `epochzero reproduce thesis-table7.2`, which says how they are defined, with torch and numpy alone;
-with `--kernel layers` those of the kernel that the thesis' code measures (`epochzero_papers.thesis.layer_kernel`).
+with `--kernel layers` those of the kernel that the thesis' code measures (`ntk_cond(of=layers)`).
 
 Shu. Understanding and improving neural architecture search (thesis, section 7.5.3).
 """
@@ -21,15 +21,15 @@ from typing import Any, Literal
 
 from epochzero.analysis.topology import CELLS, topologies
 from epochzero.data import Batch, load
-from epochzero.engine import PlanNetwork, parse
+from epochzero.engine import Handle, PlanNetwork, parse
 from epochzero.engine.device import machine
+from epochzero.engine.layer_kernel import layer_kernel
 from epochzero.errors import DegenerateError
 from epochzero.proxies.ntk import condition_number
 from epochzero.spaces.darts import Darts
 from epochzero.study.task import Task
 from epochzero.types import Origin
 from epochzero_papers.harness.options import device_option, option
-from epochzero_papers.thesis.layer_kernel import layer_kernel
 
 TRACE, KAPPA = parse("ntk_trace"), parse("ntk_cond")
 
@@ -78,7 +78,8 @@ def _by_layers(space: Any, batch: Batch, seed: int, device: str) -> Iterator[Pai
     x, y = (part.to(device) for part in batch.part(0) if part is not None)
     for cell in CELLS.values():
         plan = space.plan(cell, batch.num_classes, batch.input_shape)
-        theta = layer_kernel(PlanNetwork(plan, Origin(seed=seed), device), x, y)
+        network = PlanNetwork(plan, Origin(seed=seed), device)
+        theta = layer_kernel(Handle(network, network.weights, x, y, seed, "train"))
         try:
             kappa = float(condition_number(theta))
         except DegenerateError:

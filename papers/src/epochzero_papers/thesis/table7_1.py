@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import NB101_C10, NB201_C10, Figures
-from epochzero_papers.thesis.guarantees import Guarantees, by_metric, non_realizable, realizable
+from epochzero_papers.thesis.guarantees import Guarantees, by_metric, realizable, tuned_ones
 
 
 @experiment
@@ -29,9 +29,9 @@ class ThesisTable71(Guarantees):
     targets = (NB101_C10, NB201_C10)
     spearman: ClassVar[Figures] = {
         **by_metric(realizable, [(-0.25, -0.21, -0.45, -0.30), (0.64, 0.64, 0.57, 0.54)]),
-        **by_metric(non_realizable, [(0.35, 0.37, 0.46, 0.33), (0.75, 0.75, 0.69, 0.70)]),
+        **tuned_ones([(0.35, 0.37, 0.46, 0.33), (0.75, 0.75, 0.69, 0.70)]),
     }
     kendall: ClassVar[Figures] = {
         **by_metric(realizable, [(-0.17, -0.15, -0.31, -0.21), (0.47, 0.47, 0.40, 0.39)]),
-        **by_metric(non_realizable, [(0.23, 0.25, 0.32, 0.23), (0.56, 0.56, 0.50, 0.51)]),
+        **tuned_ones([(0.23, 0.25, 0.32, 0.23), (0.56, 0.56, 0.50, 0.51)]),
     }

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from epochzero.study.methods.hnas import METRICS
 from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.table_searches import FEEDBACK, Printed, TableSearch, TableSearches
 from epochzero_papers.thesis.table6_1 import KNAS, TE_NAS, TE_NAS_LABELS, ThesisTable61
@@ -21,12 +20,15 @@ from epochzero_papers.thesis.table6_1 import KNAS, TE_NAS, TE_NAS_LABELS, Thesis
 EVALUATIONS, LONGER = 20, 80
 EVERY = 15_625
 """networks of NAS-Bench-201"""
+SAMPLES = 64
+"""of the batch of the pool's scores"""
+METRICS = ("grad", "snip", "grasp", "trace", "knas", "fisher", "synflow", "naswot")
 REA = {"population": 10, "tournament": 3, "batch": 1}
 
 
 def hnas(metric: str, form: str = "thesis", evaluations: int = EVALUATIONS) -> TableSearch:
     label = f"HNAS ({metric})" if form == "thesis" else f"HNAS ({metric}), {form}"
-    options = {"metric": metric, "form": form, "networks": EVERY, "opens": 2000}
+    options = {"metric": metric, "form": form, "samples": SAMPLES, "networks": EVERY, "opens": 2000}
     return TableSearch(label, "hnas", FEEDBACK, evaluations, options)
 
 

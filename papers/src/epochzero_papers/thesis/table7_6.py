@@ -13,7 +13,7 @@ from typing import ClassVar
 from epochzero_papers.harness.base import experiment
 from epochzero_papers.harness.correlations import Figures
 from epochzero_papers.harness.transfer import TARGETS, thrice
-from epochzero_papers.thesis.guarantees import Guarantees, by_metric, non_realizable, realizable
+from epochzero_papers.thesis.guarantees import Guarantees, by_metric, realizable, tuned_ones
 
 
 @experiment
@@ -25,7 +25,5 @@ class ThesisTable76(Guarantees):
     targets = TARGETS
     spearman: ClassVar[Figures] = {
         **by_metric(realizable, thrice([(0.64, 0.64, 0.58, 0.55), (0.64, 0.64, 0.58, 0.54), (0.57, 0.57, 0.52, 0.47)])),
-        **by_metric(
-            non_realizable, thrice([(0.75, 0.75, 0.69, 0.69), (0.74, 0.74, 0.69, 0.69), (0.69, 0.69, 0.63, 0.65)])
-        ),
+        **tuned_ones(thrice([(0.75, 0.75, 0.69, 0.69), (0.74, 0.74, 0.69, 0.69), (0.69, 0.69, 0.63, 0.65)])),
     }

@@ -89,6 +89,8 @@ class Pool:
     """by proxy, true if higher is better"""
     why: Mapping[str, str] = field(default_factory=dict)
     """the most frequent reason of each proxy without any score"""
+    samples: int = 0
+    """in the batch that the scores are of; 0: unknown, as of a table"""
 
 
 @runtime_checkable

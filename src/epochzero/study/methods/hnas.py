@@ -15,8 +15,9 @@ The process sees u in [0, 1] and c in [low, high], the powers of ten of mu.
     form=thesis   nu = the quantile u of M^2 in the pool,   mu = 10^c med(kappa/M) / med(M^2)^2       c in [-3, 3]
     form=code     nu = scale u,                             mu = 10^c                                 c in [-4, 0]
 
-M_Trace and M_KNAS are roots, of the kernel's trace and of `nasi_trace`, the mean of all inner products of gradients
-(eqs 7.2 and D.11). Those of KNAS are gradients of the loss here, as in KNAS itself; the thesis has the labels' logits.
+M_Trace and M_KNAS are roots, of the kernel's trace over the number of samples and of `nasi_trace`, the mean of all
+inner products of gradients (eqs 7.4 and D.11). Those of KNAS are gradients of the loss here, as in KNAS itself;
+knas_label has those of the labels' logits, as the thesis does. naswot_raw is NASWOT as the published code has it.
 
 The thesis gives no ranges. Ours do not depend on the unit of M, whose tail is long: with nu in equal steps up to the
 99 % quantile of M^2 most queries chose networks of poor accuracy (1,000 networks of NAS-Bench-201). The code's ranges
@@ -24,7 +25,10 @@ are as published, with scale 5000 (NAS-Bench-201). The first `probes` queries ar
 the middle, as in the published code.
 
 Options:
-    metric        M: grad, snip, grasp, trace, knas, fisher, synflow or naswot
+    metric        M: grad, snip, grasp, trace, knas, knas_label, fisher, synflow, naswot or naswot_raw
+    kappa         the proxy whose score is kappa
+    samples       number of samples of the batch that the scores are of (trace in the code's form, which depends on the
+                  unit of M); 0: that of the search, for scores that are not from a table
     form          thesis or code
     acquisition   ei (xi = 0, as on NAS-Bench-201) or ucb (kappa = 2.576, as on DARTS)
     networks      number of networks in the pool
@@ -56,12 +60,14 @@ METRICS = {
     "grasp": "grasp",
     "trace": "ntk_trace",
     "knas": "nasi_trace",
+    "knas_label": "knas(variant=label)",
     "fisher": "fisher",
     "synflow": "synflow",
     "naswot": "naswot",
+    "naswot_raw": "naswot(of=inputs)",
 }
 """M to the proxy that it is made of; KNAS is that of NASI by another name, which takes one backward pass"""
-ROOTED = ("trace", "knas")
+ROOTED = ("trace", "knas", "knas_label")
 """metrics that are the root of their proxy"""
 KAPPA = "ntk_cond"
 RANGES = {"thesis": (-3.0, 3.0), "code": (-4.0, 0.0)}
@@ -80,6 +86,8 @@ class HNAS:
     class Options:
         metric: str = "trace"
         form: str = "thesis"
+        kappa: str = KAPPA
+        samples: int = 0
         acquisition: str = "ei"
         networks: int = 2000
         opens: int = 0
@@ -91,13 +99,19 @@ class HNAS:
     def __init__(self, space: Sampler, seed: int, pool: Pool, options: Options = Options()) -> None:
         if options.form not in RANGES or options.acquisition not in ACQUISITIONS:
             raise UserError(f"hnas takes form={', '.join(RANGES)} and acquisition={', '.join(ACQUISITIONS)}.")
-        if options.opens < 0 or options.probes < 0 or not 0 < options.scale < math.inf:
-            raise UserError("hnas takes opens and probes of at least 0, and a positive, finite scale.")
+        if min(options.opens, options.probes, options.samples) < 0 or not 0 < options.scale < math.inf:
+            raise UserError("hnas takes opens, probes and samples of at least 0, and a positive, finite scale.")
         low, high = RANGES[options.form] if options.low == options.high == 0 else (options.low, options.high)
         if not -math.inf < low < high < math.inf:
             raise UserError(f"hnas takes a range of c from low to high, not from {low:g} to {high:g}.")
         self.form, self.opens, self.scale = options.form, options.opens, options.scale
-        self.archs, self.m, self.kappa = usable(pool, options.metric)
+        samples = options.samples or pool.samples
+        if options.form == "code" and options.metric == "trace" and not samples:
+            raise UserError(
+                "hnas with form=code and metric=trace needs the number of samples of a batch that the table's scores "
+                "are of: give the option samples, such as --option samples=64."
+            )
+        self.archs, self.m, self.kappa = usable(pool, options.metric, options.kappa, samples or 1)
         self.left = np.ones(len(self.archs), bool)
         self.probes = [{"u": float(u), "c": (low + high) / 2} for u in np.linspace(0, 1, options.probes)]
         self.optimiser = bayesian("hnas", seed, options.acquisition, {"u": (0.0, 1.0), "c": (low, high)})
@@ -109,7 +123,7 @@ class HNAS:
     def wants(options: Mapping[str, Any]) -> Wanted:
         metric = options["metric"]
         check_known(metric, METRICS, f"hnas has no metric '{metric}'", "It has")
-        return Wanted([METRICS[metric], KAPPA], options["networks"])
+        return Wanted([METRICS[metric], options["kappa"]], options["networks"])
 
     def ask(self, n: int) -> list[Any]:
         looked_at = self.left.copy()
@@ -143,10 +157,10 @@ class HNAS:
             return np.asarray(first + 10**c * np.median(first) * away**2)
 
 
-def usable(pool: Pool, metric: str) -> tuple[list[Any], Floats, Floats]:
+def usable(pool: Pool, metric: str, by: str = KAPPA, samples: int = 1) -> tuple[list[Any], Floats, Floats]:
     """Networks with both scores, their M and their kappa."""
-    value, kappa = pool.values[METRICS[metric]], pool.values[KAPPA]
-    m = m_of(metric, value)
+    value, kappa = pool.values[METRICS[metric]], pool.values[by]
+    m = m_of(metric, value, samples)
     whole = np.flatnonzero((m > 0) & np.isfinite(m) & np.isfinite(kappa)).tolist()
     if not whole:
         raise UserError(
@@ -155,8 +169,8 @@ def usable(pool: Pool, metric: str) -> tuple[list[Any], Floats, Floats]:
     return [pool.archs[i] for i in whole], m[whole], kappa[whole]
 
 
-def m_of(metric: str, value: Floats) -> Floats:
-    """M from the score that it is made of; M_Trace but for the root of the number of samples, which all share."""
+def m_of(metric: str, value: Floats, samples: int = 1) -> Floats:
+    """M from the score that it is made of, for M_Trace of that many samples."""
     if metric in ROOTED:
-        return np.asarray(np.sqrt(value))
+        return np.asarray(np.sqrt(value / samples if metric == "trace" else value))
     return np.abs(value) if metric == "grasp" else value

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from epochzero.analysis.topology import KNOWN
-from epochzero.engine import PlanNetwork
+from epochzero.engine import Handle, PlanNetwork
+from epochzero.engine.layer_kernel import LAYERS, layer_kernel, sample_parts
 from epochzero.spaces.darts import Darts
 from epochzero.types import Origin
-from epochzero_papers.thesis.layer_kernel import LAYERS, layer_kernel, sample_parts
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(4, 3, 8, 8, generator=GENERATOR)
@@ -34,12 +34,14 @@ def test_samples_that_do_not_see_each_other_have_the_exact_kernel() -> None:
     network, names = small()
     rows = [gradient(network, names, X[i : i + 1], Y[i : i + 1], "eval") for i in range(4)]
     flat = torch.stack([torch.cat([g.flatten() for g in row.values()]) for row in rows]).double()
-    torch.testing.assert_close(layer_kernel(network, X, Y, "eval"), flat @ flat.mT, rtol=1e-4, atol=1e-6)
+    found = layer_kernel(Handle(network, network.weights, X, Y, 0, "eval"))
+    torch.testing.assert_close(found, flat @ flat.mT, rtol=1e-4, atol=1e-6)
 
 
 def test_under_batch_statistics_the_parts_make_up_the_gradient() -> None:
     network, names = small()
-    whole, parts = gradient(network, names, X, Y, "train"), sample_parts(network, X, Y)
+    parts = sample_parts(Handle(network, network.weights, X, Y, 0, "train"))
+    whole = gradient(network, names, X, Y, "train")
     assert whole.keys() == parts.keys() and len(parts) > 5
     for name, part in parts.items():
         torch.testing.assert_close(part.sum(0), whole[name], rtol=1e-3, atol=1e-4)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import PlanNetwork
-from epochzero.engine.passes import Norm
+from epochzero.engine.failure import PassFailedError
+from epochzero.engine.loss import check_labels, label_logits
+from epochzero.engine.network import Handle, PlanNetwork, plan_for
 from epochzero.plan import execute
 from epochzero.plan.ops.base import Op
 from epochzero.plan.plan import Node
@@ -25,8 +26,12 @@ from epochzero.plan.plan import Node
 LAYERS = ("conv", "linear")
 
 
-def sample_parts(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train") -> dict[str, Tensor]:
+def sample_parts(run: Handle) -> dict[str, Tensor]:
     """Returns each sample's part of the gradient of the summed logits of their classes, by weight: [B, weight]."""
+    network, y = run.network, run.y
+    assert y is not None
+    if not isinstance(network, PlanNetwork):
+        raise PassFailedError("the kernel from hooks on layers needs a network of a space, and this is a module")
     seen: list[tuple[Node, Tensor, Tensor]] = []
 
     def watch(node: Node, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -34,11 +39,11 @@ def sample_parts(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train
             seen.append((node, inputs[0].detach(), output))
 
     with torch.enable_grad():
-        weights = {name: w.detach().requires_grad_(name in network.trainable) for name, w in network.weights.items()}
-        plan = network.plan.with_statistics("batch" if norm == "train" else "running")
-        logits = execute(plan, weights, (x,), watch)
-        chosen = logits[torch.arange(len(x), device=x.device), y].sum()
-        gradients = torch.autograd.grad(chosen, [output for _, _, output in seen], allow_unused=True)
+        weights = {name: w.detach().requires_grad_(name in network.trainable) for name, w in run.weights.items()}
+        logits = execute(plan_for(network.plan, run.norm), weights, (run.x,), watch)
+        check_labels(logits.shape, y)
+        outputs = [output for _, _, output in seen]
+        gradients = torch.autograd.grad(label_logits(logits, y).sum(), outputs, allow_unused=True)
     found: dict[str, Tensor] = {}
     for (node, inputs, _), gradient in zip(seen, gradients, strict=True):
         if gradient is not None:
@@ -60,8 +65,8 @@ def _of_each(op: Op, weights: list[Tensor], inputs: Tensor, gradients: Tensor) -
     return [torch.stack(of_weight) for of_weight in zip(*each, strict=True)]
 
 
-def layer_kernel(network: PlanNetwork, x: Tensor, y: Tensor, norm: Norm = "train") -> Tensor:
+def layer_kernel(run: Handle) -> Tensor:
     """Returns the kernel [B, B], in double precision."""
-    rows = [part.flatten(1).double() for part in sample_parts(network, x, y, norm).values()]
+    rows = [part.flatten(1).double() for part in sample_parts(run).values()]
     kernel: Tensor = torch.stack([row @ row.mT for row in rows]).sum(0)
     return kernel
