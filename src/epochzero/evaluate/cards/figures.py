@@ -1,4 +1,4 @@
-"""The figures of the cards and of docs/results.md, from tables in this folder.
+"""The figures of the cards and of docs/results, from tables in this folder.
 
 published.csv    figures of the papers, with our sign: that of `plain` is reversed, since lower is better here
 measured.csv     what we measured; written by benchmarks/correlations.py
