@@ -21,8 +21,8 @@ from epochzero.engine.proxy import parse
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
 from epochzero.evaluate.cards.figures import SURVIVES, precisions
-from epochzero.evaluate.plots import new_panels
 from epochzero.objectives.objective import parse_objective
+from epochzero.pictures import new_panels
 from epochzero.registry import proxies, spaces
 from epochzero.spaces import nb201
 from epochzero.store import Evaluated, ScoreRow, Store, add, export

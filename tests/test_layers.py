@@ -14,7 +14,19 @@ from tests.fresh import Fresh
 
 ROOT = Path(epochzero.__file__).parent
 LAYERS = [
-    {"types", "errors", "unpickling", "registry", "quantities", "files", "progress", "moved", "user_code", "frames"},
+    {
+        "types",
+        "errors",
+        "unpickling",
+        "registry",
+        "quantities",
+        "files",
+        "progress",
+        "moved",
+        "user_code",
+        "frames",
+        "pictures",
+    },
     {"plan"},
     {"data"},
     {"spaces"},

@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from epochzero.evaluate.plots import is_wide, new_figure, spread_out
+from epochzero.evaluate.plots import is_wide, spread_out
 from epochzero.evaluate.results import file_name, interval
+from epochzero.pictures import new_figure
 from epochzero.stats import Estimate
 from tests.cli.bench_tables import CELLS, FEW, read, written
 from tests.command import Ran, epochzero, refusal
@@ -130,10 +131,10 @@ def test_without_matplotlib_there_is_everything_else(tmp_path: Path, monkeypatch
             raise ImportError(name)
         return found(name, package)
 
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr("epochzero.errors.import_module", missing)
     ran = bench_into(tmp_path)
     assert ran.code == 0
-    assert "Plots need matplotlib: pip install 'epochzero[plots]'." in " ".join(ran.err.split())
+    assert "A plot needs matplotlib: pip install 'epochzero[plots]'." in " ".join(ran.err.split())
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "results.json",
         "results.csv",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epochzero.analysis.features import Feature
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import new_figure, new_panels
+from epochzero.pictures import BLUE, ORANGE, new_figure, new_panels, style
 
 Values = Sequence[Sequence[float | None]]
 LEVELS = 20
@@ -23,6 +23,7 @@ TITLE = 32
 """letters that a panel is wide"""
 
 
+@style()
 def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label: str, per_line: int = 4) -> Any:
     """A panel for each network: `contour`, `surface` or `heat`, all on one scale.
 
@@ -43,12 +44,11 @@ def planes(named: Mapping[str, Values], axis: Sequence[float], kind: str, label:
         drawn = _drawn(axes, np.where(np.isfinite(grid), grid, top), axis, kind, scale, logarithmic)
         _dress(axes, name)
     if kind != "surface":
-        figure.supxlabel("first direction, in lengths of the filters; +: the weights", fontsize=8)
-        figure.supylabel("second direction", fontsize=8)
+        figure.supxlabel("first direction, in lengths of the filters; +: the weights")
+        figure.supylabel("second direction")
     bar = figure.colorbar(drawn, ax=places, shrink=0.8, format="%.3g")
-    bar.set_label(f"log10 of the {label}" if kind == "surface" and logarithmic else label, fontsize=8)
+    bar.set_label(f"log10 of the {label}" if kind == "surface" and logarithmic else label)
     bar.ax.yaxis.set_minor_formatter("")
-    bar.ax.tick_params(labelsize=7)
     return figure
 
 
@@ -71,6 +71,7 @@ def _drawn(
     if kind == "heat":
         half = (axis[1] - axis[0]) / 2
         edges = (axis[0] - half, axis[-1] + half) * 2
+        axes.grid(visible=False)
         axes.plot(0, 0, "+", color="white", markersize=8)
         return axes.imshow(grid.T, extent=edges, origin="lower", cmap="viridis", norm=scale)
     spaced = np.geomspace if logarithmic else np.linspace
@@ -86,6 +87,7 @@ def _grid(values: Values) -> NDArray[np.float64]:
     return np.array([[np.nan if value is None else value for value in row] for row in values], np.float64)
 
 
+@style()
 def output_curves(named: Mapping[str, Sequence[Sequence[float]]], per_line: int = 4) -> Any:
     """Each network's curve on its three principal components, closed."""
     figure, places = new_panels(len(named), per_line, PANEL, PANEL, projection="3d")
@@ -93,17 +95,17 @@ def output_curves(named: Mapping[str, Sequence[Sequence[float]]], per_line: int 
         closed = np.array([*points, points[0]])
         axes.plot(*closed.T, linewidth=1)
         _dress(axes, name)
-    figure.supxlabel("the output's three principal components", fontsize=8)
+    figure.supxlabel("the output's three principal components")
     return figure
 
 
 def _dress(axes: Any, name: str) -> None:
     """A title that fits a panel, and few ticks in small type."""
-    axes.set_title("\n".join(textwrap.wrap(name, TITLE)), fontsize=8)
-    axes.tick_params(labelsize=6)
+    axes.set_title("\n".join(textwrap.wrap(name, TITLE)))
     axes.locator_params(nbins=4)
 
 
+@style()
 def layer_features(named: Mapping[str, Sequence[Feature]]) -> Any:
     """1/c of each layer, in the order of the layers."""
     figure = new_figure(8, 3)
@@ -112,20 +114,20 @@ def layer_features(named: Mapping[str, Sequence[Feature]]) -> Any:
         axes.plot([feature.independence for feature in features], linewidth=0.8, label=name)
     axes.set_xlabel("layer")
     axes.set_ylabel("1/c, independence of its maps")
-    figure.legend(loc="outside upper left", fontsize=7)
+    figure.legend(loc="outside upper left")
     return figure
 
 
+@style()
 def stability(named: Mapping[str, Sequence[float]]) -> Any:
     """Dextr's value for each image and circle as a dot, a line for each network, with mean and standard deviation."""
     figure = new_figure(6, 1.2 + 0.5 * len(named))
     axes = figure.add_subplot()
     for place, values in enumerate(named.values()):
-        axes.plot(values, [place] * len(values), "o", markersize=3, alpha=0.5, color="tab:blue")
+        axes.plot(values, [place] * len(values), "o", markersize=3, alpha=0.5, color=BLUE)
         spread = np.std(values, ddof=1)
-        axes.errorbar(np.mean(values), place, xerr=spread, fmt="D", markersize=4, capsize=4, color="tab:orange")
-    axes.set_yticks(range(len(named)), ["\n".join(textwrap.wrap(name, TITLE)) for name in named], fontsize=7)
+        axes.errorbar(np.mean(values), place, xerr=spread, fmt="D", markersize=4, capsize=4, color=ORANGE)
+    axes.set_yticks(range(len(named)), ["\n".join(textwrap.wrap(name, TITLE)) for name in named])
     axes.set_ylim(len(named) - 0.5, -0.5)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel("dextr, over images and circles", fontsize=8)
+    axes.set_xlabel("dextr, over images and circles")
     return figure

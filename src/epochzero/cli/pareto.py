@@ -8,12 +8,12 @@ from typing import Any
 from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
 from epochzero.cli.winner import course_json, known_of, say_next, say_places, say_time
 from epochzero.errors import UserError
-from epochzero.evaluate import plots
 from epochzero.evaluate.front_plot import drawn
 from epochzero.files import writing
 from epochzero.hardware.latency import KEYS, Latency, latency_source
 from epochzero.hardware.timing import RUNS, Timing
 from epochzero.objectives.goals import LATENCY
+from epochzero.pictures import save
 from epochzero.study.front import Member, as_csv
 from epochzero.study.result import Result
 from epochzero.study.sources import TableSource
@@ -138,7 +138,7 @@ def write_front(folder: Path, result: Result, report: dict[str, Any]) -> list[st
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8", newline="")
         try:
-            return [*texts, *plots.save(drawn(result.the_front), folder, "front")]
+            return [*texts, *save(drawn(result.the_front), folder, "front")]
         except UserError as error:  # no matplotlib
             err.print(str(error), style="yellow")
             return [*texts]

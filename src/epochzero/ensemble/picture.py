@@ -20,7 +20,7 @@ from torch import Tensor
 
 from epochzero.ensemble.metrics import ensemble_error
 from epochzero.errors import UserError, needed
-from epochzero.evaluate.plots import new_figure
+from epochzero.pictures import INK, new_figure, style
 
 PERPLEXITY = 5.0
 """of t-SNE, about the number of neighbours of a point; less if there are few points"""
@@ -46,6 +46,7 @@ def layout(predictions: Tensor, seed: int = 0) -> NDArray[np.float64]:
     return np.asarray(spread.fit_transform(rows), np.float64)
 
 
+@style()
 def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path, *, seed: int = 0) -> Path:
     """Draws ensembles by name to a file (.png, .svg or .pdf): probabilities [M, N, classes] on the same images."""
     if not ensembles or len({tuple(p.shape[1:]) for p in ensembles.values()}) > 1:
@@ -61,10 +62,11 @@ def draw_predictions(ensembles: Mapping[str, Tensor], labels: Tensor, path: Path
         dots = near.scatter(some[:, 0], some[:, 1], label=name)
         wrong = (predictions.argmax(2) != labels).double().mean(1)  # [M]
         errors.bar(range(bar, bar + len(wrong)), (100 * wrong).tolist(), color=dots.get_facecolor())
-        errors.hlines(100 * ensemble_error(predictions, labels), bar - 0.5, bar + len(wrong) - 0.5, colors="black")
+        errors.hlines(100 * ensemble_error(predictions, labels), bar - 0.5, bar + len(wrong) - 0.5, colors=INK)
         bar += len(wrong) + 1
     near.set_title("predictions of the members, by t-SNE")
-    near.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=3)
+    near.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=3)
+    apart.grid(visible=False)
     shown = apart.imshow(100 * disagreement(together).numpy(), vmin=0, cmap="viridis")
     figure.colorbar(shown, ax=apart)
     apart.set_title("two members disagree (% of the images)")

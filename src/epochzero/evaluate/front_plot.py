@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from epochzero.evaluate.plots import MANY, is_wide, new_counts, new_panels
+from epochzero.evaluate.plots import MANY, is_wide
 from epochzero.objectives.goals import LATENCY, Goal
+from epochzero.pictures import BLUE, PALE, new_counts, new_panels, style
 from epochzero.study.front import Front
 
 COUNTED = ("params", "flops")
 
 
+@style()
 def drawn(front: Front) -> Any:
     """The front among all evaluated networks: the first goal on the vertical axis, a panel for each of the others."""
     first, *others = front.goals.goals
@@ -21,11 +23,11 @@ def drawn(front: Front) -> Any:
     figure, panels = new_panels(len(others), len(others), 4.6, 3.8)
     for number, (axes, goal) in enumerate(zip(panels, others, strict=True), 1):
         x, y = everything[:, number], everything[:, 0]
-        axes.scatter(x, y, s=6, linewidths=0, color="#b8c4d6", rasterized=len(x) > MANY, label="evaluated")
+        axes.scatter(x, y, s=6, linewidths=0, color=PALE, rasterized=len(x) > MANY, label="evaluated")
         order = np.argsort(chosen[:, number])
         line = "-" if len(others) == 1 else ""
         x_front, y_front = chosen[order, number], chosen[order, 0]
-        axes.plot(x_front, y_front, f"o{line}", markersize=4, linewidth=1, color="#2f6db3", label="front")
+        axes.plot(x_front, y_front, f"o{line}", markersize=4, linewidth=1, color=BLUE, label="front")
         if is_wide(x):
             axes.set_xscale("log")
         if is_wide(y):
@@ -34,7 +36,7 @@ def drawn(front: Front) -> Any:
             axis.set_label_text(_label(of_axis))
             if of_axis.proxy.text in COUNTED:
                 axis.set_major_formatter(new_counts())
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return figure
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from epochzero.errors import UserError
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import BenchRow, Place
+from epochzero.pictures import BLUE, INK, PALE, new_figure, new_panels, style
 
-FORMATS = (".png", ".svg")
 MANY = 2000
 """number of points above which an SVG holds them as an image"""
 PER_LINE = 4
@@ -23,39 +20,9 @@ WIDE = 100
 """smallest ratio of the 90 % and 10 % quantiles for a logarithmic axis"""
 TAIL = 20
 """smallest ratio of the largest and the median size for an axis that compresses outliers"""
-BAR, LEVEL_BAR = "#b8c4d6", "#2f6db3"
 
 
-def new_figure(width: float, height: float) -> Any:
-    """A figure of this size in inches; UserError without matplotlib."""
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise UserError("Plots need matplotlib: pip install 'epochzero[plots]'.") from None
-    return figures.Figure(figsize=(width, height), layout="constrained")
-
-
-def new_counts() -> Any:
-    """A formatter of ticks as 150 M."""
-    return importlib.import_module("matplotlib.ticker").EngFormatter()
-
-
-def new_panels(count: int, per_line: int, width: float, height: float, **how: Any) -> tuple[Any, list[Any]]:
-    """A figure of `count` panels, `per_line` in a row, each of this size in inches; and their axes."""
-    across = min(per_line, count)
-    down = math.ceil(count / across)
-    figure = new_figure(width * across, height * down)
-    return figure, [figure.add_subplot(down, across, place, **how) for place in range(1, count + 1)]
-
-
-def save(figure: Any, folder: Path, name: str) -> list[str]:
-    """Writes the figure in every format; returns the names of the files."""
-    names = [name + ending for ending in FORMATS]
-    for file in names:
-        figure.savefig(folder / file, dpi=150)
-    return names
-
-
+@style()
 def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
     """The first repeat's score of each network against the target, coloured by parameters if they are known."""
     sample, scores = outcome.sample, outcome.merits[row.proxy][0]
@@ -75,10 +42,11 @@ def scatter(outcome: CaseOutcome, row: BenchRow) -> Any:
     repeat = ", first repeat" if row.quality.repeats > 1 else ""
     axes.set_xlabel(f"{sign}{row.proxy}{repeat}")
     axes.set_ylabel(", ".join(filter(None, (row.target, sample.units[row.target]))))
-    axes.set_title(f"{outcome.case.name}, n = {len(kept)}: {_spearman(row)}", fontsize=8)
+    axes.set_title(f"{outcome.case.name}, n = {len(kept)}: {_spearman(row)}")
     return figure
 
 
+@style()
 def ranking(outcome: BenchOutcome) -> Any:
     """Spearman with its interval for every proxy; a panel for each column of each table."""
     panels = [(case, target) for case in outcome.cases for target in case.figures.ranking]
@@ -86,23 +54,23 @@ def ranking(outcome: BenchOutcome) -> Any:
     figure, places = new_panels(len(panels), PER_LINE, 4.2, 1.1 + 0.26 * proxies)
     for axes, (case, target) in zip(places, panels, strict=True):
         _bars(axes, case.figures.ranking[target])
-        axes.set_title(f"{case.case.name}\n{target}", fontsize=8)
-        axes.set_xlabel("Spearman, 95 % interval; dark: best, or not significantly different", fontsize=7)
+        axes.set_title(f"{case.case.name}\n{target}")
+        axes.set_xlabel("Spearman, 95 % interval; dark: best, or not significantly different")
     return figure
 
 
 def _bars(axes: Any, places: Sequence[Place]) -> None:
-    axes.set_yticks(range(len(places)), [place.row.proxy for place in places], fontsize=7)
+    axes.set_yticks(range(len(places)), [place.row.proxy for place in places])
     axes.invert_yaxis()
-    axes.axvline(0, color="black", linewidth=0.8)
+    axes.axvline(0, color=INK, linewidth=0.8)
     for height, place in enumerate(places):
         quality = place.row.quality
         if quality.spearman is None or quality.spearman_ci is None:
-            axes.text(0, height, " none", va="center", fontsize=7)
+            axes.text(0, height, " none", va="center")
             continue
         low, high = quality.spearman_ci
-        axes.barh(height, quality.spearman, color=LEVEL_BAR if place.ties_with_first else BAR)
-        axes.plot([low, high], [height, height], color="black", linewidth=1)
+        axes.barh(height, quality.spearman, color=BLUE if place.ties_with_first else PALE)
+        axes.plot([low, high], [height, height], color=INK, linewidth=1)
 
 
 def _spearman(row: BenchRow) -> str:

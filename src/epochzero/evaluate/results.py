@@ -12,6 +12,7 @@ from epochzero.evaluate import plots
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import Place
 from epochzero.files import as_json, csv_text, write, writing
+from epochzero.pictures import FORMATS, save
 from epochzero.progress import Progress
 from epochzero.stats import Estimate
 from epochzero.stats.text import short
@@ -95,13 +96,13 @@ def write_results(outcome: BenchOutcome, folder: Path) -> list[str]:
 def draw_results(outcome: BenchOutcome, folder: Path, progress: Progress) -> list[str]:
     """Draws the ranking and a scatter plot for each row; UserError without matplotlib."""
     with writing("results", folder):
-        names = plots.save(plots.ranking(outcome), folder, "ranking")
+        names = save(plots.ranking(outcome), folder, "ranking")
         rows = [(case, row) for case in outcome.cases for row in case.figures.rows]
         for done, (case, row) in enumerate(rows, 1):
             name = file_name(case.case.name, row.target, row.proxy)
-            while f"{name}{plots.FORMATS[0]}" in names:
+            while f"{name}{FORMATS[0]}" in names:
                 name += "_"
-            names += plots.save(plots.scatter(case, row), folder, name)
+            names += save(plots.scatter(case, row), folder, name)
             progress(done, len(rows), "")
     return names
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import new_panels, save, spread_out
+from epochzero.evaluate.plots import spread_out
+from epochzero.pictures import new_panels, save, style
 from epochzero.stats.text import short
 from epochzero_papers.harness.base import REPEAT, Result, Row, Sample
 
@@ -155,6 +156,7 @@ def as_csv(result: Result) -> str:
     return text.getvalue()
 
 
+@style()
 def plot(result: Result, folder: Path) -> list[str]:
     """Draw result.png and result.svg: a scatter plot for each pair; boxes or a histogram for single columns.
 
@@ -188,11 +190,10 @@ def plot(result: Result, folder: Path) -> list[str]:
         else:
             axes.boxplot(list(alone.values()), tick_labels=list(alone))
             axes.tick_params(axis="x", rotation=90)
-        axes.set_xlabel(next(iter(alone)) if len(alone) == 1 else "", fontsize=8)
-        axes.set_ylabel(y, fontsize=8)
-        axes.tick_params(labelsize=6)
+        axes.set_xlabel(next(iter(alone)) if len(alone) == 1 else "")
+        axes.set_ylabel(y)
         labels = [f"{row.statistic} {short(row.found.value, 2)}" for row in rows if len(alone) == 1 and row.found]
         labels = labels if len(labels) <= PER_TITLE else []
         heading = [sample] if len(result.samples) > 1 else []
-        axes.set_title("\n".join([*heading, ", ".join(labels)]), fontsize=7)
+        axes.set_title("\n".join([*heading, ", ".join(labels)]))
     return save(figure, folder, "result")

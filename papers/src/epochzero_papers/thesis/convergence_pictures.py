@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from epochzero.analysis.pictures import planes
-from epochzero.evaluate.plots import new_panels, save
+from epochzero.pictures import new_panels, save, style
 
 MEASURES = {"loss": "training loss", "test_loss": "test loss", "test_accuracy": "test accuracy"}
 """labels of the curves"""
@@ -38,6 +38,7 @@ def _root(value: float | None) -> float | None:
     return None if value is None else math.sqrt(value)
 
 
+@style()
 def _curves(study: Mapping[str, Any]) -> Any:
     """Returns training loss, test loss and test accuracy by epoch and learning rate, means over seeds."""
     networks = study["networks"]
@@ -53,13 +54,12 @@ def _curves(study: Mapping[str, Any]) -> Any:
             style = "--" if name.startswith("O") else "-"
             label = f"{name} ({one['width']:g}c, {one['depth']})"
             axes.plot(epochs, rows.mean(1), style, marker=".", markersize=3, label=label, linewidth=1)
-        axes.set_title(f"learning rate {rate:g}", fontsize=8)
-        axes.set_xlabel("epoch", fontsize=7)
-        axes.set_ylabel(MEASURES[measure], fontsize=7)
+        axes.set_title(f"learning rate {rate:g}")
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(MEASURES[measure])
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.tick_params(labelsize=6)
         if measure != "test_accuracy":
             low, high = axes.get_ylim()
             axes.set_ylim(low, min(high, 2 * math.log(10)))
-    panels[0].legend(fontsize=6)
+    panels[0].legend()
     return figure

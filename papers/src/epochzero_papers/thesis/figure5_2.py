@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from epochzero.ensemble.svgd import svgd_rd
-from epochzero.evaluate.plots import new_panels, save
+from epochzero.pictures import QUIET, new_panels, save, style
 from epochzero.plan import generator
 from epochzero.stats.bootstrap import Estimate, estimate
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Work, experiment
@@ -126,6 +126,7 @@ def _sample(particles: Tensor, alone: Tensor) -> Sample:
     )
 
 
+@style()
 def picture(folder: Path, stem: str, seed: int = 0) -> list[str]:
     """Draw the density and the particles of one start, a panel for each delta; returns the names of the files."""
     particles = sampled(15, 1, 1000, seed)[0]  # [deltas, n, 2]
@@ -133,10 +134,9 @@ def picture(folder: Path, stem: str, seed: int = 0) -> list[str]:
     height = log_density(torch.from_numpy(np.stack([x, y], -1))).exp().numpy()
     figure, panels = new_panels(len(DELTAS), len(DELTAS), PANEL, PANEL)
     for axes, delta, own in zip(panels, DELTAS, particles, strict=True):
-        axes.contour(x, y, height, levels=5, linewidths=0.5, colors="0.6")
+        axes.contour(x, y, height, levels=5, linewidths=0.5, colors=QUIET)
         axes.scatter(*own.mT.numpy(), s=8)
-        axes.set_title(f"delta {delta:g}", fontsize=8)
-        axes.tick_params(labelsize=6)
+        axes.set_title(f"delta {delta:g}")
     return save(figure, folder, stem)
 
 

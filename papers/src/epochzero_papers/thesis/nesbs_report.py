@@ -22,7 +22,7 @@ import torch
 
 from epochzero.ensemble.picture import draw_predictions
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import new_panels, save
+from epochzero.pictures import new_panels, save, style
 from epochzero_papers.harness.member_training import Member, MemberTraining, is_trained
 from epochzero_papers.harness.options import option
 from epochzero_papers.thesis.nesbs_attacks import ENSEMBLES, STAGE
@@ -163,6 +163,7 @@ def _attacks(runs: Sequence[Run]) -> str:
     return _table([f"accuracy on {images} test images", *heads], lines)
 
 
+@style()
 def plot(runs: Sequence[Run], folder: Path) -> list[str]:
     """Draw test error over evaluation budget by size and temperature; returns the names of the files."""
     stages = _with(runs, "curves")
@@ -176,11 +177,10 @@ def plot(runs: Sequence[Run], folder: Path) -> list[str]:
         for case in cases:
             trials = 100 * np.concatenate([one[case] for one in stages])  # [runs * trials, budget]
             axes.plot(range(1, trials.shape[1] + 1), trials.mean(0), marker=".", label=case.partition(", ")[0])
-        axes.set_title(title, fontsize=8)
-        axes.set_xlabel("ensembles evaluated", fontsize=7)
-        axes.set_ylabel("test error %, inherited weights", fontsize=7)
-        axes.tick_params(labelsize=6)
-        axes.legend(fontsize=6)
+        axes.set_title(title)
+        axes.set_xlabel("ensembles evaluated")
+        axes.set_ylabel("test error %, inherited weights")
+        axes.legend()
     folder.mkdir(parents=True, exist_ok=True)
     return save(figure, folder, "nesbs_curves")
 

@@ -36,8 +36,8 @@ from epochzero.engine.device import usable
 from epochzero.engine.failure import REASONS
 from epochzero.engine.space_networks import batch_for, network_of
 from epochzero.errors import UserError
-from epochzero.evaluate.plots import save
 from epochzero.files import made_folder
+from epochzero.pictures import save
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans
