@@ -169,11 +169,26 @@ class KernelsOnAGPU(unittest.TestCase):
             matrices[0, 0, 0], matrices[1, 0, 0] = torch.inf, torch.nan
             self.assertTrue(bool(eigenvalues(matrices[:2]).isnan().all()), "a number for a matrix without any")
 
-    def test_operations_on_maps_of_an_arena(self) -> None:
+    def test_operations_on_maps_of_an_arena_with_odd_sides(self) -> None:
+        self.compare_operations(CONVS[1])
+
+    def test_operations_on_maps_of_an_arena_with_64_channels(self) -> None:
+        self.compare_operations(CONVS[3])
+
+    def test_operations_on_maps_of_an_arena_with_16_images(self) -> None:
+        self.compare_operations(CONVS[6])
+
+    def test_operations_on_maps_of_an_arena_with_32_channels(self) -> None:
+        self.compare_operations(CONVS[7])
+
+    def test_operations_on_maps_of_an_arena_with_a_stride(self) -> None:
+        self.compare_operations(CONVS[8])
+
+    def compare_operations(self, *sizes: tuple[int, ...]) -> None:
         """In both precisions, against plain ones in double precision; maps lie anywhere, weights too."""
         kernels, plain, maps, outside = arena.kernels(), PLAIN, 4, 2
         slots, which, own = numbers(2, -1, 0, -2), numbers(1, 0, 3, 2), numbers(3, 1, 0, 2)
-        for images, _, inputs, outputs, height, width, kernel, *rest in (CONVS[1], CONVS[3], *CONVS[6:]):
+        for images, _, inputs, outputs, height, width, kernel, *rest in sizes:
             window = (kernel, *rest)
             size = F.conv2d(noise(1, 1, height, width), noise(1, 1, kernel, kernel), None, *rest).shape[2:]
             given = [noise(n, images, height, width, inputs, seed=n) for n in (3, outside)]
@@ -233,23 +248,24 @@ class KernelsOnAGPU(unittest.TestCase):
                 plain.pool(right, given, slots, window, transposed)
                 self.near([ours], [right], 1e-6, (window, transposed))
 
-    def test_populations_score_as_their_members_do_alone(self) -> None:
+    def test_populations_score_as_their_members_do_alone_with_gradients(self) -> None:
+        self.compare_populations("snip", "fisher", "synflow", "az_trainability")
+
+    def test_populations_score_as_their_members_do_alone_with_second_derivatives(self) -> None:
+        self.compare_populations("grasp")
+
+    def test_populations_score_as_their_members_do_alone_with_kernels(self) -> None:
+        self.compare_populations("ntk_cond", "jacov")
+
+    def test_populations_score_as_their_members_do_alone_without_gradients(self) -> None:
+        self.compare_populations("naswot", "zen", "dextr")
+
+    def compare_populations(self, *texts: str) -> None:
         """In double precision, by routines and by tapes."""
         space, rng = spaces["nb201"], Random(5)
         batch = data.load("pink", input_shape=(3, 8, 8), num_classes=10, size=16)
         networks = [network_of(space, space.sample(rng), batch, device="cuda") for _ in range(5)]
-        for text in (
-            "snip",
-            "fisher",
-            "jacov",
-            "naswot",
-            "grasp",
-            "synflow",
-            "zen",
-            "az_trainability",
-            "ntk_cond",
-            "dextr",
-        ):
+        for text in texts:
             exact = replace(
                 parse(text), needs_of=[Need(replace(n.run, dtype="float64"), n.reads) for n in parse(text).needs]
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from epochzero.engine.device import default_device
 from epochzero.engine.threads import give_threads
-from epochzero.evaluate.speed.measure import GPU_WORKERS, WAYS, Settings, line, measure_speed
+from epochzero.evaluate.speed.measure import GPU_WORKERS, ON_REQUEST, WAYS, Row, Settings, line, measure_speed
 from epochzero.evaluate.speed.report import left_out
 from epochzero.evaluate.speed.suite import as_markdown, run_suite
 from epochzero.objectives.bundles import bundles
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     usual = Settings()
     parser.add_argument("--space", default=usual.space)
     parser.add_argument("--only", help=f"proxies and bundles, separated by commas; bundles: {', '.join(bundles())}")
-    parser.add_argument("--ways", help=f"of {', '.join(WAYS)}; default: all")
+    parser.add_argument("--ways", help=f"of {', '.join((*WAYS, *ON_REQUEST))}; default: the first four")
     parser.add_argument("--suite", help="all, or spaces separated by commas, on batches of a fixed size each")
     parser.add_argument("--networks", type=int, default=usual.networks)
     parser.add_argument("--alone-networks", type=int, default=usual.alone_networks, help="scored one at a time")
@@ -45,6 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tf32", action="store_true", help="let cuDNN and cuBLAS round factors to TF32")
     parser.add_argument("--row-seconds", type=float, default=usual.row_seconds, help="about, for one measurement")
     parser.add_argument("--budget", type=float, default=usual.budget, help="seconds after which no row is started")
+    parser.add_argument("--row-limit", type=float, help="seconds after which a row of a suite on a GPU is ended")
+    parser.add_argument("--profile", type=float, default=0.0, help="seconds of a suite on a GPU for profiles")
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--resume", action="store_true", help="continue the report at --out")
     parser.add_argument("--markdown", type=Path, help="a file for the table in Markdown")
@@ -56,8 +58,13 @@ def run(asked: argparse.Namespace) -> None:
     if (threads := options.pop("threads")) is not None:
         give_threads(threads)
     files = {"out": options.pop("out"), "table": options.pop("markdown"), "resume": options.pop("resume")}
+    profile = options.pop("profile")
     if (suite := options.pop("suite")) is not None:
-        print(as_markdown(run_suite(suite, Settings(**options), lambda row: print(line(row), flush=True), **files)))
+
+        def show(row: Row | str) -> None:
+            print(line(row), flush=True)
+
+        print(as_markdown(run_suite(suite, Settings(**options), show, profile=profile, **files)))
         return
     report = measure_speed(Settings(**options), lambda row: print(row, flush=True), **files)
     print(json.dumps(report["machine"] | report["ceilings"]))

@@ -26,10 +26,12 @@ from epochzero.types import Origin
 
 CHANNELS_LAST_FROM = 8
 """the batch size from which convolutions on the CPU run faster in channels-last form"""
+CHANNELS_LAST_ON = {"cpu"}
+"""kinds of devices"""
 
 
 def runs_faster_channels_last(x: Tensor) -> bool:
-    return x.dim() == 4 and len(x) >= CHANNELS_LAST_FROM and x.device.type == "cpu"
+    return x.dim() == 4 and len(x) >= CHANNELS_LAST_FROM and x.device.type in CHANNELS_LAST_ON
 
 
 def not_finite(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor] = {}) -> str:

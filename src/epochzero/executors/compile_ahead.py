@@ -11,6 +11,7 @@ from random import Random
 
 from epochzero.engine import score_population
 from epochzero.engine.gpu import compiling
+from epochzero.engine.population.grouping import MemoryBudget, in_groups
 from epochzero.engine.space_networks import network_of
 from epochzero.study.task import Task
 
@@ -29,4 +30,6 @@ def compile_share(task: Task, folder: Path) -> None:
     with suppress(Exception), compiling.together(folder):
         archs = [task.space.sample(rng) for _ in range(NETWORKS)]
         networks = [network_of(task.space, arch, task.batch, task.origin, task.device) for arch in archs]
-        score_population(networks, task.proxies, task.batch, task.origin.seed)
+        needs = [need for proxy in task.proxies for need in proxy.needs]
+        groups = in_groups(networks, needs, task.batch, "auto", MemoryBudget())
+        score_population(next(groups), task.proxies, task.batch, task.origin.seed)  # one network if each runs alone

@@ -4,8 +4,10 @@
     epochzero bench-speed --only "one batch,dextr" --networks 512 --population 128
 
 Random networks of a space are scored by each proxy and by bundles that share passes, in several ways: one network at a
-time (alone), in populations (lockstep), in worker processes (processes; on a GPU each of them scores populations), and
-as a search does by default (auto; warmed up until it has chosen).
+time (alone), in populations (lockstep), in worker processes (processes; on a GPU each of them chooses as auto does),
+and as a search does by default (auto; warmed up until it has chosen). Measured on request only: one at a time by tapes
+instead of autograd (tape), and alone with TF32, with maps in channels-last form, or with cuDNN's own timings (tf32,
+channels_last, tuned).
 Times go from architectures to scores, including planning, drawing weights and merging. Other networks come first, to
 warm up, and plans are forgotten before each row. Where a row was measured both ways, the scores are compared, network
 by network.
@@ -43,6 +45,9 @@ from epochzero.quantities import shape
 from epochzero.registry import check_known, spaces
 
 WAYS: tuple[Way, ...] = ("auto", "lockstep", "alone", "processes")
+"""measured by default"""
+ON_REQUEST: tuple[Way, ...] = ("tape", "tf32", "channels_last", "tuned")
+ONE_BY_ONE = ("alone", *ON_REQUEST)
 GPU_WORKERS = 8
 """default number of processes that share a GPU; each keeps a core busy"""
 CPU_MEMORY = 2 * 2**30
@@ -73,6 +78,8 @@ class Settings:
     """seconds after which a row starts no new population"""
     budget: float = 120.0
     """seconds after which no new row is started"""
+    row_limit: float | None = None
+    """seconds after which a row of the suite is ended; default: those of the suite"""
 
 
 @dataclass(frozen=True)
@@ -113,24 +120,25 @@ def measure_speed(
 
 
 def run_speed(
-    settings: Settings, show: Callable[[Row | str], None], save: Callable[[Report], None], before: Report | None = None
+    settings: Settings,
+    show: Callable[[Row | str], None],
+    save: Callable[[Report], None],
+    before: Report | None = None,
+    run: Callable[[Job], Timed] | None = None,
 ) -> Report:
     """Measures all rows; calls `show` with each row, or a sentence, and `save` with the report so far.
 
-    Rows of the report `before` are kept, and not measured again.
+    Rows of the report `before` are kept, and not measured again. `run` measures a job, by default in a fresh process on
+    a CPU and in this one on a GPU.
     """
     start = time.perf_counter()
     asked = groups(settings.only)
-    space = spaces[settings.space]
     for name in ("networks", "alone_networks", "slow_networks", "population", "workers"):
         if (number := getattr(settings, name)) is not None and number < 1:
             raise UserError(f"--{name.replace('_', '-')} is {number}; it has to be at least 1.")
     settings = dataclasses.replace(settings, device=_measurable(settings.device))
     ways = _ways(settings)
-    sizes = shape(settings.input_shape)
-    batch = batch_for(space, settings.data, input_shape=sizes, size=settings.batch_size, seed=settings.seed)
-    rng = Random(settings.seed)
-    texts = [space.text(space.sample(rng)) for _ in range(2 * settings.networks)]
+    batch, texts = given(settings)
     limits = ceilings(settings.device)
     report: Report = {
         "machine": machine(settings.device),
@@ -145,16 +153,16 @@ def run_speed(
         report = continued(before, report, asked, ways)
     spent = report["seconds"]
     for name, members in asked.items():
-        if is_done(report, name):
+        if is_done(report, name, ways):
             continue
         scores: dict[str, tuple[Scores, int]] = {}
         for way in ways:
             if time.perf_counter() - start > settings.budget:
                 report["left_out"].append({"name": name, "way": way, "why": SPENT})
                 continue
-            job, population = _job(settings, way, members, batch, texts)
+            job, population = job_of(settings, way, members, batch, texts)
             try:
-                timed = measured(job)
+                timed = (run or measured)(job)
             except MachineError as error:
                 report["left_out"].append({"name": name, "way": way, "why": str(error)})
                 show(f"{name}, {way}: {error}")
@@ -164,13 +172,20 @@ def run_speed(
             report["rows"].append(dataclasses.asdict(row))
             show(row)
             save(report)
-        if "lockstep" in scores and "alone" in scores:
-            report["equality"] += _agreements(name, members, scores)
+        report["equality"] += _agreements(name, members, scores)
     report["seconds"] = spent + time.perf_counter() - start
     save(report)
     if not report["rows"]:
         raise MachineError(f"Nothing was measured: {report['left_out'][0]['why']}")
     return report
+
+
+def given(settings: Settings) -> tuple[Batch, list[str]]:
+    """The data, and the architectures to measure and then to warm up with."""
+    space, rng = spaces[settings.space], Random(settings.seed)
+    sizes = shape(settings.input_shape)
+    batch = batch_for(space, settings.data, input_shape=sizes, size=settings.batch_size, seed=settings.seed)
+    return batch, [space.text(space.sample(rng)) for _ in range(2 * settings.networks)]
 
 
 def _measurable(device: str) -> str:
@@ -184,20 +199,22 @@ def _measurable(device: str) -> str:
 def _ways(settings: Settings) -> list[Way]:
     if settings.ways is None:
         return list(WAYS)
-    asked = split_list(settings.ways)
+    asked, known = split_list(settings.ways), (*WAYS, *ON_REQUEST)
     for way in asked:
-        check_known(way, WAYS, f"There is no way '{way}'")
-    return [way for way in WAYS if way in asked]
+        check_known(way, known, f"There is no way '{way}'")
+    return [way for way in known if way in asked]
 
 
-def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, texts: Sequence[str]) -> tuple[Job, int]:
+def job_of(
+    settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, texts: Sequence[str]
+) -> tuple[Job, int]:
     """The job of a row, and the number of networks that it runs at the same time."""
     slow = not all(proxy.quick for proxy in members)
     most = min(settings.networks, settings.slow_networks) if slow else settings.networks
     on_gpu = settings.device != "cpu"
     workers = settings.workers or (min(cores(), GPU_WORKERS) if on_gpu else cores())
-    chunk = settings.population or (min(LARGEST, -(-most // workers)) if on_gpu else 8)
-    if way == "alone":
+    chunk = min(LARGEST, -(-most // workers)) if on_gpu else settings.population or 8
+    if way in ONE_BY_ONE:
         count, step, population = min(most, settings.alone_networks), 1, 1
     elif way == "processes" or (way == "auto" and not on_gpu):
         count, step, population = most, most if on_gpu else chunk * workers, workers
@@ -205,7 +222,8 @@ def _job(settings: Settings, way: Way, members: Sequence[Proxy], batch: Batch, t
         population = min(most, settings.population or _automatic(settings, members, batch, texts[0]))
         at_once = settings.population is None and on_gpu  # cut by the engine, which merges ahead
         count, step = most, most if at_once else population
-    warm = min(count, 2 if slow or way == "alone" else step)
+    few = slow or way in ONE_BY_ONE
+    warm = min(count, 2 if few else 2 * workers if way == "processes" else 4 if settings.population else step)
     job = Job(
         way,
         settings.space,
@@ -252,6 +270,8 @@ def _row(name: str, way: str, population: int, timed: Timed, least: Floor | None
 
 def _agreements(name: str, members: Sequence[Proxy], scores: dict[str, tuple[Scores, int]]) -> list[Report]:
     """Agreement of the scores of the networks that were scored both in populations and one at a time."""
+    if "lockstep" not in scores or "alone" not in scores:
+        return []
     (together, population), (alone, _) = scores["lockstep"], scores["alone"]
     pairs = {
         p.text: [(one[p.text], other[p.text]) for one, other in zip(together, alone, strict=False)] for p in members
@@ -267,6 +287,6 @@ def line(row: Row | str) -> str:
         f"  floor {row.floor.ms:.3g} ms ({row.floor.bound}), {row.times_floor:.3g} times"
     )  # fmt: skip
     return (
-        f"{row.name:16} {row.way:9} {row.ms:10.3f} ms  {row.per_second:9.1f}/s  {row.peak_mib:9.1f} MiB  "
+        f"{row.name:16} {row.way:13} {row.ms:10.3f} ms  {row.per_second:9.1f}/s  {row.peak_mib:9.1f} MiB  "
         f"{row.networks} networks, {row.population} at a time{limit}"
     )

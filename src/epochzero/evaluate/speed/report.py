@@ -14,7 +14,7 @@ Report = dict[str, Any]
 
 SPENT = "the budget was spent"
 """why a row is left out that another run can measure"""
-MAY_DIFFER = {"only", "ways", "budget", "row_seconds"}
+MAY_DIFFER = {"only", "ways", "budget", "row_seconds", "row_limit"}
 """settings that choose the rows and the time limit, and do not change what is measured"""
 
 
@@ -51,7 +51,7 @@ def saver(
 
 
 def continued(before: Report, fresh: Report, names: Collection[str], ways: Sequence[str]) -> Report:
-    """The earlier report without incomplete rows: a row's ways are compared, so they are measured in one run."""
+    """The earlier report without incomplete rows: the ways asked for are compared, so they are measured in one run."""
     for part, ignored in (("machine", {"date"}), ("settings", MAY_DIFFER)):
         for key, value in fresh[part].items():
             if key not in ignored and before[part].get(key) != value:
@@ -60,17 +60,22 @@ def continued(before: Report, fresh: Report, names: Collection[str], ways: Seque
     tried = [one for one in before["left_out"] if one["why"] != SPENT]
     known = {(one["name"], one["way"]) for one in [*before["rows"], *tried]}
     again = {name for name in names if not {(name, way) for way in ways} <= known}
+
+    def stays(one: dict[str, Any]) -> bool:
+        return one["name"] not in again or one["way"] not in ways
+
     return before | {
-        "rows": [row for row in before["rows"] if row["name"] not in again],
-        "equality": [one for one in before["equality"] if one["row"] not in again],
-        "left_out": [one for one in tried if one["name"] not in again],
+        "rows": list(filter(stays, before["rows"])),
+        "equality": [one for one in before["equality"] if one["row"] not in again or "lockstep" not in ways],
+        "left_out": list(filter(stays, tried)),
         "resumed": [*before.get("resumed", []), fresh["machine"]["date"]],
     }
 
 
-def is_done(report: Report, name: str) -> bool:
-    """True for a row that was measured or tried before."""
-    return any(one["name"] == name for one in [*report["rows"], *report["left_out"]])
+def is_done(report: Report, name: str, ways: Sequence[str]) -> bool:
+    """True for a row that was measured or tried before in all these ways."""
+    tried = {one["way"] for one in [*report["rows"], *report["left_out"]] if one["name"] == name}
+    return tried >= set(ways)
 
 
 COLUMNS = (

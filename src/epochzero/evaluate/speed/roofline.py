@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
 
 import torch
@@ -62,8 +63,9 @@ class Floor:
     """memory or arithmetic: the limiting ceiling in float32"""
 
 
+@cache
 def ceilings(device: str) -> Ceilings:
-    """Measures the device."""
+    """Measures the device, once."""
     place = torch.device(device)
     cuda = place.type == "cuda"
     numbers, side = (2**28, 8192) if cuda else (2**25, 1024)
@@ -79,6 +81,9 @@ def ceilings(device: str) -> Ceilings:
             rates.append(2 * side**3 / quickest(lambda: left @ left, place))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+    if cuda:
+        del source, target, left
+        torch.cuda.empty_cache()
     return Ceilings(2 * numbers * FLOAT / copying, rates[0], rates[1] if cuda else None)
 
 
