@@ -30,7 +30,7 @@ class Decoder(nn.Module):
 
 
 texts = torch.randint(VOCABULARY, (32, CONTEXT))  # in place of your tokens
-scores = ez.score(Decoder(32, 2, 4), ["snip", "grad_norm", "jacov"], data={"input_ids": texts}, loss="next_token")
+scores = ez.score(Decoder(32, 2, 4), ["snip", "jacov", "epe_nas"], data={"input_ids": texts}, loss="next_token")
 for name, score in scores.items():
     print(name, score.value if score.ok else score.why)
 

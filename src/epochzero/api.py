@@ -93,7 +93,7 @@ def score(
 
     A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
-    inputs, the whole numbers among them stay those of the data; where there are no others, it says why not.
+    inputs, the whole numbers among them stay those of the data; where there are no others, it moves their embeddings.
 
     On a CPU torch runs on `threads` threads: by default on one or on all, whichever is faster.
     """

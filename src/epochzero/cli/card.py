@@ -21,7 +21,7 @@ NORMS = {"train": "with the batch's statistics", "eval": "with running statistic
 LAYERS = {
     "every layer": "every layer's output: conv, norm, activation, pool, linear, attention, skip, cut edge",
     "ReLU": "ReLU",
-    "blocks": "top-level blocks that give feature maps",
+    "blocks": "blocks that give feature maps",
     "conv, linear": "weights of conv and linear layers",
     "all trainable": "everything trainable, norms and biases too",
     "own": "its own choice; see above",

@@ -3,18 +3,23 @@
 The engine splits, perturbs and differentiates the inputs of a network as one tensor [B, N]. `Layout` maps its columns
 to inputs, and gives the module each in its own shape and type. Integers (ids, tokens) and masks are never perturbed:
 `real` has only the other columns. A complex number is two real ones.
+
+Where all inputs are ids, proxies that move inputs move what the ids are looked up as. The table of such a pass is
+`embedded`: behind the ids a column of factors, 1 to keep what was looked up and 0 to drop it, and then what is added to
+each lookup.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from epochzero.data.batch import shape_text
+from epochzero.data.batch import Batch, Part, shape_text
 from epochzero.errors import DataError
 from epochzero.types import Shape
 
@@ -65,10 +70,28 @@ class Layout:
     """The assignment of columns of the table to inputs."""
 
     slots: tuple[Slot, ...]
+    added: tuple[Shape, ...] = ()
+    """the shapes for one sample of what is added to lookups of ids"""
+
+    @property
+    def width(self) -> int:
+        """The number of columns of the inputs."""
+        return sum(slot.width for slot in self.slots)
+
+    def widened(self, table: Tensor) -> Tensor:
+        """Returns a table of the inputs with additions of 0 to what is kept."""
+        zeros = table.new_zeros(len(table), sum(map(math.prod, self.added)))
+        return torch.cat([table, table.new_ones(len(table), 1), zeros], 1)
+
+    def additions(self, table: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Returns the factors [B] of lookups, and what is added to each."""
+        sizes = [self.width, 1, *map(math.prod, self.added)]
+        _, keep, *added = torch.split(table, sizes, 1)
+        return keep.detach()[:, 0], [one.reshape(-1, *shape) for one, shape in zip(added, self.added, strict=True)]
 
     def unpack(self, table: Tensor) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
         """Returns the positional and the named arguments of the module."""
-        pieces = torch.split(table, [slot.width for slot in self.slots], 1)  # each [B, width]
+        pieces = torch.split(table[:, : self.width], [slot.width for slot in self.slots], 1)  # each [B, width]
         inputs = [slot.unpack(columns) for slot, columns in zip(self.slots, pieces, strict=True)]
         if self.slots[0].name:
             return (), {slot.name: x for slot, x in zip(self.slots, inputs, strict=True)}
@@ -77,10 +100,30 @@ class Layout:
     @property
     def real(self) -> Tensor:
         """[N]: True for columns of real numbers, which can be perturbed, False for ids."""
-        return torch.cat([torch.full((slot.width,), not slot.whole) for slot in self.slots])
+        own = [torch.full((slot.width,), not slot.whole) for slot in self.slots]
+        more = [torch.tensor([False]), torch.full((sum(map(math.prod, self.added)),), True)] if self.added else []
+        return torch.cat([*own, *more])
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.slots))
+
+
+def only_ids(batch: Batch) -> bool:
+    """True if no input holds real numbers."""
+    return batch.layout is not None and not batch.layout.real.any()
+
+
+def embedded(batch: Batch, added: Sequence[Shape]) -> Batch:
+    """Returns the batch with additions of these shapes to what its ids are looked up as."""
+    assert batch.layout is not None
+    layout = replace(batch.layout, added=tuple(added))
+    shape = (len(layout.real),)
+    return replace(batch, layout=layout, input_shape=shape, make_part=partial(_widened, batch.part, layout))
+
+
+def _widened(part: Callable[[int], Part], layout: Layout, index: int) -> Part:
+    x, y = part(index)
+    return layout.widened(x), y
 
 
 def pack(inputs: Inputs) -> tuple[Tensor, Layout | None]:

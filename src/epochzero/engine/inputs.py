@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from epochzero.plan import generator
 from epochzero.plan.ops.base import Jet
 from epochzero.types import Origin
 
+OF_INPUTS = frozenset(("input_gradients", "block_gradients"))
+"""reads of gradients that reach the inputs"""
 NEXT_DRAW = 1_000_003
 """the distance between the seeds of repeated initialisations"""
 
@@ -65,7 +67,7 @@ def _unmoved(run: Pass, batch: Batch, seed: int, like: Tensor) -> tuple[Tensor, 
             count = run.samples(batch.size)
             x = torch.randn((count, *batch.input_shape), generator=generator(seed, "noise", run.draw))
         if real is not None:
-            x = torch.where(real, x, batch.part(0)[0][torch.arange(len(x)) % batch.size])
+            x = torch.where(real, x, _dropped(batch)[torch.arange(len(x)) % batch.size])
         return _like(x, like), None
     try:
         x, y = batch.part(run.part)
@@ -84,7 +86,7 @@ def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
     shape = batch.input_shape if real is None else (int(real.sum()),)
     value, velocity, acceleration = circle(shape, run.points, run.radius, seed, run.draw)
     if real is not None:
-        first = batch.part(0)[0][:1].expand(run.points, -1)  # [points, N]
+        first = _dropped(batch)[:1].expand(run.points, -1)  # [points, N]
         value = first.masked_scatter(real, value)
         velocity, acceleration = (
             torch.zeros_like(first).masked_scatter(real, moved) for moved in (velocity, acceleration)
@@ -107,8 +109,24 @@ def movable(batch: Batch) -> Tensor | None:
     if batch.layout is None or (real := batch.layout.real).all():
         return None
     if not real.any():
-        raise PassFailedError("the input is whole numbers, which cannot be moved, drawn or differentiated")
+        raise PassFailedError(
+            "the input is whole numbers, which cannot be moved, drawn or differentiated, and no embedding looks them up"
+        )
     return real
+
+
+def _dropped(batch: Batch) -> Tensor:
+    """The first part, without what its ids are looked up as where a pass draws embeddings."""
+    x = batch.part(0)[0]
+    if batch.layout is not None and batch.layout.added:
+        x = x.clone()
+        x[:, batch.layout.width] = 0
+    return x
+
+
+def moves(run: Pass, wanted: Collection[str]) -> bool:
+    """True if a pass draws or moves its inputs, or differentiates for them."""
+    return run.inputs != "batch" or run.nudge > 0 or not OF_INPUTS.isdisjoint(wanted)
 
 
 def of_movable(gradients: Tensor | Exception, batch: Batch) -> Tensor:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from epochzero.data import Batch
+from epochzero.data.packed import embedded, only_ids
 from epochzero.engine.failure import LinAlgError, PassFailedError, not_of_the_network
 from epochzero.engine.loss import LABEL, Loss
 from epochzero.engine.passes import Layer, Norm, Watch
@@ -84,6 +86,10 @@ class Network(Protocol):
     @property
     def structure(self) -> Structure: ...
 
+    @property
+    def holds_blocks(self) -> str:
+        """The name of the part whose parts are the blocks that proxies read; empty for the whole network."""
+
     def forward(
         self,
         x: Tensor,
@@ -102,6 +108,9 @@ class Network(Protocol):
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
         """Returns new weights for the same network."""
+
+    def embedded(self, batch: Batch) -> Batch:
+        """Returns a batch of ids with additions to their embeddings, which can be moved; any other batch as it is."""
 
 
 class Handle(NamedTuple):
@@ -152,6 +161,7 @@ class PlanNetwork:
         return {name: tensor.detach().to(self._device) for name, tensor in self._given.items()}
 
     hides = ""
+    holds_blocks = ""
 
     @cached_property
     def broken(self) -> str:
@@ -217,6 +227,10 @@ class PlanNetwork:
 
     def jet(self, x: Jet, weights: Mapping[str, Tensor], norm: Norm) -> Jet:
         return jet_of(plan_for(self.plan, norm), weights, x)
+
+    def embedded(self, batch: Batch) -> Batch:
+        shapes = [node.shape for node in self.plan.nodes if node.op.looks_up]
+        return embedded(batch, shapes) if only_ids(batch) and shapes else batch
 
     def redrawn(self, origin: Origin) -> Mapping[str, Tensor]:
         return draw(self.plan.weights, origin, self.device)

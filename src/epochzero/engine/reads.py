@@ -57,7 +57,11 @@ TABLE = {
         stream=True,
         output_of=("conv", "linear", "norm", "activation"),
     ),
-    "blocks": Read("the output of each top-level block of the network", "forward", stream=True),
+    "blocks": Read(
+        "the output of each block of the network: the parts of the outermost part that has two of them",
+        "forward",
+        stream=True,
+    ),
     "relus": Read(
         "the input of each ReLU and other rectifier: ReLU6, leaky ReLU, ELU, GELU, SiLU, hard swish and their like",
         "forward",

@@ -18,8 +18,8 @@ published code gives -inf or leaves it out, by copy).
 Options:
     samples     (az_trainability) number of inputs, or the batch's where it has fewer; 0 is the batch's
 
-Beware: each is only a part of AZ-NAS: combine them with `rank`. They need a network whose top level has at least two
-blocks with feature maps: a module written as one long sequence of layers has none, and no score.
+Beware: each is only a part of AZ-NAS: combine them with `rank`. The blocks of a module are the parts, with parts of
+their own, of its outermost part that has two of them with feature maps: one long sequence of layers has no score.
 
 Beware (az_expressivity): a sum over blocks of at most log C each: depth and width raise it.
 

@@ -55,25 +55,22 @@ def clicks() -> Batch:
     return data.from_tensors({"dense": dense, "ids": ids}, labels(classes=2), parts=4)
 
 
-WHOLE = "the input is whole numbers"
-MOVING = ["az_expressivity", "az_progressivity", "az_trainability", "curvature", "dextr", "dextr_opt", "epe_nas"]
-MOVING += ["jacov", "synflow", "tf_tas", "zen"]
-"""these draw, move or differentiate the inputs"""
 BLOCKS = dict.fromkeys(["az_expressivity", "az_progressivity", "az_trainability"], "at least two blocks")
 MAPS = dict.fromkeys(["dextr", "dextr_opt", "fmi", "meco", "meco_opt", "zen"], "no layer has an output with channels")
 NO_RELU = dict.fromkeys(["linear_regions", "lswag", "naswot", "swap", "swap_reg"], "no ReLU")
 NO_RELU_MAPS = dict.fromkeys(["lswag", "swap", "swap_reg"], "no ReLU on feature maps or tokens")
 NO_TRANSFORMER = dict.fromkeys(["tf_tas", "wpca"], "is for transformers")
+NO_GELU = {"wpca": "no ReLU, GELU or the like works on tokens"}
 TWINS = {"naswot": "share a code"}
 """a few ReLUs fire alike on two of the samples"""
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Batch], dict[str, str]]] = {
     "residual": (residual, images, NO_TRANSFORMER),
-    "attention": (ViT, images, BLOCKS),
+    "attention": (ViT, images, {}),
     "recommender": (Recommender, clicks, BLOCKS | MAPS | NO_RELU_MAPS | NO_TRANSFORMER | TWINS),
-    "lstm": (Recurrent, words, NO_TRANSFORMER | dict.fromkeys(MOVING, WHOLE) | NO_RELU),
-    "gru": (lambda: Recurrent(nn.GRU), words, NO_TRANSFORMER | dict.fromkeys(MOVING, WHOLE) | NO_RELU),
-    "tied": (Language, words, NO_TRANSFORMER | MAPS | dict.fromkeys(MOVING, WHOLE) | NO_RELU_MAPS | TWINS),
+    "lstm": (Recurrent, words, BLOCKS | NO_GELU | NO_RELU),
+    "gru": (lambda: Recurrent(nn.GRU), words, BLOCKS | NO_GELU | NO_RELU),
+    "tied": (Language, words, BLOCKS | NO_GELU | MAPS | NO_RELU_MAPS | TWINS),
 }
 """each with its data, and the proxies that do not apply with what they should say"""
 

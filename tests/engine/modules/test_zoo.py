@@ -19,7 +19,6 @@ ALL = sorted(proxies)
 NO_BLOCKS = dict.fromkeys(["az_expressivity", "az_progressivity", "az_trainability"], "at least two blocks")
 NO_TOKENS = dict.fromkeys(["tf_tas", "wpca"], "is for transformers")
 NO_RELU = dict.fromkeys(["linear_regions", "lswag", "naswot", "swap", "swap_reg"], "no ReLU")
-WHOLE = ["curvature", "dextr", "dextr_opt", "epe_nas", "jacov", "synflow", "tf_tas", "zen", *NO_BLOCKS]
 REASONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(["convolutional", "residual", "dense", "inverted bottleneck"], NO_TOKENS),
     "squeeze-excite": {**NO_TOKENS, "grasp": "derivative for aten::hardsigmoid_backward is not implemented"},
@@ -27,14 +26,11 @@ REASONS: dict[str, dict[str, str]] = {
     "ViT": {},
     "Swin": {"vkdnw": "its layers take 16 and 64 samples, as with windows"},
     "mixer": {"tf_tas": "no linear layer here has the shape"},
-    "U-Net": NO_TOKENS | NO_BLOCKS,
+    "U-Net": NO_TOKENS,
     "recurrent": NO_TOKENS | NO_BLOCKS | NO_RELU,
-    "causal LM": {
-        **dict.fromkeys(WHOLE, "the input is whole numbers"),
-        **dict.fromkeys(["hnas", "ntk_cond", "ntk_trace"], "needs class labels"),
-    },
+    "causal LM": dict.fromkeys(["epe_nas", "hnas", "ntk_cond", "ntk_trace"], "needs class labels"),
 }
-SHALLOW = {"ConvNeXt": NO_BLOCKS, "ViT": NO_BLOCKS, "Swin": NO_BLOCKS, "mixer": NO_BLOCKS}
+SHALLOW = {"ConvNeXt": NO_BLOCKS, "ViT": NO_BLOCKS, "U-Net": NO_BLOCKS}
 """those of one block"""
 SQUARE = ("recurrent", (16, 1))
 """48 gates of 48 inputs: a square layer counts as attention, as the card of tf_tas says"""

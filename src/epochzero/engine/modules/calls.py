@@ -82,8 +82,11 @@ class Calls(TorchFunctionMode):
         watch: Watch | None = None,
         uses: Callable[[Use], None] | None = None,
         twice: bool = False,
+        lookups: Callable[[int, Tensor, Tensor], Tensor] | None = None,
     ) -> None:
+        """`lookups` gets the number of an embedding, its ids and its output, and returns the output to go on with."""
         super().__init__()
+        self.lookups, self.looked = lookups, 0
         self.norm, self.watch, self.uses = norm, watch, uses
         self.spelled_out = ALWAYS | FOR_TWO_DERIVATIVES if twice else ALWAYS
         self.names = {id(tensor): name for name, tensor in state.items()}
@@ -119,6 +122,9 @@ class Calls(TorchFunctionMode):
             func = self.spelled_out[name]
             args = (given.pop("input"), *args) if "input" in given else args
         output = func(*args, **given)
+        if name in EMBEDDINGS and self.lookups is not None:
+            self.looked += 1
+            output = self.lookups(self.looked - 1, args[0] if args else given["input"], output)
         told = output[0] if name in KINDS and isinstance(output, tuple) else output
         if self.watch is not None and isinstance(told, Tensor):
             self._tell(name, args, given, told)

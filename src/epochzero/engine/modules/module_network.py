@@ -6,9 +6,11 @@ never written; attributes, training flags and the global random states are put b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from epochzero.data import Batch
+from epochzero.data.packed import embedded, only_ids
 from epochzero.data.seeding import seeded
 from epochzero.engine.failure import BuildError, PassFailedError, blaming
 from epochzero.engine.modules.calls import HIDING, Calls, Use
@@ -30,7 +33,10 @@ from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.engine.structure import Structure
 from epochzero.errors import UserError
 from epochzero.plan.ops.base import Jet
-from epochzero.types import Origin
+from epochzero.types import Origin, Shape
+
+Lookups = Callable[[list[Tensor], int, Tensor, Tensor], Tensor]
+"""gets the inputs, the number of an embedding, its ids and its output, and returns the output to go on with"""
 
 
 class ModuleNetwork:
@@ -102,6 +108,20 @@ class ModuleNetwork:
         return True
 
     @cached_property
+    def holds_blocks(self) -> str:
+        """The outermost part of which two parts give feature maps, as the list of layers of a nested transformer."""
+        holders: Counter[str] = Counter()
+
+        def see(layer: Layer) -> None:
+            if layer.kind == "block" and layer.name and layer.output.dim() > 2:
+                holders[layer.name.rpartition(".")[0]] += 1
+
+        with torch.no_grad():
+            self._forward(self._sample, self._single, "train", see, blocks=True)
+        several = [name for name, count in holders.items() if count > 1]
+        return min(several, key=lambda name: (len(name.split(".")) if name else 0, -holders[name]), default="")
+
+    @cached_property
     def broken(self) -> str:
         parameters = {name: self.weights[name] for name, _ in self.module.named_parameters()}
         return not_finite(parameters, {name: w for name, w in self.weights.items() if name not in parameters})
@@ -164,6 +184,7 @@ class ModuleNetwork:
         uses: Callable[[Use], None] | None = None,
         twice: bool = False,
         mode: TorchFunctionMode | None = None,
+        lookups: Lookups | None = None,
     ) -> Tensor:
         state = {name: w if name in self.trainable else w.clone() for name, w in weights.items()}
         with (
@@ -172,12 +193,46 @@ class ModuleNetwork:
             blaming("the module's forward"),
         ):
             args, named = ((x,), {}) if self._layout is None else self._layout.unpack(x)
+            if self._layout is not None and x.shape[1] > self._layout.width:
+                lookups = self._added(x)
+            look = lookups and partial(lookups, [*args, *named.values()])
             placed = {place: state[name] for place, name in self._places.items()}
-            with mode or Calls(state, norm, watch, uses, twice):
+            with mode or Calls(state, norm, watch, uses, twice, look):
                 returned = functional_call(self.module, placed, args, named, tie_weights=False)
         logits = pick(returned, self.output)
         flat = logits.shape == (len(x),) and logits.is_floating_point()
         return logits[:, None] if flat else logits  # one output may lack its dimension
+
+    @cached_property
+    def _looked_up(self) -> dict[int, Shape]:
+        """The embeddings that look up ids of the input, by their number in a run, with their shapes for one sample."""
+        found: dict[int, Shape] = {}
+
+        def look(inputs: list[Tensor], number: int, ids: Tensor, output: Tensor) -> Tensor:
+            own = ids.untyped_storage().data_ptr()
+            if any(own == x.untyped_storage().data_ptr() for x in inputs) and len(output) == len(self._sample):
+                found[number] = tuple(output.shape[1:])
+            return output
+
+        with torch.no_grad():
+            self._forward(self._sample, self._single, "train", lookups=look)
+        return found
+
+    def embedded(self, batch: Batch) -> Batch:
+        return embedded(batch, list(self._looked_up.values())) if only_ids(batch) and self._looked_up else batch
+
+    def _added(self, x: Tensor) -> Lookups:
+        """Adds to embeddings what a table holds behind its ids."""
+        assert self._layout is not None
+        keep, added = replace(self._layout, added=tuple(self._looked_up.values())).additions(x)
+        by_number = dict(zip(self._looked_up, added, strict=True))
+
+        def look(inputs: list[Tensor], number: int, ids: Tensor, output: Tensor) -> Tensor:
+            if number not in by_number:
+                return output
+            return output * keep.view(-1, *(1 for _ in output.shape[1:])) + by_number[number]
+
+        return look
 
     def untouched(self, x: Tensor, weights: Mapping[str, Tensor], mode: TorchFunctionMode) -> Tensor:
         return self._forward(x, weights, "eval", mode=mode)

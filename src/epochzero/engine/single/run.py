@@ -12,7 +12,7 @@ from torch import Tensor
 from epochzero.data import Batch
 from epochzero.engine import foreach
 from epochzero.engine.failure import PassFailedError, or_why
-from epochzero.engine.inputs import like, of_movable, pass_curve, pass_inputs, pass_weights
+from epochzero.engine.inputs import like, moves, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.loss import LABEL, log_sums
 from epochzero.engine.network import Handle, Network
 from epochzero.engine.passes import Item, Pass
@@ -61,6 +61,7 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         none = DegenerateError("the network has no conv or linear layer")
         return _run(run, items, wanted - OF_LAYERS, network, batch, seed) | dict.fromkeys(wanted & OF_LAYERS, none)
     weights = pass_weights(network, run, seed)
+    batch = network.embedded(batch) if moves(run, wanted) else batch
     results: dict[Any, Any] = {}
     if "weights" in wanted:
         results["weights"] = [weights[name] for name in network.layer_weights]
@@ -85,7 +86,9 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         results["network"] = handle
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
-        results |= _run_samples(handle, wanted, Watcher(streams, seed)) | streams
+        watcher = Watcher(streams, seed)
+        watcher.within = network.holds_blocks if watcher.blocks else ""
+        results |= _run_samples(handle, wanted, watcher) | streams
     if "input_gradients" in results:
         results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results

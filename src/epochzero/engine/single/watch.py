@@ -30,6 +30,8 @@ class Watcher:
         """keeps a layer until its gradient arrives"""
         self.wanted = {stream for stream, _ in streams}
         self.blocks = bool(self.wanted & {"blocks", "block_gradients"})
+        self.within = ""
+        """the part whose parts are the blocks that are read; the whole network is ''"""
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._last: Tensor | None = None
         """the last feature map so far"""
@@ -38,7 +40,7 @@ class Watcher:
 
     def __call__(self, layer: Layer) -> None:
         if layer.kind == "block":
-            if layer.name and "." not in layer.name:
+            if layer.name and layer.name.rpartition(".")[0] == self.within:
                 self._see_block(layer.output)
             return
         if "features" in self.wanted and has_positions(layer.output.shape):

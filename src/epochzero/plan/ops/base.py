@@ -102,6 +102,8 @@ class Op:
     """max(x, 0): a gradient goes back through it where its output is positive"""
     mixes_samples: ClassVar[bool] = False
     """in training, the output for a sample depends on the others of the batch"""
+    looks_up: ClassVar[bool] = False
+    """an embedding of ids, which also takes a table with additions to it (`epochzero.data.packed`)"""
     unique: ClassVar[bool] = False
     """made for one place in one plan: its shape and parameters are not cached"""
     drawn_as: ClassVar[str] = ""
