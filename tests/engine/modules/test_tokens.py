@@ -1,4 +1,4 @@
-"""Networks of ids: embeddings are moved where inputs cannot be, and published language models are counted and scored."""
+"""Networks of ids: their embeddings are moved, and published language models are counted and scored."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ def test_a_batch_of_real_numbers_is_not_changed() -> None:
 
 NO_CLASSES = dict.fromkeys(["epe_nas", "hnas", "ntk_cond", "ntk_trace"], "needs class labels")
 OWN_GELU = dict.fromkeys(["linear_regions", "lswag", "naswot", "swap", "swap_reg"], "no ReLU")
-E, H, KV, I, L, T, V = 32, 4, 2, 64, 2, 16, 100
+E, H, KV, HIDDEN, L, T, V = 32, 4, 2, 64, 2, 16, 100
 """width, heads, heads of keys, hidden units, layers, tokens, words"""
-ENCODER = L * (T * (4 * E * E + 2 * E * I) + 2 * T * T * E)
+ENCODER = L * (T * (4 * E * E + 2 * E * HIDDEN) + 2 * T * T * E)
 STATE, RANK, KERNEL, INNER = 8, 2, 4, 2 * E
 SCAN = T * (E * 2 * INNER + INNER * (RANK + 2 * STATE) + RANK * INNER + INNER * E + INNER * STATE)
-SIZES = {"hidden_size": E, "num_hidden_layers": L, "num_attention_heads": H, "intermediate_size": I}
+SIZES = {"hidden_size": E, "num_hidden_layers": L, "num_attention_heads": H, "intermediate_size": HIDDEN}
 TEXT = {"vocab_size": V, "max_position_embeddings": 32}
-GPT: dict[str, Any] = {"n_embd": E, "n_layer": L, "n_head": H, "n_inner": I, "vocab_size": V, "n_positions": 32}
+GPT: dict[str, Any] = {"n_embd": E, "n_layer": L, "n_head": H, "n_inner": HIDDEN, "vocab_size": V, "n_positions": 32}
 GPT |= {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "bos_token_id": 0, "eos_token_id": 0}
 MODELS: dict[str, tuple[Callable[[Any], nn.Module], int, dict[str, str]]] = {
     "BERT": (
@@ -127,12 +127,12 @@ MODELS: dict[str, tuple[Callable[[Any], nn.Module], int, dict[str, str]]] = {
     ),
     "ViT": (
         lambda t: t.ViTForImageClassification(t.ViTConfig(**SIZES, image_size=32, patch_size=8, num_labels=3)),
-        16 * 192 * E + L * ((T + 1) * (4 * E * E + 2 * E * I) + 2 * (T + 1) ** 2 * E) + E * 3,
+        16 * 192 * E + L * ((T + 1) * (4 * E * E + 2 * E * HIDDEN) + 2 * (T + 1) ** 2 * E) + E * 3,
         {},
     ),
     "Llama": (
         lambda t: t.LlamaForCausalLM(t.LlamaConfig(**SIZES, **TEXT, num_key_value_heads=KV)),
-        L * (T * (2 * E * E + 2 * E * E * KV // H + 3 * E * I) + 2 * T * T * E) + T * E * V,
+        L * (T * (2 * E * E + 2 * E * E * KV // H + 3 * E * HIDDEN) + 2 * T * T * E) + T * E * V,
         NO_CLASSES,
     ),
     "GPT-2": (
