@@ -60,7 +60,7 @@ def labels(count: int = 4 * SIZE) -> Tensor:
 
 
 def test_moved_embeddings_are_those_of_a_network_whose_inputs_are_real() -> None:
-    module = seeded(OfIds)
+    module: Any = seeded(OfIds)
     batch = data.from_tensors(ids(), labels(), parts=4)
     vectors = data.from_tensors(module.words(ids()).detach(), labels(), parts=4)
     found = ez.score(module, ["curvature", "jacov", "epe_nas", "snip"], data=batch)
@@ -70,7 +70,8 @@ def test_moved_embeddings_are_those_of_a_network_whose_inputs_are_real() -> None
 
 
 def test_passes_that_draw_inputs_drop_what_was_looked_up() -> None:
-    module, batch = seeded(OfIds), data.from_tensors(ids(), labels(), parts=4)
+    module: Any = seeded(OfIds)
+    batch = data.from_tensors(ids(), labels(), parts=4)
     network = ModuleNetwork(module, batch)
     moved = network.embedded(batch)
     assert only_ids(batch) and moved.input_shape == (TIME + 1 + TIME * WIDTH,)
@@ -80,7 +81,7 @@ def test_passes_that_draw_inputs_drop_what_was_looked_up() -> None:
     ones = network.forward(pass_inputs(Pass(inputs="ones"), moved, 0, weights)[0], network.weights, "train")
     torch.testing.assert_close(ones, module.rest(torch.ones(1, TIME, WIDTH)).detach())
     curve = pass_curve(Pass(inputs="circle"), moved, 0, weights)[0]
-    on_circle = curve[:, TIME + 1 :].unflatten(1, (TIME, WIDTH))
+    on_circle = curve[:, TIME + 1 :].reshape(-1, TIME, WIDTH)
     torch.testing.assert_close(network.forward(curve, network.weights, "train"), module.rest(on_circle).detach())
     torch.testing.assert_close(on_circle.flatten(1).norm(dim=1), torch.full((4,), math.sqrt(TIME * WIDTH)))
 
@@ -156,11 +157,9 @@ def test_published_models_are_counted_and_scored(name: str) -> None:
     module = seeded(lambda: make(transformers))
     words = torch.randint(V, (4 * SIZE, T), generator=torch.Generator().manual_seed(2))
     inputs: Any = torch.randn(4 * SIZE, 3, 32, 32) if name == "ViT" else {"input_ids": words}
-    if name in ("BERT", "ViT"):
-        batch, options = data.from_tensors(inputs, labels() % 3, parts=4), {}
-    else:
-        batch, options = data.from_tensors(inputs, words, parts=4, targets=True), {"loss": "next_token"}
-    scores = ez.score(module, sorted(proxies), data=batch, **options)
+    of_classes = name in ("BERT", "ViT")
+    batch = data.from_tensors(inputs, labels() % 3 if of_classes else words, parts=4, targets=not of_classes)
+    scores = ez.score(module, sorted(proxies), data=batch, loss=None if of_classes else "next_token")
     assert scores["flops"].value == macs
     whys = {proxy: score.why for proxy, score in scores.items() if not score.ok}
     assert whys.keys() == reasons.keys(), whys
