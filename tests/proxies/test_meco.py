@@ -19,6 +19,7 @@ from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import GlobalAvgPool
 from epochzero.plan.ops.wiring import Identity, Zero
+from epochzero.proxies import meco
 from tests.proxies.nets import (
     CONNECTED,
     IMAGE,
@@ -157,3 +158,15 @@ def test_a_network_of_vectors_has_no_feature_maps(proxy: str) -> None:
 def test_impossible_settings_are_refused() -> None:
     with pytest.raises(UserError, match="at least 2, not 1"):
         _ = parse("meco_opt(channels=1)").needs
+
+
+@pytest.mark.parametrize("channels", [3, 4, 9])
+def test_a_layer_with_as_many_channels_as_positions_adds_zero(channels: int) -> None:
+    output = torch.randn(2, channels, 2, 2, generator=torch.Generator().manual_seed(0))
+    matrix = meco.correlation(output)
+    assert matrix is not None
+    assert (len(matrix) == 1) is (channels >= 4)
+    assert float(meco.least_eigenvalue(matrix)) == pytest.approx(least(output[0].flatten(1).numpy()), abs=1e-7)
+    output[0, 0, 0, 0] = torch.nan
+    broken = meco.correlation(output)
+    assert broken is not None and broken.isnan().any()

@@ -45,15 +45,24 @@ def correlations(outputs: Tensor) -> Tensor | None:
     return x @ x.mT  # [M, C, C]
 
 
-@together(correlations)
+def with_positions_to_spare(outputs: Tensor) -> Tensor | None:
+    """Returns the same, but [M, 1, 1] zeros for a layer with as many channels as positions: lambda_min is 0 there."""
+    x = outputs[0]
+    positions = x.shape[2:].numel()
+    if x.dim() < 3 or positions == 1 or x.shape[1] < max(positions, 2):
+        return correlations(outputs)
+    return 0 * x.flatten(1).sum(1, dtype=torch.double)[:, None, None]  # nan stays nan
+
+
+@together(with_positions_to_spare)
 def correlation(output: Tensor) -> Tensor | None:
     """Returns the correlations of the channels of one sample's output; None for one channel or one position."""
-    matrices = correlations(output.unsqueeze(1))
+    matrices = with_positions_to_spare(output.unsqueeze(1))
     return None if matrices is None else matrices[0]  # [C, C]
 
 
 def least_eigenvalue(matrix: Tensor) -> Tensor:
-    return extreme_eigenvalues(matrix)[0]
+    return extreme_eigenvalues(matrix)[0] if matrix.shape[-1] > 1 else matrix[..., 0, 0]
 
 
 @proxy(needs=[need(Pass(only=(0, 1)), layers=correlation)], higher_is_better=True, tf32=("nb101",))
