@@ -9,6 +9,7 @@ proxies (FIRST, then the expensive SECOND). Networks are drawn at random, those 
 is no job. `score` hands the jobs to workers, which append the rows of each network as soon as they exist, and ends
 after so many seconds: what was written before stays. The file has the format of `epochzero store --to`, and the same
 command resumes it. `pack` adds its rows to a compressed file, with rows of older recipes left out.
+`score` needs torch and numpy alone.
 """
 
 from __future__ import annotations
@@ -30,10 +31,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from epochzero.evaluate.leaderboard.stored import read_stored
 from epochzero.registry import spaces
 from epochzero.store.sqlite import ScoreRow
-from epochzero.tables import AccuracyTable
 
 COUNTS = "params,flops,depth,layers,width,size,activations"
 FIRST = (
@@ -77,6 +76,9 @@ class Job(NamedTuple):
 
 def listed(folder: Path, scores: Sequence[Path]) -> Iterator[Job]:
     """The jobs, most valuable first: the tables in turn, but the first one before all others."""
+    from epochzero.evaluate.leaderboard.stored import read_stored
+    from epochzero.tables import AccuracyTable
+
     stored, chosen = read_stored(scores), {}
     for ground in GROUND:
         space = spaces[ground.space]
