@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from inspect import isfunction, signature
 from pathlib import Path
 
 import pytest
 
-import epochzero
+import epochzero as ez
+from epochzero import recommend
 from tests.fresh import Fresh
 
-ROOT = Path(epochzero.__file__).parent
+ROOT = Path(ez.__file__).parent
 LAYERS = [
     {
         "types",
@@ -140,3 +142,36 @@ def test_no_file_is_a_drawer() -> None:
     for file in FILES:
         assert "util" not in file.name
         assert len(file.read_text(encoding="utf-8").splitlines()) <= 400, f"{file.name} is longer than 400 lines"
+
+
+MOST_PARAMETERS = 12
+PUBLIC = {"epochzero.api": ez.__all__, "epochzero.recommend.pipeline": recommend.__all__}
+"""where public calls are, and their names"""
+
+
+def _parameters(file: Path) -> dict[str, int]:
+    """The number of parameters of every function in a file, but of Triton kernels and public calls."""
+    name = ".".join(("epochzero", *file.relative_to(ROOT).with_suffix("").parts))
+    counts = {}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            called = getattr(node, "name", "lambda")
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", ())]
+            if not any("triton.jit" in mark for mark in marks) and called not in PUBLIC.get(name, ()):
+                given = node.args
+                counts[f"{name}.{called}"] = len([*given.posonlyargs, *given.args, *given.kwonlyargs])
+    return counts
+
+
+def test_no_function_has_more_than_twelve_parameters_but_public_calls_and_triton_kernels() -> None:
+    many = {name: n for file in FILES for name, n in _parameters(file).items() if n > MOST_PARAMETERS}
+    assert not many
+    assert max(_parameters(ROOT / "study" / "loop.py").values()) > 8  # it does count
+
+
+def test_public_calls_with_many_parameters_are_four() -> None:
+    """A parameter of a public call is an option of users; more of such calls want a reason."""
+    calls: set[object] = {ez.score, ez.search, ez.rank, recommend.search}
+    every = [getattr(ez, name) for name in ez.__all__] + [getattr(recommend, name) for name in recommend.__all__]
+    many = {call for call in every if isfunction(call) and len(signature(call).parameters) > MOST_PARAMETERS}
+    assert many == calls

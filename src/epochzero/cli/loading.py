@@ -36,7 +36,7 @@ ABOUT = {
     "data": "Benchmark tables and official files as one small file.",
 }
 """every command, with the first line of its help"""
-LARGEST = 2**63
+LARGEST = 2**62
 PAPERS = ("reproduce", "analyze.convergence", "analyze.theorems")
 """commands of the distribution `epochzero-papers`, by the names of their entry points: verb, or verb.sub-command"""
 
@@ -113,8 +113,8 @@ def _check_numbers(command: Any) -> None:
 
 def _finite(then: Callable[..., Any] | None, context: Any, option: Any, value: Any) -> Any:
     for number in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(number, (int, float)) and not abs(number) < LARGEST:
-            raise typer.BadParameter("a number has to be finite and below 2^63.", ctx=context, param=option)
+        if isinstance(number, (int, float)) and not abs(number) <= LARGEST:
+            raise typer.BadParameter("a number has to be finite and at most 2^62.", ctx=context, param=option)
     return value if then is None else then(context, option, value)
 
 

@@ -10,7 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
-from typer import BadParameter, Option
+from typer import Option
 
 from epochzero.cli.plugin import load_plugins
 from epochzero.executors import Executor, executor_of
@@ -51,13 +51,7 @@ Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best 
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 
 
-def _seed(given: int) -> int:
-    if given > 2**62:
-        raise BadParameter("A seed is at most 2^62.")
-    return given
-
-
-Seed = Annotated[int, Option("--seed", min=0, callback=_seed, help="Draws weights, samples and candidates.")]
+Seed = Annotated[int, Option("--seed", min=0, help="Draws weights, samples and candidates.")]
 Init = Annotated[str, Option("--init", help="Initialisation: default (PyTorch's), lecun, xavier, kaiming, normal.")]
 Device = Annotated[str, Option("--device", help="cpu, cuda, cuda:1, ...")]
 StorePath = Annotated[
@@ -146,7 +140,11 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         groups[parameter.name] = group
         kinds = get_type_hints(group, include_extras=True)
         for one in fields(group):
-            kind = _in_panel(kinds[one.name], getattr(group, "panel", None))
+            kind = kinds[one.name]
+            if hasattr(group, "panel"):
+                option = copy(kind.__metadata__[0])
+                option.rich_help_panel = group.panel
+                kind = Annotated[kind.__origin__, option]
             default = inspect.Parameter.empty if one.default is MISSING else one.default
             shared.append(inspect.Parameter(one.name, keyword, default=default, annotation=kind))
 
@@ -160,15 +158,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {}
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
     return run
-
-
-def _in_panel(kind: Any, name: str | None) -> Any:
-    """The annotated type of an option, listed under that heading."""
-    if name is None:
-        return kind
-    option = copy(kind.__metadata__[0])
-    option.rich_help_panel = name
-    return Annotated[kind.__origin__, option]
 
 
 @panel("Running")

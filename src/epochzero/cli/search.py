@@ -38,7 +38,7 @@ from epochzero.registry import searches, spaces
 from epochzero.store import Store
 from epochzero.study.loop import FittedToTable
 from epochzero.study.result import INTERRUPTED, Result
-from epochzero.study.search import BATCH_SIZE, UNLIMITED, PreparedSearch, SearchSettings, prepare
+from epochzero.study.search import BATCH_SIZE, UNLIMITED, SearchSettings, prepare
 from epochzero.study.sources import Feedback
 
 
@@ -191,7 +191,13 @@ def search(
         check_tower(prepared.task, output.out_dir)
     folder = None if output.out_dir is None else made_folder(output.out_dir)
     with crew, Store.open(output.store or ":memory:") as store:
-        result = _watched(prepared, store)
+        limited = prepared.budget != UNLIMITED
+        with progress_bar(prepared.method if prepared.inside else "search", estimate=limited) as bar:
+
+            def update(result: Result) -> None:
+                bar(result.steps or result.evaluated, result.total if limited else None, result.note or result.headline)
+
+            result = prepared.run(store, update, keep_interrupted=True)
         if result.best is None:
             raise no_score(result, None if limits.pool else scoring.table)
         end_search(result, store, scoring.winner_scores, folder, output)
@@ -218,15 +224,3 @@ def _feedback(
         )
     trained = ShortTraining.of(recipe, spaces[what.space], Path(data.data), seed=scoring.seed, device=running.device)
     return Feedback(trained, trained.name)
-
-
-def _watched(prepared: PreparedSearch, store: Store) -> Result:
-    """Runs a search with a progress bar."""
-    limited = prepared.budget != UNLIMITED
-    with progress_bar(prepared.method if prepared.inside else "search", estimate=limited) as bar:
-
-        def update(result: Result) -> None:
-            total = result.total if limited else None
-            bar(result.steps or result.evaluated, total, result.note or result.headline)
-
-        return prepared.run(store, update, keep_interrupted=True)

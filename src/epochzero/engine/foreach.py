@@ -23,10 +23,6 @@ def one_by_one(name: str) -> Callable[..., list[Tensor]]:
     return run
 
 
-def _operation(name: str) -> Callable[..., Any]:
-    return getattr(torch, f"_foreach_{name}", None) or one_by_one(name)
-
-
-add_, addcdiv_, addcmul, addcmul_, copy_, mul, mul_, norm, sqrt = map(
-    _operation, ("add_", "addcdiv_", "addcmul", "addcmul_", "copy_", "mul", "mul_", "norm", "sqrt")
-)
+NAMES = ("add_", "addcdiv_", "addcmul", "addcmul_", "copy_", "mul", "mul_", "norm", "sqrt")
+OPERATIONS: list[Callable[..., Any]] = [getattr(torch, f"_foreach_{name}", None) or one_by_one(name) for name in NAMES]
+add_, addcdiv_, addcmul, addcmul_, copy_, mul, mul_, norm, sqrt = OPERATIONS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
-from epochzero.engine.reads import NAMES, STREAMS, described
+from epochzero.engine.reads import DESCRIBED, NAMES, STREAMS
 from epochzero.registry import near_miss
 from epochzero.types import Shape
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from epochzero.plan.ops.base import Kind
 
-__doc__ = f"{__doc__}\n{described()}\n"
+__doc__ = f"{__doc__}\n{DESCRIBED}\n"
 
 Norm = Literal["train", "eval", "off"]
 """The mode of batch norms: the batch's statistics, the running ones, or no norm. Running statistics never change."""

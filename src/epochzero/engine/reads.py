@@ -166,9 +166,5 @@ LAYER_LOSS_GRADIENTS = LOSS_GRADIENTS & OF_LAYERS
 """those that have no value where no conv or linear layer gets a gradient"""
 PER_SAMPLE = frozenset(name for name, read in TABLE.items() if read.per_sample)
 BACKWARD = {name: read.backward for name, read in TABLE.items() if read.backward is not None}
-
-
-def described() -> str:
-    """The names and descriptions of all reads, one to a line."""
-    width = max(map(len, TABLE))
-    return "\n".join(f"    {name:<{width}}  {read.about}" for name, read in TABLE.items())
+DESCRIBED = "\n".join(f"    {name:<{max(map(len, TABLE))}}  {read.about}" for name, read in TABLE.items())
+"""the names and descriptions of all reads, one to a line"""

@@ -294,7 +294,8 @@ class _Scoring:
         for proxy, needs in self._waiting:
             if proxy.text not in self._columns and all(need.run in self.results for need in needs):
                 results = [self.results[need.run] for need in needs]
-                with on_side_stream([one.launched if isinstance(one, ResultColumns) else None for one in results]):
+                marks = [one.launched for one in results if isinstance(one, ResultColumns)]
+                with on_side_stream(marks) if marks and len(marks) == len(results) else nullcontext():
                     self._columns[proxy.text] = _computed(proxy, needs, results, len(self.networks))
         self._waiting = [(proxy, needs) for proxy, needs in self._waiting if proxy.text not in self._columns]
         needed = {need.run for _, needs in self._waiting for need in needs}

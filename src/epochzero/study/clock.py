@@ -26,9 +26,6 @@ class Clock:
         """Since the beginning."""
         return time.perf_counter() - self._start
 
-    def add(self, part: str, seconds: float) -> None:
-        self.spent[part] += seconds
-
     def timed(self, part: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function of one argument, its time counted as that part's."""
 

@@ -75,10 +75,10 @@ def run_inside(
     before = result.clock.seconds
     inside, result.stopped = _taken(search, run, _state(store, run), result, progress)
     result.inside, result.steps = inside, inside.steps
-    result.clock.add("scoring", result.clock.seconds - before)
+    result.clock.spent["scoring"] += result.clock.seconds - before
     kept = None if result.stopped else run  # a search that is not at its end may end with another network
     scores, seconds = task.evaluate([inside.arch], store, kept, 0)
-    result.clock.add("scoring", seconds)
+    result.clock.spent["scoring"] += seconds
     result.tell([inside.arch], scores)
     if result.best is None:  # the search chose it, whether or not the proxy has a score for it
         why = objective.why_not(scores[0])

@@ -99,7 +99,7 @@ def _pool(result: Result, space: Any, wanted: Wanted, seed: int, store: Store, p
         progress(result)
 
     pooled = scored_pool(result.task, space, wanted, seed, store, show, lambda: result.time_left)
-    result.clock.add("scoring", pooled.seconds)
+    result.clock.spent["scoring"] += pooled.seconds
     result.note = ""
     if not any(map(is_looked_up, result.objective.proxies)):
         result.remarks.append(
@@ -167,7 +167,7 @@ def run_search(
         search.tell(archs, merits)
         if revised is not None and isinstance(search, Revising):
             search.revise(revised)
-        result.clock.add("scoring", seconds)
+        result.clock.spent["scoring"] += seconds
         result.seconds = result.clock.seconds
         tell(result)
     if isinstance(search, Choosing):

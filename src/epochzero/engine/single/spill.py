@@ -41,7 +41,8 @@ TRIM_AFTER = 2**29
 @contextmanager
 def spilling(network: Network, weights: Iterable[Tensor], x: Tensor) -> Iterator[Spill | None]:
     """Stores graphs made here in a file if they may not fit into memory: the plan decides, not free memory."""
-    if not _too_large(network, x):
+    values = network.plan.activations if isinstance(network, PlanNetwork) and x.device.type == "cpu" else 0
+    if values * len(x) * x.element_size() <= IN_MEMORY:
         yield None
         return
     spill = Spill(weights)
@@ -50,12 +51,6 @@ def spilling(network: Network, weights: Iterable[Tensor], x: Tensor) -> Iterator
             yield spill
     finally:
         spill.close()
-
-
-def _too_large(network: Network, x: Tensor) -> bool:
-    if not isinstance(network, PlanNetwork) or x.device.type != "cpu":
-        return False
-    return network.plan.activations * len(x) * x.element_size() > IN_MEMORY
 
 
 class Spill:
