@@ -83,7 +83,7 @@ SHOWS = {
     "docs/guides/tour.md": "1288506 184730240\n",
     "docs/guides/your-own-proxy.md": "spread(scaled=true)",
     "docs/guides/your-own-data.md": "160 20 20 (4, 1000)",
-    "docs/guides/from-winner-to-product.md": "torch.Size([1, 4])",
+    "docs/guides/from-winner-to-product.md": "['0', '1', '2', '3'] torch.Size([1, 4])",
     "docs/guides/understanding.md": "width 3.5c   depth 3",
 }
 """text that a page has to print"""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from epochzero.api import rank, score, search, space
     from epochzero.data import Batch
     from epochzero.engine import Network
+    from epochzero.export.predict import predict
     from epochzero.next_steps import Ranking, Result, Study
     from epochzero.plan import Plan
     from epochzero.spaces.choices import choices
@@ -47,6 +48,7 @@ __all__ = [
     "list_proxies",
     "list_searches",
     "list_spaces",
+    "predict",
     "rank",
     "score",
     "search",
@@ -55,6 +57,7 @@ __all__ = [
 
 _HOMES = {
     "choices": "epochzero.spaces.choices",
+    "predict": "epochzero.export.predict",
     "rank": "epochzero.api",
     "score": "epochzero.api",
     "search": "epochzero.api",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from epochzero.errors import UserError
 from epochzero.spaces.base import Space
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from epochzero.export import Exported
     from epochzero.study.task import Task
     from epochzero.train.images import Trained
+
+
+class How(TypedDict, total=False):
+    """Keywords of an export."""
+
+    weights: str | Path | None
+    data: str | Path | None
+    onnx: bool
+    also: Sequence[str]
 
 
 class Result(result.Result):
@@ -43,14 +53,18 @@ class Result(result.Result):
         from epochzero.train.recipes import recipe_of
 
         task, how = self.task, recipe_of(recipe, changes)
-        images = load_images(Path(data), seed=task.origin.seed)
+        images = load_images(Path(data), seed=task.origin.seed, side=side_of(task))
         place = None if folder is None else Path(folder)
         seed, device = task.origin.seed, task.device
         return train_architecture(task.space, self.winner.arch, images, how, place, seed=seed, device=device)
 
-    def export(self, folder: str | Path, *, weights: str | Path | None = None, onnx: bool = True) -> Exported:
-        """Writes the winner as code, weights, ONNX and a model card; `weights` is the folder of a training."""
-        return exported(self.task, self.winner.arch, Path(folder), weights, onnx)
+    def export(self, folder: str | Path, **how: Unpack[How]) -> Exported:
+        """Writes the winner as code, weights, ONNX and a model card.
+
+        `weights` is the folder of a training, and `data` its images, to measure accuracies on. Without `onnx` there is
+        no model.onnx. `also` names further files: "pixels", "pt2", "int8", "executorch".
+        """
+        return exported(self.task, self.winner.arch, Path(folder), **how)
 
     def report(self, path: str | Path = "report.html", *, table: str | Path | None = None) -> Path:
         """Writes one HTML file about the run, which opens offline; the search needs a store on disk."""
@@ -97,7 +111,7 @@ class Ranking(ranking.Ranking):
         from epochzero.train.images import train_architecture
         from epochzero.train.recipes import recipe_of
 
-        images, how = load_images(Path(data), seed=seed), recipe_of(recipe, changes)
+        images, how = load_images(Path(data), seed=seed, side=side_of(self.task)), recipe_of(recipe, changes)
         trained = {}
         for place, row in enumerate(self.scored[:top], 1):
             if row.name not in self.sources:
@@ -107,15 +121,13 @@ class Ranking(ranking.Ranking):
             trained[row.name] = train_architecture(space, arch, images, how, own, seed=seed, device=device)
         return dict(sorted(trained.items(), key=lambda one: -one[1].history[-1]["test_accuracy"]))
 
-    def export(
-        self, folder: str | Path, *, name: str | None = None, weights: str | Path | None = None, onnx: bool = True
-    ) -> Exported:
-        """Writes the best network, or the one of a name, as a product; `weights` is the folder of a training."""
+    def export(self, folder: str | Path, *, name: str | None = None, **how: Unpack[How]) -> Exported:
+        """Writes the best network, or the one of a name, as a product; the options are those of a search's result."""
         row = self.best if name is None else self[name]
         if self.task is None or row.name not in self.sources:
             raise UserError("The networks of an iterator are gone: rank a list or a dictionary to export one.")
         space, arch = self.sources[row.name]
-        return exported(replace(self.task, space=space), arch, Path(folder), weights, onnx)
+        return exported(replace(self.task, space=space), arch, Path(folder), **how)
 
 
 class Study(ask_tell.Study):
@@ -127,6 +139,14 @@ class Study(ask_tell.Study):
         def result(self) -> Result: ...
 
 
+def side_of(task: Task | None) -> int:
+    """The side of the images that networks were scored on; the default of image files for other data."""
+    from epochzero.data.image_folder import SIDE
+
+    shape = () if task is None else task.batch.input_shape
+    return shape[-1] if len(shape) == 3 else SIDE
+
+
 def space_of_plans(space: Any) -> Space:
     """The same space; UserError for one whose networks are modules."""
     if not isinstance(space, Space):
@@ -134,21 +154,34 @@ def space_of_plans(space: Any) -> Space:
     return space
 
 
-def exported(task: Task, arch: Any, folder: Path, weights: str | Path | None, onnx: bool) -> Exported:
+def exported(
+    task: Task,
+    arch: Any,
+    folder: Path,
+    *,
+    weights: str | Path | None = None,
+    data: str | Path | None = None,
+    onnx: bool = True,
+    also: Sequence[str] = (),
+) -> Exported:
     """Writes a network as code, or a module as its program, with weights, ONNX and a model card."""
     from epochzero.engine.space_networks import module_of
     from epochzero.export import Subject, export
     from epochzero.export.module import export_module
+    from epochzero.export.product import Wanted
+    from epochzero.export.resolve import training_images
     from epochzero.export.weights import read_weights
 
     given = None if weights is None else read_weights(Path(weights))
     known = {} if given is None else given.identity
     classes = known.get("num_classes") or task.batch.num_classes
     shape = tuple(known.get("input_shape") or task.batch.input_shape)
+    images = training_images(None if data is None else str(data), known)
     folder.mkdir(parents=True, exist_ok=True)
     space, origin = task.space, Origin(task.origin.scheme, task.origin.seed)
     if isinstance(space, Space):
         subject = Subject.of(space, arch, num_classes=classes, input_shape=shape, weights=given, origin=origin)
-        return export(subject, folder, onnx=onnx)
+        return export(subject, folder, onnx=onnx, also=also, images=images)
     module = module_of(space, arch, replace(task.batch, num_classes=classes, input_shape=shape), origin)
-    return export_module(module, space.text(arch), folder, input_shape=shape, weights=given, onnx=onnx)
+    wanted = Wanted(onnx, also, images)
+    return export_module(module, space.text(arch), folder, input_shape=shape, weights=given, wanted=wanted)

@@ -23,6 +23,7 @@ from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.pool import TokenMean
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
 from epochzero.registry import spaces
+from epochzero.stats.share import share_text
 from epochzero.train.image_data import load_images
 from epochzero.train.images import plan_for, train
 from epochzero.train.recipes import recipe_of
@@ -230,7 +231,8 @@ def test_from_a_search_through_training_to_a_product(tmp_path: Path) -> None:
     assert "| test | 20 images, the file's test images |" in text
     assert "| recipe | epochs 1, batch_size 128" in text
     metrics = json.loads((run / "metrics.jsonl").read_text())
-    assert f"{100 * metrics['test_accuracy']:.2f} % after 1 of 1 epoch |" in text
+    right = round(20 * metrics["test_accuracy"])
+    assert f"| test accuracy | {share_text(right, 20)} after 1 of 1 epoch;" in text
     assert "temperature" not in text, "there was no teacher"
     kept = torch.load(run / "epoch-000001.pt", weights_only=True)["weights"]
     stored = read_weights(tmp_path / "p/model.safetensors").tensors
@@ -245,7 +247,7 @@ def test_an_image_folder_is_checked_on_and_its_classes_are_named(tmp_path: Path)
     assert epochzero(*product, "--weights", run, "--out", tmp_path / "p").code == 0
     text = (tmp_path / "p/MODEL_CARD.md").read_text()
     assert "| classes | 0 blue, 1 red |" in text and "| on | random and real inputs |" in text
-    assert "| input | image files are scaled until their shorter side is 16 pixels" in text
+    assert "| input | image files are cropped to the square in their centre, and scaled to 16 pixels" in text
     untrained = (*product, "--space", "resnet", "--arch", SMALLEST)
     assert epochzero(*untrained, "--out", tmp_path / "q").code == 0
     text = (tmp_path / "q/MODEL_CARD.md").read_text()

@@ -25,7 +25,7 @@ ABOUT = {
     "ensemble": "Choose several networks, train them, and let them predict together.",
     "export": "Write a network as a product: code that needs torch alone, weights, checked ONNX, a model card.",
     "recommend": "Find, train and export a recommender for a table of clicks, and predict with it.",
-    "predict": "Predict how likely a click is for every line of a table.",
+    "predict": "Predict the class of every image in a folder, by a trained network or an exported product.",
     "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
     "leaderboard": "Rank correlations of all stored scores with accuracies, on many tables: mean, worst and rank.",
     "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",

@@ -9,6 +9,7 @@ from typing import Any
 from epochzero.cli.console import err, out, print_json
 from epochzero.errors import UserError
 from epochzero.export.product import Exported
+from epochzero.stats.share import share_interval, share_text
 
 Say = Callable[[str], None]
 
@@ -26,6 +27,14 @@ def with_status(write: Callable[[Say], Exported]) -> Exported:
         return write(lambda step: status.update(f"export  {step}"))
 
 
+def accuracy_json(right: tuple[int, int] | None) -> dict[str, float] | None:
+    """An accuracy with its interval as JSON fields."""
+    if right is None:
+        return None
+    low, high = share_interval(*right)
+    return {"value": right[0] / right[1], "low": low, "high": high, "images": right[1]}
+
+
 def show_product(
     made: Exported, facts: Mapping[str, Any], archs: Sequence[str], lines: Sequence[str], folder: Path, *, json: bool
 ) -> None:
@@ -33,7 +42,13 @@ def show_product(
     if json:
         errors = {"model.py": made.code_error, "model.onnx": made.onnx_error}
         latency = None if made.latency is None else made.latency._asdict()
-        print_json({**facts, "files": [str(file) for file in made.files], "errors": errors, "latency_ms": latency})
+        errors |= {one.file: one.error for one in made.further}
+        further = {
+            one.file: {"latency_ms": one.latency._asdict(), "accuracy": accuracy_json(one.accuracy)}
+            for one in made.further
+        }
+        own = {"errors": errors, "latency_ms": latency, "accuracy": accuracy_json(made.accuracy), "further": further}
+        print_json({**facts, "files": [str(file) for file in made.files], **own})
         return
     for arch in archs:
         out.print(arch, style="bold")
@@ -42,4 +57,9 @@ def show_product(
         out.print(line)
     if made.onnx_error is not None:
         out.print(f"onnx     differs by {made.onnx_error:.2g} at most; {made.latency} for one sample")
+    if made.accuracy is not None:
+        out.print(f"accuracy {share_text(*made.accuracy)} of {made.accuracy[1]:,} test images")
+    for one in made.further:
+        right = "" if one.accuracy is None else f"; accuracy {share_text(*one.accuracy)}"
+        out.print(f"{one.file}  differs by {one.error:.2g} at most; {one.latency} for one sample{right}")
     err.print(f"product  {folder}/{', '.join(file.name for file in made.files)}", soft_wrap=True)

@@ -1,9 +1,9 @@
 """Images in a folder for each class: photos/cat/1.jpg, photos/dog/2.png. Needs Pillow.
 
 Classes are the folders' names in alphabetical order. Folders `train` and `test` (or `val`) with the classes inside are
-the two sets. An image is turned as its EXIF data say, scaled until its shorter side is `side`, and cropped to its
-centre. Pixels are bytes in three colours: 16 bits are scaled to 8, and transparent pixels are white. Unreadable images
-are an error that lists them, or are skipped and listed.
+the two sets. An image is turned as its EXIF data say, cropped to the square in its centre, and scaled to `side`.
+Pixels are bytes in three colours: 16 bits are scaled to 8, and transparent pixels are white. Unreadable images are an
+error that lists them, or are skipped and listed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class FolderReader:
         tried = files if self.skip else files[:most]
         read = list(islice(self._readable(tried, unreadable), most))
         if unreadable and not self.skip:
-            raise DataError(_complaint(unreadable))
+            raise DataError(complaint(unreadable))
         if not read:
             raise DataError(f"None of the {len(files)} images can be read; '{{}}': {{}}.".format(*unreadable[0]))
         return np.stack([pixels for pixels, _ in read]), np.array([label for _, label in read], np.int64)
@@ -102,20 +102,38 @@ class FolderReader:
         self, files: Sequence[tuple[Path, int]], unreadable: Unreadable
     ) -> Iterator[tuple[NDArray[Any], int]]:
         """The images that can be read; the others are added to the list, with the reason."""
-        Image, ImageOps = (needed(f"PIL.{part}", "Reading images", "images") for part in ("Image", "ImageOps"))
         for file, label in files:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("error", Image.DecompressionBombWarning)
-                    with Image.open(file, formats=FORMATS) as image:
-                        upright = ImageOps.exif_transpose(image)
-                    fitted = ImageOps.fit(in_colour(upright), (self.side, self.side), Image.Resampling.BILINEAR)
-            except Exception as error:
-                reason = str(error).replace(f" {str(file)!r}", "") or type(error).__name__
-                unreadable.append((str(file), " ".join(reason.split()).rstrip(".")))
+            pixels = read_image(file, (self.side, self.side))
+            if isinstance(pixels, str):
+                unreadable.append((str(file), pixels))
                 self.skipped.append(f"{file.parent.name}/{file.name}")
-                continue
-            yield np.asarray(fitted).transpose(2, 0, 1), label  # [3, H, W]
+            else:
+                yield pixels, label
+
+
+def read_image(file: Path, size: tuple[int, int], grey: bool = False) -> NDArray[np.uint8] | str:
+    """The pixels [3, H, W] of an image file, or [1, H, W] in grey; or the reason why it cannot be read."""
+    Image, ImageOps = (needed(f"PIL.{part}", "Reading images", "images") for part in ("Image", "ImageOps"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file, formats=FORMATS) as image:
+                upright = ImageOps.exif_transpose(image)
+            fitted = _fitted(in_colour(upright).convert("L" if grey else "RGB"), *size)
+    except Exception as error:
+        reason = str(error).replace(f" {str(file)!r}", "") or type(error).__name__
+        return " ".join(reason.split()).rstrip(".")
+    return np.asarray(fitted).reshape(*size, -1).transpose(2, 0, 1)
+
+
+def _fitted(image: Any, height: int, width: int) -> Any:
+    """The largest rectangle of this form in the image's centre, scaled; products repeat this in `export/pixels.py`."""
+    bilinear = needed("PIL.Image", "Reading images", "images").Resampling.BILINEAR
+    across, down = image.size
+    across, down = min(across, max(1, down * width // height)), min(down, max(1, across * height // width))
+    left, top = (image.width - across) // 2, (image.height - down) // 2
+    cut = image.crop((left, top, left + across, top + down))
+    return cut.resize((width, down), bilinear).resize((width, height), bilinear)  # in this order by any Pillow
 
 
 def in_colour(image: Any) -> Any:
@@ -155,7 +173,7 @@ def _files(folder: Path, classes: Sequence[str]) -> Files:
     return [(file, label) for label, files in enumerate(by_class.values()) for file in files]
 
 
-def _complaint(unreadable: Unreadable) -> str:
+def complaint(unreadable: Unreadable) -> str:
     if len(unreadable) == 1:
         ((file, reason),) = unreadable
         return f"The image '{file}' cannot be read ({reason}): repair or remove it, or use --unreadable skip."

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from epochzero import __version__
 from epochzero.data.batch import shape_text
+from epochzero.export.preprocessing import Preprocessing
 from epochzero.export.subject import Subject, input_names
+from epochzero.stats.share import share_text
 from epochzero.store import manifest
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
     inputs = [
         (name, ", ".join(map(str, shape))) for name, shape in zip(input_names(plan), plan.input_shapes, strict=True)
     ]
+    identity: Any = (subject.training or {}).get("identity")
     parts = [
         f"# A network of {subject.space}\n\n    {subject.arch}\n",
         table(
@@ -41,15 +44,30 @@ def card(subject: Subject, made: Exported, on_real_inputs: bool) -> str:
                 "latency": latency(made),
             }
         ),
-        "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\n"
-        f"y = network({', '.join(name for name, _ in inputs)})    # "
-        f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}\n```\n",
+        use(
+            Preprocessing.of_training(identity),
+            f"y = network({', '.join(name for name, _ in inputs)})    # "
+            f"{', '.join(f'{name} [batch, {shape}]' for name, shape in inputs)}",
+        ),
         subject.training_section or training_of(subject.training),
         *_scores(subject),
         checked(made, on_real_inputs),
         MADE_BY,
     ]
     return "\n".join(parts)
+
+
+def use(preprocessing: Preprocessing | None, call: str) -> str:
+    """The section on the use of `model.py`."""
+    names, lines = "load", [call]
+    if preprocessing is not None and preprocessing.of_bytes:
+        names = "CLASSES, load, preprocess"
+        lines += [
+            f"y = network(preprocess(pixels))    # bytes [batch, height, width, {preprocessing.shape[0]}] of any size",
+            "print([CLASSES[place] for place in y.argmax(1)])",
+        ]
+    code = "\n".join([f"from model import {names}\n", "network = load()  # needs torch alone", *lines])
+    return f"## Use\n\n```python\n{code}\n```\n"
 
 
 def latency(made: Exported) -> str:
@@ -68,7 +86,20 @@ def checked(made: Exported, on_real_inputs: bool) -> str:
         "model.onnx in ONNX Runtime against model.py": onnx,
         "on": "random and real inputs" if on_real_inputs else "random inputs",
     }
-    return f"## Checked\n\n{table(rows)}"
+    return f"## Checked\n\n{table(rows)}{_measured(made)}"
+
+
+def _measured(made: Exported) -> str:
+    """The accuracy of each file on test images, and the differences and times of further files."""
+    rows = {} if made.accuracy is None else {"model.py": f"accuracy {_accuracy(made.accuracy)}"}
+    for one in made.further:
+        right = "" if one.accuracy is None else f", accuracy {_accuracy(one.accuracy)}"
+        rows[one.file] = f"largest difference {one.error:.2g}, {one.latency} for one sample{right}"
+    return f"\n## Files\n\n{table(rows)}" if rows else ""
+
+
+def _accuracy(right: tuple[int, int]) -> str:
+    return f"{share_text(*right)} of {right[1]:,} test images"
 
 
 def training_of(training: Mapping[str, Any] | None) -> str:
@@ -76,10 +107,12 @@ def training_of(training: Mapping[str, Any] | None) -> str:
         return UNKNOWN
     identity, last, planned = training["identity"], training["history"][-1], training["identity"]["recipe"]["epochs"]
     epochs = f"{training['epoch']} of {planned} epoch{'s' if planned > 1 else ''}"
+    tested = int(identity["data"]["test"])
+    accuracy = share_text(round(last["test_accuracy"] * tested), tested)
     return training_section(
         identity,
         {
-            "test accuracy": f"{100 * last['test_accuracy']:.2f} % after {epochs}",
+            "test accuracy": f"{accuracy} after {epochs}; in brackets the 95 % interval",
             "test loss": f"{last['test_loss']:.4f}",
         },
     )
@@ -108,7 +141,7 @@ def preprocessing(data: Mapping[str, Any], shape: Sequence[int]) -> str:
     numbers = {"mean": data["mean"], "std": data["std"]}
     stated = "; ".join(f"{name} {', '.join(f'{v:.4g}' for v in values)}" for name, values in numbers.items())
     scaled = f"pixels are divided by {data['scale']:g}, then " if data["scale"] != 1 else ""
-    cut = f"image files are scaled until their shorter side is {shape[-1]} pixels, and cropped to the centre; "
+    cut = f"image files are cropped to the square in their centre, and scaled to {shape[-1]} pixels; "
     return f"{cut if 'classes' in data else ''}{scaled}standardised per channel: {stated}"
 
 

@@ -6,7 +6,6 @@ network takes standardised images and returns averaged probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 
@@ -16,7 +15,8 @@ from torch import Tensor
 from epochzero.data import pink
 from epochzero.ensemble.model import MANIFEST, Ensemble
 from epochzero.export import card, standalone
-from epochzero.export.product import Exported, write_product
+from epochzero.export.preprocessing import Preprocessing
+from epochzero.export.product import Exported, Wanted, write_product
 
 NETWORK = '''
 
@@ -65,23 +65,29 @@ def export_ensemble(
     folder: Path,
     *,
     real: Tensor | None = None,
-    onnx: bool = True,
-    say: Callable[[str], None] = lambda step: None,
+    wanted: Wanted = Wanted(),
 ) -> Exported:
     """Writes code, weights, ONNX and card to an existing folder, after all agree on random and `real` inputs."""
     rng = torch.Generator().manual_seed(0)
     inputs = [torch.randn(count, *ensemble.input_shape, generator=rng) for count in (1, 2, 3)]
     inputs += [pink(ensemble.input_shape, 2, 4, 1, 0).part(0)[0], *([] if real is None else [real])]
+    preprocessing = prepared(ensemble)
     return write_product(
         ensemble.eval(),
-        source(ensemble),
+        source(ensemble) + preprocessing.source,
         ensemble.state_dict(),
         folder,
         lambda checked: _card(ensemble, checked, real is not None),
         batches=[(x,) for x in inputs],
-        onnx=onnx,
-        say=say,
+        wanted=wanted,
+        preprocessing=preprocessing,
     )
+
+
+def prepared(ensemble: Ensemble) -> Preprocessing:
+    """What is done with images before the members see them."""
+    data = ensemble.facts.get("data", {}) | ensemble.pixels._asdict()
+    return Preprocessing.of(data, ensemble.input_shape, ensemble.num_classes, logits=False)
 
 
 def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
@@ -100,7 +106,7 @@ def _card(ensemble: Ensemble, made: Exported, on_real_inputs: bool) -> str:
         f"# {size} networks of {ensemble.space.name}\n",
         "".join(f"    {text}\n" for text in ensemble.texts),
         card.table(about),
-        "## Use\n\n```python\nfrom model import load\n\nnetwork = load()  # needs torch alone\ny = network(x)\n```\n",
+        card.use(prepared(ensemble), "y = network(x)"),
         _training(ensemble),
         card.checked(made, on_real_inputs),
         card.MADE_BY,

@@ -6,8 +6,6 @@ torch alone.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
@@ -20,16 +18,19 @@ from epochzero.engine.failure import PassFailedError
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import pick
 from epochzero.errors import UserError
-from epochzero.export.card import MADE_BY, checked, latency, table, training_of
-from epochzero.export.product import Exported, write_product
+from epochzero.export.card import MADE_BY, checked, latency, table, training_of, use
+from epochzero.export.formats import FORMATS, bytes_of, program
+from epochzero.export.preprocessing import Preprocessing
+from epochzero.export.product import Exported, Wanted, write_product
 from epochzero.export.weights import Weights
 from epochzero.types import Shape
 
-PROGRAM = "model.pt2"
+PROGRAM = FORMATS["pt2"].file
 SOURCE = f'''# The network as a program of PyTorch, which needs torch alone.
 import pathlib
 
 import torch
+from torch import Tensor, nn
 
 
 def load(path: str | pathlib.Path = pathlib.Path(__file__).with_name("{PROGRAM}")) -> torch.nn.Module:
@@ -57,8 +58,7 @@ def export_module(
     input_shape: Shape,
     weights: Weights | None = None,
     real: Tensor | None = None,
-    onnx: bool = True,
-    say: Callable[[str], None] = lambda step: None,
+    wanted: Wanted = Wanted(),
 ) -> Exported:
     """Writes program, weights, ONNX and card to an existing folder, after all agree on random and `real` inputs."""
     module = deepcopy(module)
@@ -72,8 +72,9 @@ def export_module(
     rng = torch.Generator().manual_seed(0)
     batches = [(torch.randn(count, *input_shape, generator=rng),) for count in (1, 2, 3)]
     batches += [] if real is None else [(real,)]
-    say(PROGRAM)
-    program, shape = _program(network, batches[1][0], name)
+    wanted.say(PROGRAM)
+    written, shape = _program(network, batches[1][0], name)
+    preprocessing = Preprocessing.of_training((weights and weights.identity) or None)
     measured = ModuleNetwork(module, white(input_shape, 2, 2, 1, 0))
     try:
         flops = f"{measured.flops:,} for one sample"
@@ -89,32 +90,31 @@ def export_module(
             "weights": "the module's own" if weights is None else f"from {weights.name}",
             "latency": latency(made),
         }
-        inputs = f"x [batch, {shape_text(input_shape)}]"
-        use = f"```python\nfrom model import load\n\ny = load()(x)  # {inputs}; needs torch alone\n```"
+        used = use(preprocessing, f"y = network(x)    # x [batch, {shape_text(input_shape)}]")
         training = training_of(None if weights is None else weights.training)
-        parts = [f"# {name}\n", table(rows), f"## Use\n\n{use}\n", training, checked(made, real is not None), MADE_BY]
+        parts = [f"# {name}\n", table(rows), used, training, checked(made, real is not None), MADE_BY]
         return "\n".join(parts)
 
     tensors = {key: tensor.detach().float().contiguous() for key, tensor in module.state_dict().items()}
-    files = {PROGRAM: program}
     return write_product(
-        network, SOURCE, tensors, folder, card, batches=batches, onnx=onnx, say=say, binary=files, onnx_of=network
+        network,
+        SOURCE + (preprocessing.source if preprocessing else ""),
+        tensors,
+        folder,
+        card,
+        batches=batches,
+        wanted=wanted,
+        preprocessing=preprocessing,
+        binary={PROGRAM: written},
     )
 
 
 def _program(network: nn.Module, x: Tensor, name: str) -> tuple[bytes, Shape]:
     """The exported program for any number of samples, and the shape of one output."""
-    import io
-
-    logging.getLogger("torch.export").setLevel(logging.ERROR)
     try:
         with torch.no_grad():
             shape = tuple(network(x).shape[1:])
-        sizes = ({0: torch.export.Dim("batch")},)
-        made = torch.export.export(network, (x,), dynamic_shapes=sizes)
+        return bytes_of(program(network, x, strict=False)), shape
     except Exception as error:
         said = (str(error).strip() or "no message").splitlines()[0]
         raise UserError(f"'{name}' cannot be exported by torch.export: {type(error).__name__}: {said}") from error
-    file = io.BytesIO()
-    torch.export.save(made, file)
-    return file.getvalue(), shape

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,29 @@ def check_packages() -> None:
             raise UserError(f"ONNX needs {package}: pip install 'epochzero[onnx]', or export with --no-onnx.")
 
 
-def to_onnx(network: nn.Module, *example: Tensor, names: Sequence[str] = ("x",)) -> bytes:
-    """The model as bytes, inputs of these names [batch, ...] and output `y` [batch, ...]."""
+def to_onnx(
+    network: nn.Module,
+    *example: Tensor,
+    names: Sequence[str] = ("x",),
+    free: Sequence[str] = ("batch",),
+    metadata: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
+    """The model as bytes, inputs of these names [batch, ...] and output `y` [batch, ...]; `free` axes come first."""
     with quietly():
-        batch = torch.export.Dim("batch")
+        axes = {place: torch.export.Dim(name) for place, name in enumerate(free)}
         # strict keeps len(x) of a tensor free
-        program = torch.export.export(network, example, dynamic_shapes=({0: batch},) * len(example), strict=True)
+        program = torch.export.export(network, example, dynamic_shapes=(axes,) * len(example), strict=True)
         made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=names, output_names=["y"])
     assert made is not None
-    return bytes(made.model_proto.SerializeToString())
+    model = made.model_proto
+    describe(model, metadata)
+    return bytes(model.SerializeToString())
+
+
+def describe(model: Any, metadata: Mapping[str, str]) -> None:
+    """Gives a model these texts by name."""
+    for key, text in metadata.items():
+        model.metadata_props.add(key=key, value=text)
 
 
 def session_of(model: bytes) -> Any:
@@ -70,6 +85,15 @@ def largest_error(
             )
         worst = max(worst, error)
     return worst
+
+
+def check_error(error: float, file: str) -> None:
+    """MachineError if a further file differs too much from the network."""
+    if not error < TOLERANCE:
+        raise MachineError(
+            f"{file} is refused: it differs from the network by {error:.2g}, more than {TOLERANCE:g}. Leave it out of "
+            "--also."
+        )
 
 
 def latency(session: Any, example: Sequence[Tensor], names: Sequence[str] = ("x",)) -> Timing:

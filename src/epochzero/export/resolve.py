@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from epochzero.data import load
-from epochzero.errors import StoreError, UserError
+from epochzero.errors import DataError, StoreError, UserError
 from epochzero.export.subject import Subject, best_of
 from epochzero.export.weights import read_weights
 from epochzero.registry import spaces
 from epochzero.store import Store
+from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin, Shape
 
 REAL = 4
@@ -70,6 +72,18 @@ def real_inputs(source: str, shape: Shape | None, seed: int = 0) -> tuple[Tensor
     """A few standardised samples of any source of data, and its number of classes."""
     batch = load(source, input_shape=shape, size=REAL, parts=1, seed=seed, skip_unreadable=True)
     return batch.part(0)[0], batch.num_classes
+
+
+def training_images(source: str | None, identity: Mapping[str, Any] | None) -> Images | None:
+    """The images of a training, its test images with them; None if these data are others."""
+    if source is None or not identity or len(identity["input_shape"]) != 3:
+        return None
+    data, side = identity["data"], identity["input_shape"][-1]
+    try:
+        images = load_images(source, seed=identity["seed"], side=side, skip_unreadable=bool(data["unreadable"]))
+    except DataError:  # such as images without labels
+        return None
+    return images if images.facts["sha256"] == data["sha256"] else None
 
 
 def _opened(path: Path) -> Store:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
+from epochzero.export.preprocessing import Preprocessing
 from epochzero.plan import Plan
 
 MODEL, WEIGHTS = "model.py", "model.safetensors"
@@ -39,13 +40,14 @@ def load(path: str | pathlib.Path = pathlib.Path(__file__).with_name("{WEIGHTS}"
 '''
 
 
-def source(plan: Plan) -> str:
+def source(plan: Plan, preprocessing: Preprocessing | None = None) -> str:
     """The text of `model.py`."""
     head, separator, body = plan.code().partition(IMPORTS)
     assert separator
     comments = "".join(line for line in head.splitlines(keepends=True) if line.startswith("#"))
+    end = preprocessing.source if preprocessing else ""
     ordered = "from collections import OrderedDict\n" if "OrderedDict" in head else ""
-    return f"{comments}\nimport json\nimport pathlib\n{ordered}\nimport torch\n{IMPORTS}{body}{LOADER}"
+    return f"{comments}\nimport json\nimport pathlib\n{ordered}\nimport torch\n{IMPORTS}{body}{LOADER}{end}"
 
 
 @contextmanager

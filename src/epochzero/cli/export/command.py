@@ -12,7 +12,7 @@ from epochzero.cli.console import err, millions
 from epochzero.cli.export.ensemble import export_members
 from epochzero.cli.options import AsJson, From, Init, Plugins, Seed, panel, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.product import show_product, with_status
+from epochzero.cli.product import Say, show_product, with_status
 from epochzero.cli.recommend.old_spelling import exported as export_clicks
 from epochzero.data import white
 from epochzero.data.batch import shape_text
@@ -21,12 +21,14 @@ from epochzero.errors import UserError
 from epochzero.export import export as export_
 from epochzero.export.ensemble import holds_ensemble
 from epochzero.export.module import export_module
-from epochzero.export.resolve import real_inputs, resolve
+from epochzero.export.product import Wanted
+from epochzero.export.resolve import real_inputs, resolve, training_images
 from epochzero.export.weights import read_weights
 from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.recommend.recommender import holds_recommender
 from epochzero.study.winners import Winner, resolved, winners
+from epochzero.train.image_data import Images
 from epochzero.types import Origin
 
 
@@ -77,6 +79,17 @@ class OutputOptions:
 
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.")]
     onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also",
+            help="A further file: pixels (ONNX with the preprocessing in its graph), pt2 (torch.export), int8 (ONNX in "
+            "8 bits), executorch. May be repeated.",
+        ),
+    ] = None
+
+    def wanted(self, images: Images | None, say: Say) -> Wanted:
+        return Wanted(self.onnx, self.also or (), images, say)
 
 
 @spread
@@ -94,14 +107,18 @@ def export(
     epochzero export --weights run --data cifar10.npz --out product
 
     Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real inputs.
+    With the images of the training as --data, the card has the accuracy of each file.
     """
     load_plugins(plugin)
     weights, real_data = network.weights, inputs.data
     if weights is not None and (holds_recommender(weights) or holds_ensemble(weights)):
         given = {"--space": network.space, "--arch": network.arch, "--store": network.store}
         unused = given | {"--classes": inputs.classes, "--input-shape": inputs.input_shape}
-        write = export_members if holds_ensemble(weights) else export_clicks
-        write(weights, real_data, output.out_dir, unused=unused, onnx=output.onnx, json=json)
+        if holds_ensemble(weights):
+            export_members(weights, real_data, output, unused=unused, json=json)
+        else:
+            no_use: dict[str, object] = {**unused, "--also": output.also or None}
+            export_clicks(weights, real_data, output.out_dir, unused=no_use, onnx=output.onnx, json=json)
         return
     if network.source is not None:
         if network.arch is not None or network.store is not None:
@@ -122,8 +139,11 @@ def export(
         input_shape=shape(inputs.input_shape),
         origin=Origin(init, seed),
     )
-    folder = made_folder(output.out_dir)
-    made = with_status(lambda say: export_(subject, folder, real=real, onnx=output.onnx, say=say))
+    images = training_images(real_data, (subject.training or {}).get("identity"))
+    folder, kinds = made_folder(output.out_dir), output.also or ()
+    made = with_status(
+        lambda say: export_(subject, folder, real=real, onnx=output.onnx, also=kinds, images=images, say=say)
+    )
     for sentence in refused:
         err.print(f"{sentence} The one before it was used.", style="yellow", soft_wrap=True)
     plan = subject.plan
@@ -148,10 +168,11 @@ def _export_module(
     sizes = sizes or (tuple(real.shape[1:]) if real is not None else (3, 32, 32))
     batch = white(sizes, inputs.classes or known.get("num_classes") or classes or 10, 1, 1, seed)
     module = built(*resolved(found), batch, seed)  # type: ignore[arg-type]
+    images = training_images(inputs.data, known)
     folder = made_folder(output.out_dir)
     made = with_status(
         lambda say: export_module(
-            module, found.arch, folder, input_shape=sizes, weights=given, real=real, onnx=output.onnx, say=say
+            module, found.arch, folder, input_shape=sizes, weights=given, real=real, wanted=output.wanted(images, say)
         )
     )
     facts = {"module": found.arch, "input_shape": list(sizes), "weights": None if given is None else given.name}
