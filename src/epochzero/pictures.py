@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,6 @@ STYLE: dict[str, Any] = {
     **{f"axes3d.{side}axis.panecolor": (0, 0, 0, 0) for side in "xyz"},
     **{"svg.hashsalt": "epochzero", "figure.constrained_layout.use": True},
 }
-FORMATS = (".png", ".svg")
 
 
 @contextmanager
@@ -81,12 +81,12 @@ def new_counts() -> Any:
 
 def save(figure: Any, folder: Path, name: str, *, dark: bool = False) -> list[str]:
     """Writes the figure as PNG and SVG, with `dark` also as a PNG for dark pages; returns the names of the files."""
-    names = [name + ending for ending in FORMATS]
+    names = [f"{name}.png", f"{name}.svg"]
     with style():
-        for file in names:
-            figure.savefig(folder / file)
-        image = folder / f"{name}.svg"
-        image.write_text(adaptive(image.read_text(encoding="utf-8")), encoding="utf-8", newline="")
+        figure.savefig(folder / names[0])
+        image = StringIO()
+        figure.savefig(image, format="svg")
+        (folder / names[1]).write_text(adaptive(image.getvalue()), encoding="utf-8", newline="")
         if dark:
             names.append(f"{name}-dark.png")
             darken(figure)

@@ -161,7 +161,7 @@ def test_a_benchmark_with_repeats(path: Path, tmp_path: Path) -> None:
         record(run, ARCHS, {"naswot": DEXTR}, again)
         run.finish({"naswot cifar10_test": 0.5})
     found = opened(path, table=known(tmp_path, ARCHS, ACCURACY))
-    assert found.head["title"] == "Benchmark of nb201 on known.csv"
+    assert found.head["title"] == "Benchmark of scores on nb201"
     assert found.columns["naswot"].tolist() == NASWOT  # the first repeat is shown
     (row,) = [row for row in found.head["truths"] if row["score"] == "naswot"]
     each = [spearmanr(scores, ACCURACY).statistic for scores in (NASWOT, DEXTR)]

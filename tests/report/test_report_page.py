@@ -64,12 +64,12 @@ def test_every_chart_has_its_points_and_nothing_is_asked_for(report: Path, opene
     line = int(page.locator("#figure-progress .chart").get_attribute("data-line"))
     assert line == len(np.unique(improved))
     assert page.locator(".heat").get_attribute("data-cells") == "25"  # two scores, the truth, two costs
-    assert page.locator(".drawing svg").count() == 5
+    assert page.locator(".network .drawing svg").count() == 5 + 2  # and two that are compared
     assert seen.points("layers") > 10
     assert page.locator("#time figure").count() == 2
     sync_api.expect(page.locator(".chart:not([data-drawn])")).to_have_count(0)
     assert page.evaluate(PAINTED) == [True] * 5
-    assert page.locator("h2").all_inner_texts()[-1] == "How it was made"
+    assert page.locator("h2").all_inner_texts()[-2:] == ["How it was made", "Notes"]
     assert (seen.errors, seen.requests) == ([], [report.as_uri()])
 
 
@@ -296,8 +296,10 @@ def test_a_live_report_grows_and_outlives_its_run(tmp_path: Path, opened: Callab
         assert seen.points("progress") == 7 and page.input_value("#filter") == "conv"
         assert page.evaluate("document.activeElement.id") == "filter"
         run.close()  # which leaves the run unfinished
-        assert page.locator(".state").inner_text().lower() == "unfinished"
+        assert page.locator(".state").inner_text().lower() == "running"
         sync_api.expect(page.locator("#live")).to_have_text("Live")
+        assert page.locator("[role=progressbar]").get_attribute("aria-valuenow") == "7"
+        assert re.fullmatch(r"7 of 100 evaluations · [\d.]+ a second · .* left", page.locator("#pace").inner_text())
         sync_api.expect(page.locator("#age")).to_have_text(re.compile(r"^last score \d+ s ago$"))
         path.rename(tmp_path / "away.db")
         sync_api.expect(page.locator("#live")).to_contain_text("does not exist", timeout=20_000)

@@ -15,7 +15,9 @@ from epochzero.errors import UserError
 
 
 def report(
-    store: Annotated[Path, Argument(help="The store of the run: what was given as --store.")],
+    stores: Annotated[
+        list[Path], Argument(help="The store of the run: what was given as --store. Further ones are compared with it.")
+    ],
     table: Annotated[Path | None, Option(help="Accuracies of known networks, to compare the scores with.")] = None,
     target: Annotated[
         str | None, Option(help="Columns of the --table, separated by commas; default: its first.")
@@ -37,6 +39,8 @@ def report(
 
     epochzero report run.db --serve
 
+    epochzero report seed0.db seed1.db seed2.db
+
     The live report only reads the store; the run may start before or after it, or be killed.
     """
     from epochzero import report as reports
@@ -46,8 +50,11 @@ def report(
         raise UserError("--target names columns of a table: name it with --table FILE.")
     if serve and (out_file is not None or json):
         raise UserError("--serve writes no file: leave out --out and --json, or --serve.")
+    store, *others = stores
+    if serve and others:
+        raise UserError("--serve follows one store: name it alone.")
     targets = [] if target is None else [name.strip() for name in target.split(",") if name.strip()]
-    subject = reports.Subject(store, table, targets, run)
+    subject = reports.Subject(store, table, targets, run, others)
     if serve:
         if not store.is_file():
             raise UserError(f"There is no store '{store}' yet: start the run first.")

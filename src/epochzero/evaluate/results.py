@@ -12,7 +12,7 @@ from epochzero.evaluate import plots
 from epochzero.evaluate.bench import BenchOutcome, CaseOutcome
 from epochzero.evaluate.figures import Place
 from epochzero.files import as_json, csv_text, write, writing
-from epochzero.pictures import FORMATS, save
+from epochzero.pictures import save
 from epochzero.progress import Progress
 from epochzero.stats import Estimate
 from epochzero.stats.text import short
@@ -100,7 +100,7 @@ def draw_results(outcome: BenchOutcome, folder: Path, progress: Progress) -> lis
         rows = [(case, row) for case in outcome.cases for row in case.figures.rows]
         for done, (case, row) in enumerate(rows, 1):
             name = file_name(case.case.name, row.target, row.proxy)
-            while f"{name}{FORMATS[0]}" in names:
+            while f"{name}.png" in names:
                 name += "_"
             names += save(plots.scatter(case, row), folder, name)
             progress(done, len(rows), "")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from epochzero.tables.columns import described
 Kind = Literal["score", "cost", "truth"]
 RECIPE = re.compile(r"#\d+$")
 """the suffix in the store of a proxy whose formula has changed"""
+NAMES = {"params": "parameters", "flops": "FLOPs"}
+"""what people call some columns"""
 COSTS = {"params": "", "flops": "", "latency": "ms"}
 """costs and their units; less is better"""
 DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")
@@ -48,12 +50,14 @@ class Column:
     repeats: Floats
     """[repeats, networks]"""
     unit: str = ""
+    averaged: bool = False
+    """true for a ranking, whose repeats are draws of weights and data"""
 
     @property
     def values(self) -> Floats:
-        """[networks], of the first repeat"""
-        first: Floats = self.repeats[0]
-        return first
+        """[networks], of the first repeat, or the mean over all of them"""
+        one: Floats = self.repeats.mean(axis=0) if self.averaged else self.repeats[0]
+        return one
 
     @property
     def merits(self) -> Floats:
@@ -85,9 +89,9 @@ class Candidates:
     def of_kind(self, *kinds: Kind) -> list[Column]:
         return [column for column in self.columns.values() if column.kind in kinds]
 
-    def add(self, name: str, kind: Kind, higher: bool, values: Sequence[float] | Floats) -> None:
-        """Adds a column, or replaces the one of the same name."""
-        repeats = np.asarray(values, np.float64).reshape(1, -1)
+    def add(self, name: str, kind: Kind, higher: bool, values: Any) -> None:
+        """Adds a column of values [networks] or [repeats, networks], or replaces the one of the same name."""
+        repeats = np.atleast_2d(np.asarray(values, np.float64))
         self.columns[name] = Column(name, kind, higher, repeats, unit_of(name, kind, repeats))
 
     def arrange(self, first: str) -> None:
@@ -225,6 +229,12 @@ def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full:
         row[list(cells)] = list(cells.values())
     kind = kind_of(name)
     return Column(full or name, kind, higher_is_better(name), values, unit_of(name, kind, values))
+
+
+def label(name: str) -> str:
+    """A column's name for display."""
+    short = name.removeprefix(TABLE).removeprefix(FEEDBACK)
+    return NAMES.get(short, short).replace(ON, " on ")
 
 
 def kind_of(name: str) -> Kind:

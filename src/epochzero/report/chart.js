@@ -4,6 +4,8 @@
 const MARGIN = { left: 62, right: 18, top: 14, bottom: 46 };
 const REACH = 24; // pixels from which a point is found
 const CELL = 16;
+const IN = [0.25, 0.75, 0.25, 0.75], OUT = [-0.5, 1.5, -0.5, 1.5];
+const ZOOMS = { "+": IN, "=": IN, "-": OUT, 0: null };
 const later = window.requestIdleCallback ?? ((go) => setTimeout(go, 50));
 
 function ticks(low, high, most) {
@@ -26,11 +28,21 @@ class Axis {
     if (low === high) { const pad = Math.abs(low) * 0.1 || 1; low -= pad; high += pad; }
     const pad = (high - low) * 0.04;
     this.low = axis.zero ? low : low - pad * padded;
-    this.high = high + pad;
+    this.high = high + pad * padded;
     this.from = from;
+    this.to = to;
     this.scale = (to - from) / (this.high - this.low);
   }
   at(value) { return this.from + (this.forward(value) - this.low) * this.scale; }
+  // The same axis between two places of itself, from 0 to 1.
+  within(low, high) {
+    const found = Object.assign(Object.create(Axis.prototype), this);
+    const reach = this.high - this.low;
+    found.low = this.low + low * reach;
+    found.high = this.low + high * reach;
+    found.scale = (this.to - this.from) / (found.high - found.low);
+    return found;
+  }
   ticks(most) {
     if (!this.log) return ticks(this.low, this.high, most);
     const powers = ticks(this.low, this.high, most).filter(Number.isInteger);
@@ -40,19 +52,20 @@ class Axis {
 }
 
 class Chart {
-  // spec: { x, y: { values, label, log?, zero? }, places, line?, steps?, marked?, bars?, tell(i), pick?(i) }
+  // spec: { x, y: { values, label, log?, zero? }, places, line?, steps?, marked?, bars?, tell(i), draw?(i), pick?(i) }
   constructor(spec, label) {
     this.spec = spec;
     this.back = el("canvas", { role: "img", "aria-label": label });
     this.over = el("canvas", { "aria-hidden": "true" });
     this.node = el("div", {
       class: "chart", tabindex: 0, role: "group", "aria-roledescription": "chart",
-      "aria-label": `${label} Arrow keys walk through the points.`,
+      "aria-label": `${label} Arrow keys walk through the points, plus and minus zoom, 0 shows everything.`,
       "data-points": spec.places.length, "data-line": spec.line ? spec.line.length : 0,
-      pointermove: (e) => this.hover(e), pointerdown: (e) => this.hover(e), pointerleave: () => this.leave(),
-      click: () => { if (this.chosen !== undefined) spec.pick?.(this.chosen); },
-      keydown: (e) => this.key(e), blur: () => this.leave(),
+      pointermove: (e) => this.move(e), pointerdown: (e) => this.down(e), pointerup: (e) => this.up(e),
+      pointerleave: (e) => { if (e.pointerType === "mouse" && !this.from) this.leave(); },
+      dblclick: () => this.zoom(null), keydown: (e) => this.key(e), blur: () => this.leave(),
     }, this.back, this.over);
+    this.view = [0, 1, 0, 1]; // of x and of y
     this.watch = new ResizeObserver(() => this.soon());
     this.watch.observe(this.node);
   }
@@ -79,8 +92,9 @@ class Chart {
     this.height = height;
     this.ratio = ratio;
     const { x, y, places } = this.spec;
-    this.x = new Axis(x, places, MARGIN.left, width - MARGIN.right, 1);
-    this.y = new Axis(y, places, height - MARGIN.bottom, MARGIN.top, 1);
+    const [left, right, low, high] = this.view;
+    this.x = new Axis(x, places, MARGIN.left, width - MARGIN.right, 1).within(left, right);
+    this.y = new Axis(y, places, height - MARGIN.bottom, MARGIN.top, 1).within(low, high);
     this.grid = null;
     const style = getComputedStyle(this.node);
     this.colour = (name) => style.getPropertyValue(`--${name}`).trim();
@@ -88,8 +102,15 @@ class Chart {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
     this.axes(pen);
+    pen.save();
+    if (this.zoomed) {
+      pen.beginPath();
+      pen.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
+      pen.clip();
+    }
     if (this.spec.bars) this.bars(pen); else this.points(pen);
     this.highlights(pen);
+    pen.restore();
     this.drawn = true;
     this.node.dataset.drawn = "";
   }
@@ -201,10 +222,63 @@ class Chart {
     return best;
   }
 
-  hover(event) {
-    if (!this.drawn) return;
+  get zoomed() { return this.view.some((at, k) => at !== k % 2); }
+
+  // Between these shares of what is shown now; null for everything.
+  zoom(shares) {
+    const [a, b, c, d] = this.view;
+    this.view = shares === null ? [0, 1, 0, 1]
+      : [a + shares[0] * (b - a), a + shares[1] * (b - a), c + shares[2] * (d - c), c + shares[3] * (d - c)].map((at) => Math.min(1, Math.max(0, at)));
+    this.node.dataset.zoomed = this.zoomed;
+    this.leave();
+    this.draw();
+  }
+
+  zoomButtons() {
+    const button = (text, label, shares) => el("button", { type: "button", class: "button small", "aria-label": label, click: () => this.zoom(shares) }, text);
+    return el("span", { class: "zooms" }, button("+", "Zoom in", IN), button("−", "Zoom out", OUT), button("All", "Show everything", null));
+  }
+
+  place(event) {
     const box = this.node.getBoundingClientRect();
-    this.choose(this.nearest(event.clientX - box.left, event.clientY - box.top));
+    return [event.clientX - box.left, event.clientY - box.top];
+  }
+
+  down(event) {
+    if (!this.drawn) return;
+    if (event.pointerType === "mouse") { this.from = this.place(event); this.node.setPointerCapture(event.pointerId); }
+    const at = this.nearest(...this.place(event));
+    this.again = event.pointerType !== "mouse" && at !== undefined && at === this.chosen; // a second tap
+    this.choose(at);
+  }
+
+  move(event) {
+    if (!this.drawn) return;
+    const at = this.place(event);
+    if (this.from && Math.hypot(at[0] - this.from[0], at[1] - this.from[1]) > 8) this.frame(at);
+    else if (event.pointerType === "mouse") this.choose(this.nearest(...at));
+  }
+
+  up(event) {
+    const { from } = this, at = this.place(event);
+    this.from = undefined;
+    if (from && Math.hypot(at[0] - from[0], at[1] - from[1]) > 8) {
+      const across = (x) => (Math.min(this.width - MARGIN.right, Math.max(MARGIN.left, x)) - MARGIN.left) / (this.width - MARGIN.left - MARGIN.right);
+      const up = (y) => (this.height - MARGIN.bottom - Math.min(this.height - MARGIN.bottom, Math.max(MARGIN.top, y))) / (this.height - MARGIN.top - MARGIN.bottom);
+      const ordered = (a, b) => [Math.min(a, b), Math.max(a, b)];
+      const shares = [...ordered(across(from[0]), across(at[0])), ...ordered(up(from[1]), up(at[1]))];
+      if (shares[1] - shares[0] > 0.01 && shares[3] - shares[2] > 0.01) this.zoom(shares);
+      return;
+    }
+    if (this.chosen !== undefined && (from || this.again)) this.spec.pick?.(this.chosen);
+  }
+
+  // The rectangle that is being drawn, which will be zoomed to.
+  frame([a, b]) {
+    this.choose(undefined);
+    const pen = this.over.getContext("2d");
+    pen.strokeStyle = this.colour("accent");
+    pen.strokeRect(this.from[0], this.from[1], a - this.from[0], b - this.from[1]);
   }
 
   choose(i) {
@@ -218,7 +292,7 @@ class Chart {
     pen.lineWidth = 2;
     pen.beginPath(); pen.arc(a, b, 6, 0, 7); pen.stroke();
     const box = this.node.getBoundingClientRect();
-    tip.show(this.spec.tell(i), box.left + a, box.top + b);
+    tip.show(this.spec.tell(i), box.left + a, box.top + b, this.spec.draw?.(i));
   }
 
   leave() { if (this.drawn) this.choose(undefined); }
@@ -226,6 +300,7 @@ class Chart {
   key(event) {
     const { places, x } = this.spec;
     if (event.key === "Escape") { this.leave(); return; }
+    if (event.key in ZOOMS) { this.zoom(ZOOMS[event.key]); return; }
     if (event.key === "Enter" && this.chosen !== undefined) { this.spec.pick?.(this.chosen); return; }
     const moves = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity };
     if (!(event.key in moves) || !places.length || !this.drawn) return;

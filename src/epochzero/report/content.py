@@ -11,9 +11,10 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -23,20 +24,21 @@ from epochzero.engine.proxy import split_list
 from epochzero.errors import UserError
 from epochzero.evaluate.trust import chosen_by_flops, trust_in
 from epochzero.files import finite
-from epochzero.objectives.objective import FEEDBACK, TABLE, parse_objective
+from epochzero.objectives.objective import parse_objective
 from epochzero.report.agreement import with_each_other, with_truth
-from epochzero.report.candidates import ON, RECIPE, Candidates, candidates_of
+from epochzero.report.candidates import RECIPE, Candidates, candidates_of, label
+from epochzero.report.drawings import SHOWN, Drawn
 from epochzero.report.figures import figures_of
 from epochzero.report.judgement import Judgement, judged
 from epochzero.report.networks import Known, Networks
-from epochzero.report.reading import Reader
+from epochzero.report.reading import Reader, reading
+from epochzero.report.runs import row, siblings, summary
+from epochzero.report.statements import statements
 from epochzero.store import Run
 from epochzero.study.facts import INSPECTED, Facts, facts_of_plans
 
 EXACT = 10**6
 """largest count of numbers that are kept in double precision"""
-SHOWN = 5
-"""networks that are drawn"""
 REASONS = 5
 ALIGNED = 8
 
@@ -50,6 +52,8 @@ class Subject:
     targets: list[str] = field(default_factory=list)
     run: str | None = None
     """the start of the run's id; None for the latest"""
+    others: list[Path] = field(default_factory=list)
+    """further stores, whose latest runs are compared with it"""
     _networks: dict[str, Networks] = field(default_factory=dict)
     _known: dict[str, Known] = field(default_factory=dict)
     _pictures: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -69,27 +73,34 @@ class Subject:
             notes.append("Give --table FILE to compare the scores with the accuracies network by network.")
         judgement = judged(run, candidates, networks.fits.get("input_shape", ()))
         notes.append(networks.add_sizes(candidates, judgement.order))
-        notes.append(_trust(run, candidates, judgement, networks))
         candidates.arrange(judgement.by)
         head = _head(reader, run, candidates, judgement)
+        head["statements"] = statements(run, candidates, judgement, _trust(run, candidates, judgement, networks))
         head["store"] = self.store.name
+        head["compared"] = self._compared(reader, run, row(run, candidates, judgement, networks, self.store.name))
         remarks = (run.result or {}).get("remarks")
         notes += map(str, remarks if isinstance(remarks, list) else [])
         head["notes"] = [*_warnings(run, candidates, judgement), *filter(None, notes)]
-        head["drawings"] = self._drawings(networks, candidates, judgement)
+        drawn = Drawn(networks, candidates, self._pictures)
+        head["drawings"] = drawn.cards(judgement)
+        head["hovered"] = drawn.hovered(judgement)
         first = judgement.order[0] if judgement.order else None
-        head["layers"] = [] if first is None else networks.layers(candidates.spaces[first], candidates.archs[first])
+        named = None if first is None else (candidates.spaces[first], candidates.archs[first])
+        head["layers"] = [] if named is None else networks.layers(*named)
+        head["code"] = networks.code(*named) if named and judgement.searched else ""
+        trains = head["code"] and run.kind == "search" and run.state == "finished" and not networks.features
+        head["train"] = (
+            f"epochzero train --from {quote(str(self.store))} --data FILE.npz --out trained" if trains else ""
+        )
         head["fits"] = _fits(networks)
         return packed(head, candidates)
 
-    def _drawings(self, networks: Networks, candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]]:
-        drawings = []
-        for at in judgement.order[: max(SHOWN, len(judgement.members))]:
-            key = (candidates.spaces[at], candidates.archs[at])
-            if key not in self._pictures:
-                self._pictures[key] = networks.drawing(*key)
-            drawings.append({"network": at, "svg": self._pictures[key]})
-        return drawings
+    def _compared(self, reader: Reader, run: Run, own: dict[str, Any]) -> list[dict[str, Any]]:
+        rows = [own, *(summary(reader, other, self.store.name) for other in siblings(reader, run))]
+        for path in self.others:
+            with reading(path) as other:
+                rows.append(summary(other, other.chosen(), path.name))
+        return rows
 
 
 def packed(head: dict[str, Any], candidates: Candidates) -> bytes:
@@ -111,7 +122,8 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
     numbers = {why: number for number, why in enumerate(whys)}
     manifest = dict(run.manifest)
     return {
-        "title": _title(run)[:1].upper() + _title(run)[1:],
+        "title": _title(run),
+        "method": run.settings.get("method"),
         "kind": run.kind,
         "state": run.state,
         "run": run.id,
@@ -132,6 +144,7 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
                 "higher": column.higher,
                 "unit": column.unit,
                 "repeats": len(column.repeats),
+                "averaged": column.averaged,
             }
             for column in candidates.columns.values()
         ],
@@ -141,6 +154,9 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
         "best": judgement.order[:SHOWN] if judgement.ranked else [],
         "front": judgement.front,
         "members": judgement.members,
+        "draws": None
+        if judgement.draws is None
+        else asdict(judgement.draws) | {"spreads": judgement.draws.spreads.tolist()},
         "truths": with_truth(candidates),
         "agreement": with_each_other(candidates),
         "winner_scores": _winner_scores(reader, run),
@@ -159,18 +175,20 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
 def _title(run: Run) -> str:
     settings = run.settings
     space = settings.get("space")
+    proxy = label(str(settings.get("proxy")))
     if "experiment" in settings:
         return f"Reproduction of {settings['experiment']}"
     if "method" in settings:
-        return f"{settings['method']} search of {space} by {label(str(settings.get('proxy')))}"
+        goals = [label(goal.lstrip("+-")) for goal in split_list(proxy)]
+        wanted = f"the best {proxy} score" if len(goals) == 1 else f"trade-offs of {' and '.join(goals)}"
+        return f"Search of {space} for {wanted}"
     if "targets" in settings:
-        return f"Benchmark of {space} on {str(settings.get('table')).rpartition('-')[0]}"
-    return f"{run.kind} of {space}" if space else run.kind
-
-
-def label(name: str) -> str:
-    """A column's name for display."""
-    return name.removeprefix(TABLE).removeprefix(FEEDBACK).replace(ON, " on ")
+        return f"Benchmark of scores on {space}"
+    if run.kind == "rank":
+        named = settings.get("networks")
+        return f"{len(named)} networks ranked by {proxy}" if isinstance(named, list) else f"Ranking by {proxy}"
+    kind = run.kind[:1].upper() + run.kind[1:]
+    return f"{kind} of networks of {space}" if space else kind
 
 
 def _winner_scores(reader: Reader, run: Run) -> list[dict[str, Any]]:

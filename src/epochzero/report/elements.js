@@ -34,7 +34,7 @@ function short(value) {
   const size = Math.abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("e+", "e").replace(".0e", "e");
   for (const [unit, letter] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (size >= unit) return `${+(value / unit).toPrecision(4)}${letter}`;
+    if (size >= unit) return `${+(value / unit).toPrecision(4)} ${letter}`;
   }
   return `${+value.toPrecision(6)}`;
 }
@@ -73,9 +73,9 @@ function choice(id, label, options, chosen, change) {
 
 const tip = {
   node: document.getElementById("tip"),
-  show(lines, x, y) {
+  show(lines, x, y, image = null) {
     this.node.replaceChildren(...lines.map(([name, value]) =>
-      el("div", { class: name ? "pair" : "name" }, name ? el("span", {}, name) : "", el("b", {}, value))));
+      el("div", { class: name ? "pair" : "name" }, name ? el("span", {}, name) : "", el("b", {}, value))), ...(image ? [el("div", { class: "drawing" }, image)] : []));
     this.node.hidden = false;
     const { width, height } = this.node.getBoundingClientRect();
     const left = x + 16 + width > innerWidth ? Math.max(8, x - 16 - width) : x + 16;

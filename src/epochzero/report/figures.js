@@ -41,14 +41,14 @@ function comparison(statistic, figures) {
   const at = scaleOf(figures), ranks = figures.every((one) => RANK.includes(one.statistic));
   const heads = ["Figure", "Ours", "95 % interval", ...(papers.length ? ["Paper", "Difference"] : []), "Networks"];
   const name = statistic ? statistic[0].toUpperCase() + statistic.slice(1) : "Figures";
-  const told = papers.length ? ` Diamonds: the paper's; ${papers.filter(agreed).length} of ${papers.length} lie within our interval. Difference: ours less the paper's.` : "";
+  const told = papers.length ? ` Diamonds: the paper's; ${papers.filter(agreed).length} of ${papers.length} lie within our interval. Difference: ours - the paper's.` : "";
   const rows = () => [["figure", "statistic", "ours", "low", "high", "networks", "paper", "difference"],
     ...figures.map((one) => [one.name, one.statistic, ...[one.value, one.low, one.high, one.n, one.paper, away(one)].map((value) => value ?? NaN)])];
   return el("figure", { class: "card", id: `figure-measured-${statistic || "figures"}` },
     el("div", { class: "figure-head" }, el("h3", {}, name), csvButton(`figures-${statistic || "all"}`, `the figures, ${name}`, rows)),
-    sortable(`measured-${statistic}`, el("table", { class: "forest measured", role: "table", "data-rows": figures.length }, el("caption", { class: "unseen" }, `${name}: ours with its interval${papers.length ? ", beside the paper's" : ""}`),
+    scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, sortable(`measured-${statistic}`, el("table", { class: "forest measured", role: "table", "data-rows": figures.length }, el("caption", { class: "unseen" }, `${name}: ours with its interval${papers.length ? ", beside the paper's" : ""}`),
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, heads.map((head, k) => el("th", { scope: "col", role: "columnheader", class: k === 2 ? "wide" : k ? "number" : "" }, head)))),
-      el("tbody", { role: "rowgroup" }, figures.map((one) => figureRow(one, at, ranks, papers.length))))),
+      el("tbody", { role: "rowgroup" }, figures.map((one) => figureRow(one, at, ranks, papers.length))))))),
     el("figcaption", {}, `Dots: ours, with the 95 % interval${ranks ? ", between -1 and 1" : ""}.${told}`));
 }
 

@@ -16,8 +16,9 @@ from epochzero.engine.proxy import parse, split_list
 from epochzero.errors import UserError
 from epochzero.objectives.goals import parse_goals
 from epochzero.objectives.objective import Objective, parse_objective
-from epochzero.report.candidates import Candidates
+from epochzero.report.candidates import Candidates, Column
 from epochzero.stats.bootstrap import Floats
+from epochzero.stats.groups import grouped, least_difference
 from epochzero.store import JSON, Run
 from epochzero.study.methods.dominance import first_front
 from epochzero.types import Shape
@@ -40,6 +41,26 @@ class Judgement:
     members: list[int] = field(default_factory=list)
     """members of the ensemble that the run built"""
     searched: bool = False
+    draws: Draws | None = None
+    """of a ranking, which scored each network in several draws of weights and data"""
+
+
+@dataclass
+class Draws:
+    """Spread and groups of networks over draws, as `epochzero rank` prints them."""
+
+    count: int
+    spreads: Floats
+    """[networks], the standard deviation over the draws"""
+    groups: list[int | None]
+    """those of a group do not differ significantly from its first; None without a score"""
+    least: float
+    """the least significant difference of two means"""
+
+    @property
+    def first(self) -> list[int]:
+        """The networks of the first group."""
+        return [at for at, group in enumerate(self.groups) if group == 1]
 
 
 def judged(run: Run, candidates: Candidates, shape: Shape = ()) -> Judgement:
@@ -48,6 +69,8 @@ def judged(run: Run, candidates: Candidates, shape: Shape = ()) -> Judgement:
     judgement = Judgement(searched=isinstance(text, str))
     if isinstance(text, str):
         _by_objective(judgement, text, candidates, str(run.settings.get("space")), shape)
+    if run.kind == "rank" and judgement.by:
+        judgement.draws = _averaged(candidates.columns[judgement.by])
     if not judgement.by:
         named = candidates.of_kind("truth")
         named += candidates.of_kind("score", "cost") if judgement.searched else []
@@ -113,11 +136,28 @@ def _add_combined(candidates: Candidates, objective: Objective) -> bool:
     columns = candidates.columns
     if any(proxy.text not in columns for proxy in objective.proxies):
         return False
-    members = [[proxy.merit(x) for x in columns[proxy.text].values.tolist()] for proxy in objective.proxies]
+    repeats = min(len(columns[proxy.text].repeats) for proxy in objective.proxies)
+    members = [map(p.merit, columns[p.text].repeats[:repeats].ravel().tolist()) for p in objective.proxies]
     rows = [[None if np.isnan(x) else x for x in row] for row in zip(*members, strict=True)]
-    values = [np.nan if merit is None else merit for merit in objective.of_rows(rows)]
-    candidates.add(objective.text, "score", True, values)
+    values = np.array([np.nan if merit is None else merit for merit in objective.of_rows(rows)])  # [repeats * networks]
+    candidates.add(objective.text, "score", True, values.reshape(repeats, -1))
     return True
+
+
+def _averaged(column: Column) -> Draws | None:
+    """Lets a column show the mean over its draws; spread and groups, if there are several draws."""
+    draws = column.repeats
+    if len(draws) < 2:
+        return None
+    column.averaged = True
+    order = _order(column.merits)
+    values = (draws if column.higher else -draws).T[order]  # [networks, draws]
+    least = least_difference(values) if len(order) else np.nan
+    groups: list[int | None] = [None] * draws.shape[1]
+    if not np.isnan(least):
+        for at, group in zip(order, grouped(values.mean(1), least), strict=True):
+            groups[at] = group
+    return Draws(len(draws), draws.std(axis=0, ddof=1), groups, least)
 
 
 def _order(merits: Floats) -> list[int]:

@@ -2,38 +2,43 @@
 
 const main = document.getElementById("report");
 let shownContent = null;
-
-const ENOUGH = 10; // networks, below which a correlation is no headline
+const data = document.getElementById("data").textContent;
+const isLive = !data; // which asks its server again and again
+addEventListener("pointerdown", (event) => { if (!event.target.closest(".chart")) tip.hide(); });
+for (const scrolls of ["wheel", "touchmove"]) addEventListener(scrolls, () => tip.hide(), { passive: true });
 
 function tiles(content) {
-  const by = content.column.get(content.by);
-  const first = content.best[0];
   const lacking = content.why.filter((number) => content.whys[number]).length;
   const told = Object.values({ ...(content.time.clock ?? content.time.scoring), ...content.time.around }).reduce((sum, one) => sum + one, 0);
-  const measured = content.figures.filter((one) => one.paper !== null && one.low !== null);
-  const truth = !hasScores(content) ? null : content.truths.find((row) => row.score === content.by) ?? content.truths[0];
+  const again = content.evaluated !== content.networks && content.searched ? ` in ${plural(content.evaluated, "evaluation")}` : content.budget && content.state === "unfinished" ? ` of ${number(content.budget)}` : "";
   const found = [
-    ["Networks", number(content.networks), content.evaluated !== content.networks && content.searched ? `${number(content.evaluated)} evaluations` : content.budget && content.state === "unfinished" ? `of ${number(content.budget)}` : ""],
-    content.members.length ? ["Members", number(content.members.length), ""] : null,
-    measured.length ? ["Figures", number(measured.length), `${measured.filter(agreed).length} of the paper's within our interval`] : null,
-    by && first !== undefined && !content.members.length ? [content.searched ? "Best" : by.higher ? "Highest" : "Lowest", withUnit(by, by.values[first]), by.label] : null,
-    content.front.length ? ["Front", number(content.front.length), "networks"] : null,
-    truth && truth.value !== null && truth.n >= ENOUGH ? ["Spearman", truth.value.toFixed(3), `${truth.score}, ${truth.low.toFixed(3)} to ${truth.high.toFixed(3)}`] : null,
-    told ? [content.time.clock ? "Time" : "Scoring", seconds(told), ""] : null,
-    lacking ? ["Without a score", number(lacking), ""] : null,
+    content.networks ? `${plural(content.networks, "network")}${again}` : "",
+    content.front.length ? `${number(content.front.length)} on the front` : "",
+    content.method ? `${content.method}` : "",
+    told ? seconds(told) : "",
+    lacking ? `${number(lacking)} without a score` : "",
   ];
-  return el("dl", { class: "tiles" }, found.filter(Boolean).map(([name, item, hint]) => el("div", {}, el("dt", {}, name), el("dd", {}, item), hint ? el("dd", { class: "hint" }, hint) : "")));
+  return found.filter(Boolean).join(" · ");
 }
 
-function head(content) {
+// What people call the state of a run; a live page knows when its last score came.
+const QUIET = 120; // seconds
+let quiet = 0;
+const stateText = (content) => (content.state === "finished" ? "finished" : isLive && quiet < QUIET ? "running" : "not finished");
+
+function head(content, pick) {
   const started = content.started ? ` · started ${content.started.replace("T", " ").replace("+00:00", " UTC")}` : "";
   return el("header", { class: "title" },
-    el("p", { class: "kind" }, content.kind, " ", el("span", { class: `state ${content.state}` }, content.state)),
+    el("p", { class: "kind" }, content.kind, " ", el("span", { class: `state ${content.state}` }, stateText(content))),
     el("h1", {}, content.title),
-    el("p", { class: "quiet" }, `${content.store} · run ${content.run}${started}`),
-    content.notes.length ? el("ul", { class: "notes", role: "note" }, content.notes.map((note) => el("li", {}, note))) : "",
-    tiles(content));
+    el("p", { class: "quiet" }, tiles(content)),
+    progressBar(content),
+    firstScreen(content, pick),
+    content.statements.length || !content.notes.length ? "" : notesOf(content),
+    el("p", { class: "quiet origin" }, `${content.store} · run ${content.run}${started}`));
 }
+
+const notesOf = (content) => el("ul", { class: "notes", role: "note" }, content.notes.map((note) => el("li", {}, note)));
 
 function render(content = shownContent) {
   shownContent = content;
@@ -45,9 +50,13 @@ function render(content = shownContent) {
   const table = new CandidateTable(content);
   const pick = (i) => table.show(i);
   const found = foundSection(content), result = resultSection(content);
-  const parts = [...(content.members.length ? [found, result] : [result, found]), progressSection(content, pick), costSection(content, pick), truthSection(content, pick), agreementSection(content), layersSection(content), timeSection(content), tableSection(content, table), manifestSection(content)].filter(Boolean);
-  const links = el("nav", { class: "contents", "aria-label": "Sections" }, parts.map((part) => el("a", { href: `#${part.id}`, id: `to-${part.id}` }, part.querySelector("h2").textContent)));
-  main.replaceChildren(head(content), links, ...parts, el("footer", { class: "quiet" }, `Made by EpochZero ${content.version}. This file asks for nothing and sends nothing.`));
+  const parts = [...(content.members.length ? [found, result] : [result, found]), costSection(content, pick), progressSection(content, pick),
+    comparisonSection(content), choicesSection(content, table), differenceSection(content), truthSection(content, pick), agreementSection(content),
+    layersSection(content), timeSection(content), tableSection(content, table), manifestSection(content)].filter(Boolean);
+  contents(parts);
+  main.replaceChildren(head(content, pick), ...parts,
+    el("footer", { class: "quiet" }, content.statements.length && content.notes.length ? [el("h2", {}, "Notes"), notesOf(content)] : "",
+      `Made by EpochZero ${content.version}. This file asks for nothing and sends nothing.`));
   main.querySelectorAll("details").forEach((one) => { one.open = open.has(one.querySelector("summary").textContent.replace(/\d[\d,]*/g, "")); });
   document.title = `${content.title} · EpochZero`;
   table.box.scrollTop = kept.top;
@@ -59,6 +68,22 @@ function render(content = shownContent) {
   }
   main.dataset.ready = content.networks;
 }
+
+// Links to the sections; the one in sight is marked.
+const near = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
+  document.getElementById(`to-${target.id}`)?.toggleAttribute("aria-current", isIntersecting);
+}), { rootMargin: "-30% 0px -65% 0px" });
+
+function contents(parts) {
+  near.disconnect();
+  document.getElementById("contents").replaceChildren(...parts.map((part) => el("a", { href: `#${part.id}`, id: `to-${part.id}` }, SHORT[part.id] ?? part.id)));
+  parts.forEach((part) => near.observe(part));
+}
+
+const SHORT = {
+  found: "Networks", result: "Figures", cost: "Cost", progress: "Progress", compared: "Runs", choices: "Choices", difference: "Compare", truth: "Truth",
+  agreement: "Agreement", layers: "Layers", time: "Time", networks: "Table", made: "Made",
+};
 
 // ---- light and dark
 
@@ -101,9 +126,11 @@ async function follow() {
         failed(await answer.text());
       }
       if (answer.ok || answer.status === 304) {
-        const quiet = Math.max(0, Math.round((Date.now() - Date.parse(answer.headers.get("Last-Modified"))) / 1000));
+        quiet = Math.max(0, Math.round((Date.now() - Date.parse(answer.headers.get("Last-Modified"))) / 1000));
+        const chip = main.querySelector(".state");
+        if (chip && shownContent) chip.textContent = stateText(shownContent);
         const finished = shownContent?.state === "finished";
-        tell(finished ? "Finished" : "Live", quiet < 10 && !finished, !finished && shownContent?.networks ? `last score ${quiet < 120 ? `${quiet} s` : seconds(quiet)} ago` : "");
+        tell(finished ? "" : "Live", quiet < 10 && !finished, !finished && shownContent?.networks ? `last score ${quiet < 120 ? `${quiet} s` : seconds(quiet)} ago` : "");
       }
     } catch {
       tell("The report's server is gone; this is what it said last.");
@@ -117,6 +144,5 @@ function failed(sentence) {
   main.replaceChildren(el("p", { class: "waiting" }, sentence));
 }
 
-const data = document.getElementById("data").textContent;
 if (data) unpacked(fromBase64(data)).then(render).catch((error) => failed(`This report cannot be opened: ${error.message}`));
 else follow();

@@ -153,6 +153,14 @@ class Networks:
             return ""
         return re.sub(r"<style>.*?</style>", "", image, flags=re.DOTALL)
 
+    def code(self, space: str, text: str) -> str:
+        """A network as Python source; empty if it cannot be printed."""
+        plan = self.plan(space, text)
+        try:
+            return "" if plan is None else plan.code()
+        except (UserError, NotImplementedError):
+            return ""
+
     def layers(self, space: str, text: str) -> list[dict[str, JSON]]:
         """The layers of a network in order, with shapes and sizes; without inputs and nodes that only move or add."""
         plan = self.plan(space, text)

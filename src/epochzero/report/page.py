@@ -16,7 +16,7 @@ from epochzero.plan.drawing.draw import STYLE as DRAWN
 
 SCRIPTS = (
     *("data.js", "elements.js", "chart.js", "sorting.js", "table.js"),
-    *("sections.js", "figures.js", "parts.js", "main.js"),
+    *("choices.js", "parallel.js", "sections.js", "figures.js", "first.js", "compare.js", "parts.js", "main.js"),
 )
 DARK = "@media(prefers-color-scheme:dark){"
 

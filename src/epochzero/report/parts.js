@@ -18,7 +18,7 @@ function layersSection(content) {
     el("tbody", {}, layers.map((l) => el("tr", {}, el("th", { scope: "row" }, l.name), el("td", {}, l.op), el("td", { class: "number" }, l.shape), el("td", { class: "number" }, number(l.params)), el("td", { class: "number" }, number(l.macs)))))));
   return section("layers", content.searched && !content.front.length ? "The winner, layer by layer" : content.members.length ? "The first member, layer by layer" : "The first network, layer by layer", "",
     choice("layer", "Show", [["macs", "multiply-accumulates"], ["params", "parameters"]], what, (value) => { chosen.layer = value; render(); }),
-    figure("layers", `${label[0].toUpperCase()}${label.slice(1)} of each layer`, chart.node, caption, rows),
+    figure("layers", `${label[0].toUpperCase()}${label.slice(1)} of each layer`, chart, caption, rows),
     el("details", { class: "card" }, el("summary", {}, `All ${plural(layers.length, "layer")} as a table`), el("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Layers" }, table)));
 }
 

@@ -8,8 +8,8 @@ function section(id, title, about, ...children) {
 
 function figure(name, title, chart, caption, rows) {
   return el("figure", { class: "card", id: `figure-${name}` },
-    el("div", { class: "figure-head" }, el("h3", {}, title), csvButton(name, title, rows)),
-    chart, el("figcaption", {}, caption));
+    el("div", { class: "figure-head" }, el("h3", {}, title), chart.zoomButtons(), csvButton(name, title, rows)),
+    chart.node, el("figcaption", {}, caption));
 }
 
 const axis = (column, more = {}) => ({ values: column.values, label: `${column.label}${column.unit ? `, ${column.unit}` : ""}`, ...more });
@@ -21,6 +21,12 @@ function teller(content) {
     ...shown.filter((column) => !Number.isNaN(column.values[i])).map((column) => [column.label, withUnit(column, column.values[i])])];
 }
 
+// Drawings by network, of those that the report holds.
+function drawingOf(content) {
+  content.drawn ??= new Map([...content.hovered, ...content.drawings].map(({ network, svg }) => [network, svg]));
+  return (i) => (content.drawn.get(i) ? drawing(content.drawn.get(i)) : null);
+}
+
 const pairs = (content, columns) => () => [["network", ...columns.map((column) => column.name)],
   ...content.archs.map((arch, i) => [arch, ...columns.map((column) => column.values[i])]).filter((row) => row.slice(1).some((v) => !Number.isNaN(v)))];
 
@@ -28,9 +34,13 @@ const pairs = (content, columns) => () => [["network", ...columns.map((column) =
 
 const BROAD = 1000; // pixels, beyond which a drawing cannot be read in half a line
 
+// Sizes and accuracies; the other scores are in the table of all networks.
 function facts(content, i, except = "") {
-  return el("dl", { class: "facts" }, content.columns.filter((column) => column.name !== except && !Number.isNaN(column.values[i]))
-    .map((column) => el("div", {}, el("dt", {}, column.label), el("dd", {}, withUnit(column, column.values[i])))));
+  const shown = content.columns.filter((column) => column.name !== except && !Number.isNaN(column.values[i]));
+  const kinds = shown.some((column) => column.kind !== "score") ? ["cost", "truth"] : ["score"];
+  const size = (column) => (column.kind === "cost" && !column.unit ? short(column.values[i]) : withUnit(column, column.values[i]));
+  return el("dl", { class: "facts" }, shown.filter((column) => kinds.includes(column.kind)).slice(0, 12)
+    .map((column) => el("div", { class: column.kind, title: number(column.values[i]) }, el("dt", {}, column.label), el("dd", {}, size(column)))));
 }
 
 function networkCard(content, one, place) {
@@ -38,13 +48,14 @@ function networkCard(content, one, place) {
   const by = content.column.get(content.by);
   const image = one.svg ? drawing(one.svg) : null;
   const ranked = content.best.length > 0;
-  const name = content.members.includes(i) ? `Member ${place + 1}` : content.front.includes(i) ? `Front, ${place + 1} of ${content.front.length}` : !ranked ? `Network ${place + 1}` : place ? `Place ${place + 1}` : content.searched ? "Winner" : "First";
+  const name = content.members.includes(i) ? `Member ${place + 1}` : one.role ? one.role[0].toUpperCase() + one.role.slice(1) : !ranked ? `Network ${place + 1}` : place ? `Place ${place + 1}` : content.searched ? "Winner" : "First";
   const broad = image && image.viewBox.baseVal.width > BROAD ? " broad" : "";
   return el("article", { class: `card network${place || !ranked || content.members.length ? "" : " first"}${broad}` },
     el("div", { class: "figure-head" }, el("h3", {}, name), el("span", { class: "value" }, by ? `${by.label} ${withUnit(by, by.values[i])}` : "")),
     el("p", { class: "arch-text" }, content.archs[i]),
     image ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of the cell of ${name}` }, image)) : "",
     facts(content, i, content.by),
+    place || !ranked || content.members.length || content.front.length ? "" : copyButtons(content, i),
     place ? "" : winnerScores(content, i));
 }
 
@@ -63,7 +74,9 @@ function winnerScores(content, i) {
 }
 
 function foundSection(content) {
-  if (!content.drawings.length) return null;
+  if (!content.drawings.length || content.draws) return null;
+  const first = content.searched && content.best.length && !content.members.length && !content.front.length ? 1 : 0; // which the first screen shows
+  if (content.drawings.length === first) return null;
   const by = content.column.get(content.by);
   const ordered = by ? `Ordered by ${by.label}, ${toward(by)}.` : "";
   const order = content.members.length ? "Members in the order in which they were chosen; the ensemble averages their predictions."
@@ -71,16 +84,16 @@ function foundSection(content) {
     : by ? `${ordered} This run is no search: it chose none of them.`
     : "The first networks that it evaluated. This run is not a search, and does not rank its networks.";
   const about = `${order} Dashed lines carry nothing.`;
-  const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front it found" : content.searched ? "The network it found, and the runners-up" : by ? "The networks that stand first" : "Some of its networks";
+  const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front: best, knee and cheap end" : content.searched ? "Runners-up" : by ? "The best by the table" : "Some of its networks";
   return section("found", title, about,
-    el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place))));
+    el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place)).slice(first)));
 }
 
 // ---- how the search went
 
 function progressSection(content, pick) {
   const names = content.curves.filter((name) => content.column.has(name));
-  if (!names.length || content.networks < 2) return null;
+  if (!names.length || content.networks < 2 || content.draws) return null;
   const name = names.includes(chosen.curve) ? chosen.curve : names[0];
   const column = content.column.get(name);
   const places = known(column);
@@ -89,10 +102,10 @@ function progressSection(content, pick) {
   const line = improvements(places, column);
   const last = line.at(-1);
   const caption = `Best so far of ${plural(places.length, "network")} with a score, by ${column.label}: ${withUnit(column, column.values[last])}, found at evaluation ${number(step.values[last])} of ${number(content.evaluated)}; it improved ${plural(line.length - 1, "time")} after the first. Dots are single networks, ${toward(column)}.`;
-  const chart = new Chart({ x: step, y: axis(column), places, line, steps: true, tell: teller(content), pick }, `Best ${column.label} so far against evaluations. ${caption}`);
+  const chart = new Chart({ x: step, y: axis(column), places, line, steps: true, tell: teller(content), draw: drawingOf(content), pick }, `Best ${column.label} so far against evaluations. ${caption}`);
   const select = names.length > 1 ? choice("curve", "Goal", names.map((one) => [one, content.column.get(one).label]), name, (value) => { chosen.curve = value; render(); }) : "";
   return section("progress", "How the search went", "", select,
-    figure("progress", "Best so far", chart.node, caption, () => bestSoFar(content, places, column)));
+    figure("progress", "Best so far", chart, caption, () => bestSoFar(content, places, column)));
 }
 
 function bestSoFar(content, places, column) {
@@ -117,13 +130,13 @@ function costSection(content, pick) {
     if (!places.length) return "";
     const line = paretoFront(places, x.values, false, y.values, y.higher);
     const several = content.front.length ? ` Rings: the ${plural(content.front.length, "network")} that no other beats in all goals of the search.` : content.members.length ? " Rings: the members." : content.best.length ? " Ring: the first network." : "";
-    const caption = `${plural(places.length, "network")}; ${line.length} of them on the line, where none is at least as good for less ${x.label}.${several}`;
+    const caption = `${plural(places.length, "network")}; ${line.length} of them on the line, each better than all of lower ${x.label}.${several}`;
     const marked = content.front.length ? content.front : content.members.length ? content.members : content.best.slice(0, 1);
-    const chart = new Chart({ x: axis(x), y: axis(y), places, line, marked, tell: teller(content), pick }, `${y.label} against ${x.label}. ${caption}`);
-    return figure(`cost-${x.name}`, `${y.label} against ${x.label}`, chart.node, caption, pairs(content, [x, y]));
+    const chart = new Chart({ x: axis(x), y: axis(y), places, line, marked, tell: teller(content), draw: drawingOf(content), pick }, `${y.label} against ${x.label}. ${caption}`);
+    return figure(`cost-${x.name}`, `${y.label} against ${x.label}`, chart, caption, pairs(content, [x, y]));
   });
   const select = scores.length > 1 ? choice("cost", "Score", scores.map((one) => [one.name, one.label]), y.name, (value) => { chosen.cost = value; render(); }) : "";
-  return section("cost", "Score and cost", `What a better score costs. Parameters and multiply-accumulates (flops) are counted for ${content.fits}.`, select, el("div", { class: "figures" }, figures));
+  return section("cost", "What a better score costs", ` Parameters and FLOPs (multiply-accumulates) are counted for ${content.fits}.`, select, el("div", { class: "figures" }, figures));
 }
 
 // ---- score against truth
@@ -165,15 +178,15 @@ function truthSection(content, pick) {
   const places = both(x.values, truth.values);
   const rho = row.value === null ? `No correlation: ${row.why}.` : `Spearman ${row.value.toFixed(3)}, 95 % interval ${row.low.toFixed(3)} to ${row.high.toFixed(3)} (${number(row.resamples)} bootstrap resamples${row.repeats > 1 ? `, ${row.repeats} repeats; the first is drawn` : ""}).`;
   const caption = `${plural(places.length, "network")}. ${rho}`;
-  const chart = new Chart({ x: axis(x), y: axis(truth), places, marked: content.best.slice(0, 1), tell: teller(content), pick }, `${truth.label} against ${x.label}. ${caption}`);
+  const chart = new Chart({ x: axis(x), y: axis(truth), places, marked: content.best.slice(0, 1), tell: teller(content), draw: drawingOf(content), pick }, `${truth.label} against ${x.label}. ${caption}`);
   const select = names.length > 1 ? choice("truth", "Truth", names.map((one) => [one, content.column.get(one).label]), truth.name, (value) => { chosen.truth = value; render(); }) : "";
   const searched = content.searched ? " The networks are those that the search evaluated, not a random sample of the space: the correlation on the whole space may differ." : "";
-  return section("truth", "Score and truth", `How well scores order the networks by ${truth.label}. Scores are turned so that higher is better.${searched}`, select,
+  return section("truth", "Do the scores predict the truth?", `How well scores order the networks by ${truth.label}. Scores are turned so that higher is better.${searched}`, select,
     el("div", { class: "figures" },
-      figure("truth", `${truth.label} against ${x.label}`, chart.node, caption, pairs(content, [x, truth])),
+      figure("truth", `${truth.label} against ${x.label}`, chart, caption, pairs(content, [x, truth])),
       el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, `Agreement with ${truth.label}`),
         csvButton("spearman", "the correlations", () => [["score", "truth", "spearman", "low", "high", "networks"], ...content.truths.map((r) => [r.score, r.truth, r.value ?? NaN, r.low ?? NaN, r.high ?? NaN, r.n])])),
-      forest(rows, row.score, (name) => { chosen.score = name; render(); }))));
+      scrolling(el("div", { class: "scroll" }, forest(rows, row.score, (name) => { chosen.score = name; render(); }))))));
 }
 
 // ---- agreement between scores
@@ -187,7 +200,7 @@ function agreementSection(content) {
     made.style.setProperty("--strength", `${Math.round(Math.abs(value ?? 0) * 62)}%`);
     return made;
   };
-  return section("agreement", "Do the scores agree?", "Spearman's rank correlation of each two columns over the networks that have both. Scores are turned so that higher is better; parameters, flops and latency are as they are.",
+  return section("agreement", "Do the scores agree?", "Spearman's rank correlation of each two columns over the networks that have both. Scores are turned so that higher is better; parameters, FLOPs and latency are as they are.",
     el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, "Rank agreement"),
       csvButton("agreement", "rank agreement", () => [["", ...agreement.names], ...agreement.names.map((name, r) => [name, ...agreement.values[r].map((v) => v ?? NaN)])])),
     scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rank agreement" }, el("table", { class: "heat", "data-cells": labels.length ** 2 },

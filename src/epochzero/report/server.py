@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 from types import MappingProxyType
+from typing import Any
 
 from epochzero.errors import MachineError, UserError
 from epochzero.report.content import Subject
@@ -73,6 +75,11 @@ class Server(ThreadingHTTPServer):
         self._lock = Lock()
         self._version, self._content = "", b""
         super().__init__(place, Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of a browser that went away in the middle of an answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def server_bind(self) -> None:
         """Binds without a lookup of the host's own name, which may take seconds."""

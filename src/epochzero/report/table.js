@@ -2,8 +2,8 @@
 
 const ROW = 36; // pixels, as in the style
 const SPARE = 12; // rows beyond what is in sight
-const CONDITION = /^(.+?)(<=|>=|<|>|=)(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)([kMG]?)$/;
-const UNITS = { "": 1, k: 1e3, M: 1e6, G: 1e9 };
+const CONDITION = /^(.+?)(<=|>=|<|>|=)(-?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)([kmgbt]?)$/i;
+const UNITS = { "": 1, k: 1e3, m: 1e6, g: 1e9, b: 1e9, t: 1e12 };
 const COMPARE = {
   "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b, "=": (a, b) => a === b,
 };
@@ -67,7 +67,8 @@ class CandidateTable {
 
   refresh() {
     const { content } = this;
-    const tests = kept.filter.trim().split(/\s+/).filter(Boolean).map((word) => this.test(word));
+    const tests = kept.filter.replaceAll("≤", "<=").replaceAll("≥", ">=").replace(/\s*(<=|>=|<|>|=)\s*/g, "$1").replace(/(\d),(?=\d{3})/g, "$1").trim().split(/\s+/).filter(Boolean).map((word) => this.test(word));
+    if (this.ranges) tests.push(this.ranges);
     const found = [];
     for (let i = 0; i < content.networks; i++) if (tests.every((test) => test(i))) found.push(i);
     const column = this.columns.find((one) => one.name === kept.sort) ?? this.columns[0];
@@ -96,7 +97,7 @@ class CandidateTable {
     const parts = CONDITION.exec(word);
     const column = parts && this.numbered.get(parts[1].toLowerCase());
     if (column) {
-      const limit = Number(parts[3]) * UNITS[parts[4]], compare = COMPARE[parts[2]];
+      const limit = Number(parts[3]) * UNITS[parts[4].toLowerCase()], compare = COMPARE[parts[2]];
       return (i) => compare(column.values[i], limit);
     }
     const text = word.toLowerCase();
