@@ -12,6 +12,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+import tempfile
 import time
 import tracemalloc
 import zipfile
@@ -27,13 +28,13 @@ import torch
 from numpy.lib.format import write_array_header_1_0
 
 from epochzero.data import cifar, npz, sealed
-from epochzero.errors import MachineError, UserError
+from epochzero.errors import MachineError, StoreError, UserError
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import load_schema
 from epochzero.recommend.data.table import open_table
 from epochzero.registry import spaces
 from epochzero.report.reading import reading
-from epochzero.store import Evaluated, Store, add, export
+from epochzero.store import Evaluated, Store, add, export, salvage
 from epochzero.tables import AccuracyTable, TabularBenchmark
 from epochzero.tables.columns import described
 from epochzero.tables.file import START
@@ -85,6 +86,8 @@ def _store(path: Path) -> None:
 
 
 def _read_store(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as saved, suppress(StoreError):
+        salvage(path, Path(saved) / "saved.db")
     with Store.open(path) as store:
         list(store.all_scores())
         export(store, path.with_suffix(".csv"))

@@ -3,6 +3,7 @@
 from epochzero.store.adding import add
 from epochzero.store.export import export
 from epochzero.store.manifest import manifest
+from epochzero.store.salvage import salvage
 from epochzero.store.sqlite import JSON, Evaluated, Run, ScoreRow, Store
 
-__all__ = ["JSON", "Evaluated", "Run", "ScoreRow", "Store", "add", "export", "manifest"]
+__all__ = ["JSON", "Evaluated", "Run", "ScoreRow", "Store", "add", "export", "manifest", "salvage"]

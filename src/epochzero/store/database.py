@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,7 +94,10 @@ class Database:
         path = str(path)
         if path != MEMORY:
             _check_place(Path(path))
+        left = _log_left(path)
         with _explained(path, opening=True):
+            if path != MEMORY:
+                _touch(Path(path))
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             try:
                 if _is_blank(connection):
@@ -106,6 +110,8 @@ class Database:
                 connection.execute("PRAGMA foreign_keys = ON")
                 with _transaction(connection):
                     pass  # a store that cannot be written says so now, not after the first batch
+                if left:
+                    _check_content(path, connection)
             except BaseException:
                 connection.close()
                 raise
@@ -121,6 +127,11 @@ class Database:
         """One transaction: everything or, after an exception or a kill, nothing."""
         with _explained(self.path), _transaction(self._connection):
             yield self._connection
+
+    def copy_to(self, file: str) -> None:
+        """Writes the content at this moment into an empty file, while others may write to the store."""
+        with self.reading() as db:
+            db.execute("VACUUM INTO ?", (file,))
 
     def damaged(self) -> StoreError:
         return StoreError(f"The store '{self.path}' {DAMAGED}.")
@@ -146,6 +157,20 @@ def _check_place(path: Path) -> None:
         raise StoreError(f"The store '{path}' is not an ordinary file: choose another path.")
     if not path.parent.is_dir():
         raise StoreError(f"The store '{path}' has no folder: create '{path.parent}' first.")
+
+
+def _log_left(path: str) -> bool:
+    """Returns True if a process has the store open, or had and was killed: a log is left beside the file."""
+    try:
+        return Path(f"{path}-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _touch(path: Path) -> None:
+    """Makes a new file with the permissions that the user's umask gives; SQLite would give others none to write."""
+    with suppress(OSError):  # SQLite's own error is told
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
@@ -177,6 +202,11 @@ def _check_identity(path: str, connection: sqlite3.Connection) -> None:
             f"The store '{path}' was written by {age} EpochZero (its format is {version}, this one's is "
             f"{VERSION}): open it with that release, or choose another file."
         )
+
+
+def _check_content(path: str, connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise StoreError(f"The store '{path}' {DAMAGED}.")
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
@@ -236,7 +266,10 @@ def _explained(path: str, opening: bool = False) -> Iterator[None]:
         raise
 
 
-DAMAGED = "is damaged: restore a copy of it, or start with a new file"
+DAMAGED = (
+    "is damaged: restore a copy of it, save what can be read by `epochzero store FILE --salvage NEW.db`, or start with "
+    "a new file"
+)
 _USER_ERRORS = {
     sqlite3.SQLITE_FULL: "does not fit on the disk: make room, or choose a file on another disk",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that you may write to it and to its folder",

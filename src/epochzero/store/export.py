@@ -12,7 +12,7 @@ from typing import IO
 
 from epochzero.errors import UserError, needed
 from epochzero.files import replacing_output
-from epochzero.store.sqlite import ScoreRow, Store
+from epochzero.store.sqlite import ScoreRow, Store, separate
 
 ROW_GROUP = 50_000  # rows in memory at a time while Parquet is written
 
@@ -27,10 +27,7 @@ def export(store: Store, path: str | Path) -> None:
     suffix = next((known for known in _WRITERS if path.name.lower().endswith(known)), None)
     if suffix is None:
         raise UserError(f"'{path}' has no known format: let its name end in {', '.join(_WRITERS)}.")
-    if path.is_dir() or path.resolve() == Path(store.path).resolve():
-        what = "a folder" if path.is_dir() else "the store itself"
-        raise UserError(f"The scores cannot be written to '{path}', which is {what}: choose another file.")
-    with replacing_output(path) as file:
+    with replacing_output(separate(path, store.path, "scores")) as file:
         _WRITERS[suffix](file, store.all_scores())
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeAlias
 
-from epochzero.errors import StoreError
+from epochzero.errors import StoreError, UserError
+from epochzero.files import replacing_output
 from epochzero.store.database import STATES, Database
 from epochzero.types import Score, Setting, Status
 
@@ -132,30 +133,41 @@ class Store:
 
         A resumed run keeps its first manifest; the time is noted in `resumed`.
         """
-        identity = json.dumps([kind, dict(settings)], sort_keys=True, allow_nan=False)
-        run_id = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        name = run_id(kind, settings)
         with self._database.writing() as db:
             new = db.execute(
                 "INSERT INTO runs (id, kind, settings, manifest, resumed) VALUES (?, ?, ?, ?, '[]') "
                 "ON CONFLICT DO NOTHING",
-                (run_id, kind, _to_json(settings), _to_json(manifest)),
+                (name, kind, _to_json(settings), _to_json(manifest)),
             ).rowcount
             if not new:
                 now = datetime.now(UTC).isoformat(timespec="seconds")
-                db.execute("UPDATE runs SET resumed = json_insert(resumed, '$[#]', ?) WHERE id = ?", (now, run_id))
-        return next(self._runs("WHERE id = ?", run_id))
+                db.execute("UPDATE runs SET resumed = json_insert(resumed, '$[#]', ?) WHERE id = ?", (now, name))
+        return next(self._runs("WHERE id = ?", name))
 
-    def runs(self) -> list[Run]:
-        """Every run, in the order in which they began."""
-        return list(self._runs("ORDER BY number"))
+    def runs(self, latest: int | None = None) -> list[Run]:
+        """Every run, or only the latest, in the order in which they began."""
+        if latest is None:
+            return list(self._runs("ORDER BY number"))
+        return list(self._runs("ORDER BY number DESC LIMIT ?", latest))[::-1]
 
-    def _runs(self, which: str, *parameters: str) -> Iterator[Run]:
+    def run_count(self) -> int:
+        """The number of runs."""
+        with self._database.reading() as db:
+            return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+    def backup(self, path: str | Path) -> None:
+        """Copies the store as it is now to another file, while others may write to it."""
+        with replacing_output(separate(path, self.path, "backup")) as file:
+            self._database.copy_to(file.name)
+
+    def _runs(self, which: str, *parameters: str | int) -> Iterator[Run]:
         columns = "id, kind, settings, manifest, resumed, result, number"
         with self._database.reading() as db:
             rows = db.execute(f"SELECT {columns} FROM runs {which}", parameters).fetchall()
-        for run_id, kind, settings, manifest, resumed, result, number in rows:
+        for name, kind, settings, manifest, resumed, result, number in rows:
             yield Run(
-                run_id,
+                name,
                 kind,
                 self._database.loaded(settings, dict),
                 self._database.loaded(manifest, dict),
@@ -205,44 +217,41 @@ class Run:
             where = _setting_id(db, setting)
             asked = dict.fromkeys(proxy for result in results for proxy in result.scores)
             proxy_ids = {proxy: _proxy_id(db, proxy) for proxy in asked}
-            db.executemany(
-                "INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [
-                    (where, proxy_ids[proxy], result.arch, *_columns(score), float(seconds))
-                    for result in results
-                    for proxy, (score, seconds) in result.scores.items()
-                ],
-            )
-            steps = [
-                (self._number, result.step, where, proxy_ids[proxy], result.arch)
-                for result in results
-                for proxy in result.scores
-            ]
-            new = db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", steps).rowcount
-            if new < len(steps):
-                self._check_replay(db, steps)
+            recorded = self._recorded(db, where, [result.step for result in results])
+            scores, steps = [], []
+            for result in results:
+                for proxy, (score, seconds) in result.scores.items():
+                    proxy_id = proxy_ids[proxy]
+                    kept = recorded.get((result.step, proxy_id))
+                    if kept is None:
+                        scores.append((where, proxy_id, result.arch, *_columns(score), float(seconds)))
+                        steps.append((self._number, result.step, where, proxy_id, result.arch))
+                    elif kept != result.arch:
+                        raise StoreError(
+                            f"The run {self.id} in the store '{self._database.path}' was started by other code: step "
+                            f"{result.step} was '{kept}' then and is '{result.arch}' now. Choose another file."
+                        )
+            db.executemany("INSERT INTO scores VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", scores)
+            db.executemany("INSERT INTO history VALUES (?, ?, ?, ?, ?)", steps)
 
-    def _check_replay(self, db: sqlite3.Connection, steps: Sequence[tuple[int, int, int, int, str]]) -> None:
-        for step in steps:
-            other = db.execute(
-                "SELECT arch FROM history WHERE run = ? AND step = ? AND setting = ? AND proxy = ? AND arch <> ?",
-                step,
-            ).fetchone()
-            if other:
-                raise StoreError(
-                    f"The run {self.id} in the store '{self._database.path}' was started by other code: step "
-                    f"{step[1]} was '{other[0]}' then and is '{step[-1]}' now. Choose another file."
-                )
+    def _recorded(self, db: sqlite3.Connection, setting: int, steps: Sequence[int]) -> dict[tuple[int, int], str]:
+        """The architectures of these steps so far, by step and proxy."""
+        rows = db.execute(
+            "SELECT step, proxy, arch FROM history WHERE run = ? AND step BETWEEN ? AND ? AND setting = ?",
+            (self._number, min(steps, default=0), max(steps, default=-1), setting),
+        )
+        return {(step, proxy): arch for step, proxy, arch in rows}
 
     def so_far(self) -> tuple[int, float]:
         """Returns the number of recorded steps, and the seconds that it took to compute their scores."""
         with self._database.reading() as db:
-            row = db.execute(
-                "SELECT count(DISTINCT step), total(seconds) FROM history JOIN scores USING (setting, proxy, arch) "
-                "WHERE run = ?",
+            (steps,) = db.execute("SELECT count(DISTINCT step) FROM history WHERE run = ?", (self._number,)).fetchone()
+            (seconds,) = db.execute(
+                "SELECT total(seconds) FROM (SELECT setting, proxy, arch FROM history WHERE run = ? "
+                "ORDER BY setting, proxy, arch) JOIN scores USING (setting, proxy, arch)",  # the order of the scores
                 (self._number,),
             ).fetchone()
-        return int(row[0]), float(row[1])
+        return int(steps), float(seconds)
 
     def history(self) -> dict[Setting, list[Evaluated]]:
         """Returns the recorded evaluations by setting, in the order of the steps."""
@@ -284,6 +293,21 @@ class Run:
             )
             (kept,) = db.execute("SELECT result FROM runs WHERE number = ?", (self._number,)).fetchone()
         self.result = self._database.loaded(kept, dict)
+
+
+def run_id(kind: str, settings: Mapping[str, JSON]) -> str:
+    """The id of the run that kind and settings define."""
+    identity = json.dumps([kind, dict(settings)], sort_keys=True, allow_nan=False)
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def separate(path: str | Path, store: str, what: str) -> Path:
+    """The path of another file than the store; UserError for the store itself, or a folder."""
+    path = Path(path)
+    if path.is_dir() or path.resolve() == Path(store).resolve():
+        is_what = "a folder" if path.is_dir() else "the store itself"
+        raise UserError(f"The {what} cannot be written to '{path}', which is {is_what}: choose another file.")
+    return path
 
 
 def _setting_id(db: sqlite3.Connection, setting: Setting) -> int:
