@@ -18,7 +18,7 @@ from epochzero.engine.device import usable
 from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
-from epochzero.engine.space_networks import batch_for, check_inputs, check_one_real
+from epochzero.engine.space_networks import batch_for, check_one_real, check_one_row, suited
 from epochzero.engine.threads import torch_threads
 from epochzero.errors import UserError
 from epochzero.executors import Executor, executor_of
@@ -115,7 +115,7 @@ def score(
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
     of_space = spaces[space] if isinstance(space, str) else space
     batch = _batch(data, y, batch_size, image_size, seed, of_space, loss=loss)
-    check_inputs(of_space, batch)
+    batch = suited(of_space, batch)
     arch = of_space.parse(network) if isinstance(network, str) else network
     with torch_threads(threads):
         scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
@@ -262,7 +262,7 @@ def rank(
         batches = batches_of(data, y, drawn, size=batch_size, targets=not needs_labels(loss))
         batches = [with_loss(batch, loss) for batch in batches]
     if of_space is not None:
-        check_inputs(of_space, batches[0])
+        batches = [suited(of_space, batch) for batch in batches]
     tasks = [
         Task(of_space or GivenNetworks(), objective.proxies, batch, Origin(init, seed), device, Local(threads))
         for batch, seed in zip(batches, drawn, strict=True)
@@ -281,7 +281,10 @@ def as_network(
 ) -> Network:
     """A module as the engine sees it; one that was made from a plan is run by its plan."""
     if isinstance(module, PlanModule):
-        check_one_real(batch)
+        if any(node.op.looks_up for node in module.plan.nodes):
+            check_one_row("The plan", batch)
+        else:
+            check_one_real(batch)
         return PlanNetwork(module.plan, module.weights(), device)
     return ModuleNetwork(module, batch, seed, output, device)
 

@@ -31,6 +31,7 @@ SHAPES: dict[str, Shape] = {
     "autoformer": (3, 16, 16),
     "darts_imagenet": (3, 32, 32),
     "darts": (3, 8, 8),
+    "decoder": (6,),
     "mlp": (1, 4, 4),
     "nasrec": (39,),
     "nats": (3, 8, 8),

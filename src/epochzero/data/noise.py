@@ -12,6 +12,9 @@ division gives it unit variance. The channels share most of an image: with white
 
 correlates any two channels by r = 0.9.
 
+Ids of words take the place of noise for language models: white ids are equally likely, and pink ones follow Zipf's law,
+p(k) ~ 1 / (k + 1).
+
 D. J. Field. Relations between the statistics of natural images and the response properties of cortical cells.
 J. Opt. Soc. Am. A 4, 1987.
 """
@@ -26,6 +29,7 @@ import torch
 from torch import Generator, Tensor
 
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, Part, check_request, digest, shape_text
+from epochzero.data.packed import Layout, Slot
 from epochzero.errors import DataError
 from epochzero.types import Shape
 
@@ -63,6 +67,33 @@ def white(
 ) -> Batch:
     """Returns samples of any shape of independent Gaussian noise, and random labels."""
     return _noise("white", "Gaussian white noise", _draw_white, input_shape, num_classes, size, parts, seed)
+
+
+def ids(name: str, places: int, words: int, size: int = 64, parts: int = 4, seed: int = 0) -> Batch:
+    """Returns rows of independent ids of words, "pink" or "white"."""
+    check_request(words, size, parts, seed)
+    if places < 1:
+        raise DataError(f"A row cannot have {places} ids: it needs at least 1.")
+    recipe = f"{name}-ids-{places}-{words}w-{size}-s{seed}"
+    chance = {"pink": "by Zipf's law", "white": "all equally likely"}[name]
+    return Batch(
+        id=f"{recipe}-{digest(recipe, RECIPE)[:8]}",
+        about=f"rows of {places} ids of {words} words, {chance}, seed {seed}.",
+        input_shape=(places,),
+        num_classes=words,
+        size=size,
+        parts=parts,
+        make_part=partial(_make_ids, name=name, places=places, words=words, size=size, seed=seed),
+        layout=Layout((Slot("", (places,), torch.int64),)),
+    )
+
+
+def _make_ids(index: int, *, name: str, places: int, words: int, size: int, seed: int) -> Part:
+    key = digest(name, "ids", RECIPE, places, words, size, seed, index)
+    generator = Generator().manual_seed(int(key[:8], 16))
+    chances = 1 / torch.arange(1, words + 1, dtype=torch.float64) if name == "pink" else torch.ones(words)
+    drawn = torch.multinomial(chances, size * places, replacement=True, generator=generator)
+    return drawn.view(size, places).float(), None
 
 
 def _noise(name: str, what: str, draw: Draw, shape: Shape, num_classes: int, size: int, parts: int, seed: int) -> Batch:

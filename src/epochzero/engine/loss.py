@@ -179,6 +179,8 @@ def with_loss(batch: Batch, loss: Any) -> Batch:
     if needs_labels(loss):
         return batch
     made = _loss_of(loss)
+    if batch.loss is not None and batch.loss.name == made.name:
+        return batch
     if made.function is next_token and batch.part(0)[1] is None:
         if batch.layout is None or not (ids := [i for i, slot in enumerate(batch.layout.slots) if slot.tokens]):
             raise UserError(

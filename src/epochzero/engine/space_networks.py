@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from torch import Tensor, nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
+from epochzero.data.batch import shape_text
+from epochzero.data.noise import ids
 from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import BuildError, PassFailedError, out_of_memory
+from epochzero.engine.loss import with_loss
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
@@ -38,7 +42,8 @@ def batch_for(
 ) -> Batch:
     """Loads data for the networks of a space.
 
-    Noise has the shape and number of classes that the space was made for, and image files have its size.
+    Noise has the shape and number of classes that the space was made for, and image files have its size. For language
+    models it is rows of ids.
     """
     noise = source in data_.NOISE
     if noise and (native := native_of(space)) is not None:
@@ -47,6 +52,10 @@ def batch_for(
     elif not noise and image_size is None and data_.is_image_folder(Path(source)):
         native = native_of(space)
         image_size = input_shape[-1] if input_shape else native[0][-1] if native else None
+    if noise and takes_ids(space) and input_shape and num_classes:
+        if len(input_shape) > 1:
+            raise UserError(f"{space.name} takes rows of ids, such as 128, not {shape_text(input_shape)}.")
+        return suited(space, ids(str(source), input_shape[0], num_classes, size, parts, seed))
     return data_.load(
         source,
         input_shape=input_shape,
@@ -74,10 +83,31 @@ class Unbuilt:
         raise PassFailedError(self.broken)
 
 
-def check_inputs(space: AnySpace, batch: Batch) -> None:
-    """UserError for data that networks of plans do not take."""
+def takes_ids(space: object) -> bool:
+    """True for a space of language models, whose input is a row of ids of words."""
+    return bool(getattr(space, "tokens", False))
+
+
+def suited(space: AnySpace, batch: Batch) -> Batch:
+    """Returns the data as the networks of the space take them; UserError for data that they do not take.
+
+    Language models take as many words as the ids say, and predict the next token if no other loss is named.
+    """
+    if takes_ids(space):
+        check_one_row(space.name, batch)
+        most = max(int(batch.part(i)[0].max()) for i in range(batch.parts))
+        batch = replace(batch, num_classes=max(batch.num_classes, most + 1))
+        return batch if batch.loss else with_loss(batch, "next_token")
     if isinstance(space, GivesPlans):
         check_one_real(batch)
+    return batch
+
+
+def check_one_row(name: str, batch: Batch) -> None:
+    """UserError for data other than rows of ids."""
+    if batch.layout is None or len(batch.layout.slots) != 1 or not batch.layout.slots[0].tokens:
+        given = batch.layout or f"{shape_text(batch.input_shape)} real"
+        raise UserError(f"{name} takes rows of ids, whole numbers [samples, places], not {given}.")
 
 
 def check_one_real(batch: Batch) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from epochzero.data.batch import shape_text
 from epochzero.engine.device import usable
 from epochzero.engine.failure import out_of_memory
+from epochzero.engine.space_networks import takes_ids
 from epochzero.engine.threads import torch_threads
 from epochzero.errors import UserError
 from epochzero.hardware.timing import RUNS, WARM_UP, Timing, UnmeasurableError, summed_up
@@ -45,7 +46,7 @@ class TorchMeter:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise UserError(f"Latency is measured for batches of at least 1 sample, not {self.size}.")
-        if self.task.batch.layout is not None:
+        if self.task.batch.layout is not None and not takes_ids(self.task.space):
             raise UserError("Latency is measured for networks with one input of real numbers: use a latency table.")
         usable(self.task.device)
         self.threads = self.threads or torch.get_num_threads()

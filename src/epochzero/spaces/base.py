@@ -95,7 +95,7 @@ def native_of(space: object) -> tuple[Shape, int] | None:
     """
     if isinstance(space, GivesPlans):
         plan = space.plan(space.smallest())  # type: ignore[attr-defined]
-        return plan.input_shape, plan.output_shape[0]
+        return plan.input_shape, plan.output_shape[-1]
     return getattr(space, "native", None)
 
 

@@ -190,7 +190,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
 def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
     from epochzero.data.loaders import batch_of
     from epochzero.engine.loss import needs_labels, with_loss
-    from epochzero.engine.space_networks import batch_for, check_inputs
+    from epochzero.engine.space_networks import batch_for, suited
 
     data = settings.data
     if isinstance(data, (str, Path)):
@@ -208,8 +208,7 @@ def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
     else:
         targets = not needs_labels(settings.loss)
         batch = batch_of(data, size=settings.batch_size, parts=parts, seed=settings.data_seed, targets=targets)
-        check_inputs(space, batch)
-    return with_loss(batch, settings.loss)
+    return suited(space, with_loss(batch, settings.loss))
 
 
 def _is_inside(method: str) -> bool:

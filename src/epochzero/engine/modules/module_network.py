@@ -209,8 +209,7 @@ class ModuleNetwork:
         found: dict[int, Shape] = {}
 
         def look(inputs: list[Tensor], number: int, ids: Tensor, output: Tensor) -> Tensor:
-            own = ids.untyped_storage().data_ptr()
-            if any(own == x.untyped_storage().data_ptr() for x in inputs) and len(output) == len(self._sample):
+            if len(output) == len(self._sample) and any(_is_of(ids, x) for x in inputs):
                 found[number] = tuple(output.shape[1:])
             return output
 
@@ -271,6 +270,13 @@ def _places(module: nn.Module, names: Mapping[int, str]) -> dict[str, str]:
         for leaf, tensor in (*part._parameters.items(), *part._buffers.items())
         if tensor is not None
     }
+
+
+def _is_of(ids: Tensor, x: Tensor) -> bool:
+    """True for a view of an input, or for its values."""
+    if ids.untyped_storage().data_ptr() == x.untyped_storage().data_ptr():
+        return True
+    return ids.numel() == x.numel() and bool((ids.flatten() == x.flatten()).all())
 
 
 def _computing(module: nn.Module) -> str:

@@ -101,15 +101,38 @@ class LayerNorm(Op):
         return f"nn.LayerNorm({inputs[0][-1]}{options(*extras)})"
 
 
-def standardised(x: Jet, axes: list[int], eps: float) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class RMSNorm(Op):
+    """y = x / sqrt(mean of x^2 + eps) * weight over the last axis. Zhang, Sennrich 2019. arXiv:1910.07467"""
+
+    eps: float = 1e-6
+
+    kind = "norm"
+    drawn_as = "RMS norm"
+
+    def params(self, *inputs: Shape) -> dict[str, Param]:
+        return {"weight": Param(inputs[0][-1:], "one")}
+
+    def run(self, x: tuple[Tensor, ...], w: tuple[Tensor, ...]) -> Tensor:
+        return F.rms_norm(x[0], x[0].shape[-1:], w[0], self.eps)
+
+    def jet(self, x: tuple[Jet, ...], w: tuple[Tensor, ...]) -> Jet:
+        return Joined((standardised(x[0], [-1], self.eps, centre=False) * w[0]).flatten(0, 1))
+
+    def code(self, *inputs: Shape) -> str:
+        return f"nn.RMSNorm({inputs[0][-1]}{options(('eps', self.eps, None))})"
+
+
+def standardised(x: Jet, axes: list[int], eps: float, centre: bool = True) -> Tensor:
     """[3, B, ...] (x - mean) / sqrt(var + eps) with two derivatives, mean and variance over these axes of [3, B, ...].
 
-    With u, v, w the three streams, centred and divided by that root, a = mean(u v) and s = mean(v v + u w):
+    Without `centre` the mean counts as 0. With u, v, w the three streams, centred and divided by that root, and
+    a = mean(u v) and s = mean(v v + u w):
 
         y = u        y' = v - a u        y'' = w - 2 a v + (3 a^2 - s) u
     """
     streams: Tensor = joined(x).unflatten(0, (3, -1))  # type: ignore[no-untyped-call]
-    centred = streams - streams.mean(axes, keepdim=True)
+    centred = streams - streams.mean(axes, keepdim=True) if centre else streams
     u, v, w = centred * ((centred[:1] * centred[:1]).mean(axes, keepdim=True) + eps).rsqrt()
     a, s = torch.stack([u * v, torch.addcmul(v * v, u, w)]).mean(axes, keepdim=True)
     velocity = torch.addcmul(v, a, u, value=-1)
