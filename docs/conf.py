@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -11,21 +12,32 @@ from pygments.lexers.special import TextLexer  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
-import pages
+import catalogue
 
 from epochzero import __version__
 
 project = "EpochZero"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["data"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+copybutton_exclude = ".linenos, .gp, .go"
 highlight_language = "text"
 smartquotes = False  # --json is no dash
 suppress_warnings = ["misc.highlighting_failure"]  # blocks that begin with `# file: name.json`
 
 html_theme = "furo"
-html_title = "EpochZero"
+html_title = f"EpochZero {version}"
+html_logo = "images/logo.svg"
+html_favicon = "images/logo.svg"
+html_theme_options: dict[str, Any] = {
+    "light_css_variables": {"color-brand-primary": "#1d5fae", "color-brand-content": "#1d5fae"},
+    "dark_css_variables": {"color-brand-primary": "#86b8f5", "color-brand-content": "#86b8f5"},
+}
+if repository := os.environ.get("GITHUB_REPOSITORY"):  # where the site is built by the host of the repository
+    address = f"{os.environ.get('GITHUB_SERVER_URL', '')}/{repository}"
+    html_theme_options |= {"source_repository": address, "source_branch": "main", "source_directory": "docs/"}
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
@@ -38,7 +50,16 @@ autodoc_typehints_description_target = "documented"
 
 def fill(app: Sphinx, page: str, source: list[str]) -> None:
     """Put what is generated in the place of its marks."""
-    source[0] = pages.filled(source[0])
+    source[0] = catalogue.source(page, source[0])
+
+
+def generate(app: Sphinx) -> None:
+    """Write the generated pages beside those that list them, where that page is."""
+    for path, text in catalogue.generated() if app.config.generate_pages else ():
+        file = Path(app.srcdir) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
 
 
 def as_code(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
@@ -48,5 +69,7 @@ def as_code(app: Sphinx, kind: str, name: str, thing: Any, options: Any, lines: 
 
 def setup(app: Sphinx) -> None:
     app.add_lexer("csv", TextLexer)
+    app.add_config_value("generate_pages", True, "env", types=[bool])
+    app.connect("builder-inited", generate)
     app.connect("source-read", fill)
     app.connect("autodoc-process-docstring", as_code)
