@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from epochzero.data import Batch
 from epochzero.data.packed import embedded, only_ids
+from epochzero.engine import foreach
 from epochzero.engine.failure import LinAlgError, PassFailedError, not_of_the_network
 from epochzero.engine.loss import LABEL, Loss
 from epochzero.engine.passes import Layer, Norm, Watch
@@ -38,7 +39,12 @@ def runs_faster_channels_last(x: Tensor) -> bool:
 
 def not_finite(parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor] = {}) -> str:
     """Names the first weight that holds nan or inf; a buffer may hold -inf, as attention masks do."""
-    for name, tensor in {**parameters, **buffers}.items():
+    every = {**parameters, **buffers}
+    if foreach.all_finite([w for w in every.values() if w.is_floating_point() and w.element_size() > 1]):
+        others = {name: w for name, w in every.items() if w.is_complex() or w.element_size() == 1}
+    else:
+        others = every
+    for name, tensor in others.items():
         if not (tensor.is_floating_point() or tensor.is_complex()) or torch.isfinite(tensor).all():
             continue
         if tensor.isnan().any():

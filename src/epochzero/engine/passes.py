@@ -94,7 +94,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def together(
-    many: Callable[..., Any] | None = None, spread: bool = False, onto: Callable[..., Any] | None = None
+    many: Callable[..., Any] | None = None,
+    spread: bool = False,
+    onto: Callable[..., Any] | None = None,
+    staged: tuple[Callable[..., Any], Callable[..., Any]] | None = None,
 ) -> Callable[[F], F]:
     """Attaches to a stream's function one that does the same for many networks at once, where `vmap` would be slow.
 
@@ -103,10 +106,14 @@ def together(
     which is None at first, and returns the total [networks, ...], or None for maps that have no value. With `spread`,
     both also accept maps in an arena (`epochzero.engine.gpu.routine_run.ScatteredMaps`), and pass them to
     `epochzero.engine.population.reductions`.
+
+    `staged` is `many` in two steps: the first gives a small tensor [B, M, ...] and a number or None, the second takes
+    them, of several layers joined along the second axis, and returns the tensor [M, ...].
     """
 
     def mark(function: F) -> F:
         function.of_many, function.onto, function.takes_spread = many, onto, spread  # type: ignore[attr-defined]
+        function.staged = staged  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -120,6 +127,11 @@ def adds_onto(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 def of_many(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
     """Returns the `many` that `together` attached to a stream's function, or None."""
     return getattr(_inner(function), "of_many", None)
+
+
+def staged(function: Callable[..., Any] | None) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
+    """Returns the two steps that `together` attached to a stream's function, or None."""
+    return getattr(_inner(function), "staged", None)
 
 
 def takes_spread(function: Callable[..., Any] | None) -> bool:

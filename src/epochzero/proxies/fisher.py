@@ -23,19 +23,27 @@ from epochzero.engine.population.reductions import Maps, products
 from epochzero.errors import DegenerateError
 
 
-def informations(layer: Layer, gradient: Maps) -> Tensor:
-    """Returns the same for many networks [B, M, ...]."""
+def felt(layer: Layer, gradient: Maps) -> tuple[Tensor, float]:
+    """Returns d_nk of many networks [B, M, C], and the weights of a channel."""
     output: Maps = layer.output  # [B, M, C, H, W] of a conv, [B, M, ..., C] of a linear layer
     if layer.kind == "conv":
         per_channel = products(output, gradient)  # [B, M, C]
     else:
         assert isinstance(output, Tensor) and isinstance(gradient, Tensor)
         per_channel = (output * gradient).flatten(2, -2).sum(2) if output.dim() > 3 else output * gradient  # [B, M, C]
-    weight_per_channel = math.prod(layer.weight_shape) / per_channel.shape[2]
+    return per_channel, math.prod(layer.weight_shape) / per_channel.shape[2]
+
+
+def shares(per_channel: Tensor, weight_per_channel: float) -> Tensor:
     return per_channel.square().mean(0).sum(1) / 2 * weight_per_channel  # [M]
 
 
-@together(informations, spread=True)
+def informations(layer: Layer, gradient: Maps) -> Tensor:
+    """Returns the layer's share of the score for many networks [B, M, ...]."""
+    return shares(*felt(layer, gradient))
+
+
+@together(informations, spread=True, staged=(felt, shares))
 def information(layer: Layer, gradient: Tensor) -> Tensor:
     """Returns the layer's share of the score."""
     one = layer._replace(output=layer.output.detach().unsqueeze(1))
@@ -44,7 +52,7 @@ def information(layer: Layer, gradient: Tensor) -> Tensor:
 
 @proxy(needs=[need(Pass(), layer_gradients=information)], higher_is_better=True, tf32=("nb101",))
 def fisher(trace: Trace) -> Tensor:
-    felt = each_layer(Tensor.clone, [trace], "layer_gradients")  # [L]
-    if not len(felt):
+    values = each_layer(Tensor.clone, [trace], "layer_gradients")  # [L]
+    if not len(values):
         raise DegenerateError("the loss does not depend on any conv or linear layer")
-    return felt.sum()
+    return values.sum()

@@ -36,7 +36,15 @@ def counts(before: Maps) -> Tensor:
     return agreements(before).double()  # [M, B, B]
 
 
-@together(counts, spread=True)
+def whole(before: Maps) -> tuple[Tensor, None]:
+    return agreements(before).movedim(0, 1), None  # [B, M, B]
+
+
+def precise(whole: Tensor, _: None) -> Tensor:
+    return whole.movedim(1, 0).double()  # [M, B, B]
+
+
+@together(counts, spread=True, staged=(whole, precise))
 def agreement(before: Tensor) -> Tensor:
     """Returns the number of a layer's ReLUs on which each pair of inputs agrees."""
     return counts(before.unsqueeze(1))[0]  # [B, B]

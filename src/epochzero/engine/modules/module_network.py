@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from epochzero.data import Batch
 from epochzero.data.packed import embedded, only_ids
 from epochzero.data.seeding import seeded
+from epochzero.engine import foreach
 from epochzero.engine.failure import BuildError, PassFailedError, blaming
 from epochzero.engine.modules.calls import HIDING, Calls, Use
 from epochzero.engine.modules.lineage import Lineage
@@ -33,6 +34,7 @@ from epochzero.engine.passes import Layer, Norm, Watch
 from epochzero.engine.structure import Structure
 from epochzero.errors import UserError
 from epochzero.plan.ops.base import Jet
+from epochzero.plan.upload import moved
 from epochzero.types import Origin, Shape
 
 Lookups = Callable[[list[Tensor], int, Tensor, Tensor], Tensor]
@@ -64,7 +66,7 @@ class ModuleNetwork:
                 raise BuildError(f"The module's '{name}' has no shape yet: run the module once on a batch of data.")
             if tensor.is_meta:
                 raise BuildError(f"The module's '{name}' is on the device meta, without values: build it on the CPU.")
-        self.weights = {name: tensor.detach().to(device) for name, tensor in tensors.items()}
+        self.weights = moved({name: tensor.detach() for name, tensor in tensors.items()}, self.device)
         self._places = _places(module, {id(tensor): name for name, tensor in tensors.items()})
         self.trainable = tuple(name for name, p in module.named_parameters() if p.requires_grad)
 
@@ -186,7 +188,7 @@ class ModuleNetwork:
         mode: TorchFunctionMode | None = None,
         lookups: Lookups | None = None,
     ) -> Tensor:
-        state = {name: w if name in self.trainable else w.clone() for name, w in weights.items()}
+        state = {**weights, **foreach.cloned({name: w for name, w in weights.items() if name not in self.trainable})}
         with (
             _borrowed(self.module, norm, self.seed),
             _hooked(self.module, watch, blocks),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -17,20 +18,25 @@ def redraw(weights: Mapping[str, Tensor], roles: Mapping[str, str], origin: Orig
 
     Tensors with another role, or none, stay as they are.
     """
-    drawn = {name: _drawn(name, tensor, roles[name], origin) for name, tensor in weights.items() if name in roles}
+    by_origin: dict[Origin, dict[str, Param]] = {}
+    drawn: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        if (role := roles.get(name)) == "scale":
+            drawn[name] = torch.ones_like(tensor)
+        elif role == "bias":
+            drawn[name] = torch.zeros_like(tensor)
+        elif role is not None:
+            own, spec = _specified(tuple(tensor.shape), role, origin)
+            by_origin.setdefault(own, {})[name] = spec
+    device = next(iter(weights.values())).device if weights else torch.device("cpu")
+    for own, specs in by_origin.items():
+        drawn |= {name: tensor.to(weights[name].device) for name, tensor in draw(specs, own, device).items()}
     return dict(weights) | drawn
 
 
-def _drawn(name: str, old: Tensor, role: str, origin: Origin) -> Tensor:
-    shape = tuple(old.shape)
-    if role == "scale":
-        return torch.ones_like(old)
-    if role == "bias":
-        return torch.zeros_like(old)
+def _specified(shape: tuple[int, ...], role: str, origin: Origin) -> tuple[Origin, Param]:
     if role == "embedding":
-        spec, origin = Param(shape, "weight"), Origin("normal", origin.seed)
-    else:
-        space = old[0, 0].numel() if old.dim() > 2 else 1
-        wide, deep = (1, 0) if role == "factor" else (0, 1)
-        spec = Param(shape, "weight", old.shape[deep] * space, old.shape[wide] * space)
-    return draw({name: spec}, origin)[name].to(old.device)
+        return Origin("normal", origin.seed), Param(shape, "weight")
+    space = math.prod(shape[2:])
+    wide, deep = (1, 0) if role == "factor" else (0, 1)
+    return origin, Param(shape, "weight", shape[deep] * space, shape[wide] * space)

@@ -1,17 +1,19 @@
 """One by one or as a population: which is faster on a GPU, by counted work and a short calibration of the device.
 
-A network of N nodes with M multiply-accumulates and A activations a sample takes, for a pass over B samples,
+A network of N nodes with M multiply-accumulates and A activations a sample takes, for a pass over B samples with
+derivatives of order d, on the host and on the device
 
-    work      = M B / macs + 8 A B / bytes      seconds: each activation is written and read once, 4 bytes each
-    alone     = max(N launch, work)             launches and work overlap
-    together  = max(N launch / P, work + 8 A' B / bytes) + N launch / 10        of each of P networks
+    work      = weight(d) (M B / macs + 8 A B / bytes)      seconds: each activation is written and read once
+    host      = N launch times(d)                           and 700 launches for a network, whatever its size
+    alone     = max(host, 4 work)                           host and device overlap
+    together  = max(host / P, (1 + 11 s) work) + N launch / 2        of each of P networks
 
-A' are the activations outside of routines, which are copied where maps of several networks are joined; the last term is
-what merging costs the host. Backward passes multiply everything alike. `launch`, `macs` and `bytes` are measured once
-for a device (about a second) and kept in a file. So small layers run in crowds and large ones alone, in any space.
+s is the share of the activations outside of routines, where maps of several networks are joined by copies and run as
+grouped convolutions; the last term is what merging costs the host. `launch`, `macs` and `bytes` are measured once for a
+device (about a second) and kept in a file. So small layers run in crowds and large ones alone, in any space.
 
-The constants were checked against measurements of one H200: nb201 and darts ran faster together, nb101 and
-autoformer_tiny alone. On a CPU networks always run alone: their scores do not depend on neighbours then.
+The constants are from the first run of `docs/results/gpu-speed.md` on one H200 (2026-11-19): layers took the time of `work`
+3 to 8 times alone and, outside of routines, 8 to 14 times together, over six spaces, so the choice is rough. On a CPU networks always run alone: their scores do not depend on neighbours then.
 """
 
 from __future__ import annotations
@@ -37,14 +39,20 @@ from epochzero.plan.ops.activation import ReLU
 from epochzero.plan.ops.conv import Conv
 from epochzero.types import Origin
 
-VERSION = 1
+VERSION = 2
 """of what is measured and how"""
 MOVED = 8
 """bytes for each activation: written and read"""
-MERGING = 0.1
+MERGING = 0.5
 """launches that merging a node takes as long as"""
 WEIGHT = (1, 3, 6)
-"""cost of a pass with derivatives of this order, in forward passes"""
+"""work of a pass with derivatives of this order, in forward passes"""
+HOST = (4, 10, 12)
+"""launches that such a pass takes as long as on the host, for each node, with all that is read of it"""
+EACH = 700
+"""launches that a network takes as long as on the host, beside its nodes"""
+ALONE, TOGETHER, IN_ROUTINES = 4, 12, 1
+"""times the work at a device's best that its kernels take"""
 REPEATS = 5
 LAYERS = 40
 """of the small network that is timed"""
@@ -55,7 +63,7 @@ class Calibration:
     """The speed of a device."""
 
     launch: float
-    """seconds for a node of a network that runs alone, however small it is"""
+    """seconds for an operation on small tensors and its node"""
     macs: float
     """multiply-accumulates a second of a large convolution"""
     bytes: float
@@ -75,12 +83,14 @@ class Crossing(NamedTuple):
 def alone_is_faster(plan: Plan, passes: Iterable[Crossing], networks: float, speed: Calibration) -> bool:
     """Returns True if a network like this one is faster alone than in a population of this size."""
     launches = plan.totals.nodes * speed.launch
-    alone, together = 0.0, MERGING * launches
+    alone = each = EACH * speed.launch
+    together = MERGING * launches + each / networks
     for samples, order, joined in passes:
-        work = samples * (plan.flops / speed.macs + MOVED * plan.activations / speed.bytes)
-        copies = samples * MOVED * joined / speed.bytes
-        alone += WEIGHT[order] * max(launches, work)
-        together += WEIGHT[order] * max(launches / networks, work + copies)
+        work = WEIGHT[order] * samples * (plan.flops / speed.macs + MOVED * plan.activations / speed.bytes)
+        apart = joined / max(1, plan.activations)
+        times = IN_ROUTINES + apart * (TOGETHER - IN_ROUTINES)
+        alone += max(HOST[order] * launches, ALONE * work)
+        together += max(HOST[order] * launches / networks, times * work)
     return alone < together
 
 

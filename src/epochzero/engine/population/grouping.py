@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 import torch
@@ -71,13 +72,14 @@ def in_groups(
     """
     free, group = cache(_free), None
     loads = _loads(needs, batch)
-    for network in waiting:
+    for network, following in pairwise(chain(waiting, [None])):
+        assert network is not None
         if group is not None and group.adds(network):
             continue
         if group is not None:
             yield group.networks
         room = memory.bytes_for(network, lockstep, free)
-        if lockstep == "auto" and room and _runs_alone(network, loads, room):
+        if lockstep == "auto" and room and _runs_alone(network, following, loads, room):
             room = 0.0
         group = _Group(network, loads, room)
     if group is not None:
@@ -138,11 +140,15 @@ class _Group:
 
     def _shared(self, network: Network) -> Routines:
         """Returns the routines in common: none if the skeletons differ, as they are then not merged block by block."""
-        first = self.networks[0]
-        if not self.routines or not isinstance(network, PlanNetwork) or not isinstance(first, PlanNetwork):
-            return frozenset()
-        alike = network.plan.skeleton.is_like(first.plan.skeleton)
-        return self.routines & _routines(network) if alike else frozenset()
+        return shared(self.networks[0], self.routines, network)
+
+
+def shared(first: Network, routines: Routines, network: Network) -> Routines:
+    """Returns the routines that two networks have in common: none if their skeletons differ."""
+    if not routines or not isinstance(network, PlanNetwork) or not isinstance(first, PlanNetwork):
+        return frozenset()
+    alike = network.plan.skeleton.is_like(first.plan.skeleton)
+    return routines & _routines(network) if alike else frozenset()
 
 
 def _routines(network: Network) -> Routines:
@@ -151,11 +157,16 @@ def _routines(network: Network) -> Routines:
     return blocks_with_routines(network.plan)
 
 
-def _runs_alone(network: Network, loads: Loads, room: float) -> bool:
-    """Returns True for a network that is faster alone than in a population with this much memory."""
+def _runs_alone(network: Network, following: Network | None, loads: Loads, room: float) -> bool:
+    """Returns True for a network that is faster alone than in a population with this much memory.
+
+    Routines count only if the following network shares them.
+    """
     if not isinstance(network, PlanNetwork):
         return True
     plan, routines = network.plan, _routines(network)
+    if following is not None:
+        routines = shared(network, routines, following)
     in_arenas = _in_arenas(plan, routines)
     passes = [Crossing(load.samples, load.order, plan.activations - in_arenas(load)) for load in loads]
     networks = min(POPULATION, room / _needed(network, loads, routines))

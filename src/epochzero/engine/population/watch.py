@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from epochzero.engine.passes import Item, Layer, Summed, adds_onto, of_many, tak
 from epochzero.engine.population.columns import NONE, LayerValues, Numbers, Rows
 from epochzero.engine.population.grouped_ops import Apart
 from epochzero.engine.population.merged import Members, Merged
+from epochzero.engine.postponed import Postponed
 from epochzero.engine.single.watch import has_positions, random_signs, sent_back, shown_to
 from epochzero.plan.plan import Node, Plan
 from epochzero.plan.upload import upload
@@ -35,6 +37,7 @@ class WatcherOfMany:
         self.seed = seed
         self.merged = merged
         self.size = networks
+        self.postponed = Postponed()
         self.values: dict[Item, list[LayerValues]] = {item: [] for item in items}
         self.ends = _block_ends(plan, merged.blocks or ())
         self.one_by_one: set[tuple[Item, tuple[torch.Size, ...]]] = set()
@@ -151,6 +154,10 @@ class WatcherOfMany:
             self._add_onto(item, onto, members, node, maps, kind)
             return
         many = of_many(item[1])
+        if self.size == 1 and not isinstance(item[1], Summed) and not isinstance(maps[0], ScatteredMaps):
+            with torch.no_grad():
+                if self._of_maps(item[0], partial(self._postponed, item, members), node)(*maps):
+                    return
         if many is None:
             values = self._values(item, self._of_maps(item[0], item[1], node), maps)
         else:
@@ -163,6 +170,9 @@ class WatcherOfMany:
         ):
             return
         self.values[item].append(LayerValues(values, members.networks, members.orders, members.slots))
+
+    def _postponed(self, item: Item, members: Members, *maps: Any) -> bool:
+        return self.postponed.takes(item, members, maps)
 
     def _add_onto(
         self, item: Item, onto: Callable[..., Any], members: Members, node: Node, maps: list[Any], kind: str
@@ -253,6 +263,9 @@ class WatcherOfMany:
         return {item: Rows(self.size, pieces) for item, pieces in self.pieces().items()}
 
     def pieces(self) -> dict[Item, list[LayerValues]]:
+        for item, members, values in self.postponed.values():
+            own = [values] * len(members.slots) if isinstance(values, Exception) else values
+            self.values[item].append(LayerValues(own, members.networks, members.orders, members.slots))
         for item, (total, there) in self._totals.items():
             networks = np.flatnonzero(there)
             self.values[item].append(LayerValues(total, networks, np.zeros_like(networks), networks))

@@ -14,7 +14,7 @@ from epochzero.engine import foreach
 from epochzero.engine.failure import PassFailedError, or_why
 from epochzero.engine.inputs import like, moves, of_movable, pass_curve, pass_inputs, pass_weights
 from epochzero.engine.loss import LABEL, log_sums
-from epochzero.engine.network import Handle, Network
+from epochzero.engine.network import Handle, Network, PlanNetwork
 from epochzero.engine.passes import Item, Pass
 from epochzero.engine.reads import (
     FACTS,
@@ -88,7 +88,10 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
         watcher = Watcher(streams, seed)
         watcher.within = network.holds_blocks if watcher.blocks else ""
-        results |= _run_samples(handle, wanted, watcher) | streams
+        watcher.copies = not isinstance(network, PlanNetwork)
+        ran = _run_samples(handle, wanted, watcher)
+        watcher.finish()
+        results |= ran | streams
     if "input_gradients" in results:
         results["input_gradients"] = or_why(lambda: of_movable(results["input_gradients"], batch))
     return results

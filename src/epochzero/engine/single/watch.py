@@ -13,6 +13,7 @@ from torch import Tensor
 
 from epochzero.engine.failure import REASONS, PassFailedError, blaming, or_why
 from epochzero.engine.passes import Item, Layer, Summed
+from epochzero.engine.postponed import Postponed
 from epochzero.engine.reads import TABLE
 from epochzero.plan import generator
 
@@ -30,6 +31,9 @@ class Watcher:
         """keeps a layer until its gradient arrives"""
         self.wanted = {stream for stream, _ in streams}
         self.blocks = bool(self.wanted & {"blocks", "block_gradients"})
+        self.postponed = Postponed()
+        self.copies = False
+        """true if the network may write into its outputs later"""
         self.within = ""
         """the part whose parts are the blocks that are read; the whole network is ''"""
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
@@ -99,13 +103,32 @@ class Watcher:
             return
         try:
             with torch.no_grad(), blaming("the proxy"):
+                if self.postponed.takes(item, place, tuple(map(_widened, given)), self.copies):
+                    return
                 value = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
-                before = collected[place] if isinstance(function, Summed) else None
-                if isinstance(before, Tensor) and isinstance(value, Tensor) and value.shape != before.shape:
-                    raise PassFailedError(f"its layers take {len(before)} and {len(value)} samples, as with windows")
-                collected[place] = value if before is None else before if value is None else before + value
+                self._add(item, place, value)
         except REASONS as reason:
             self.streams[item] = reason
+
+    def _add(self, item: Item, place: int, value: Any) -> None:
+        collected = self.streams[item]
+        assert not isinstance(collected, Exception)
+        before = collected[place] if isinstance(item[1], Summed) else None
+        if isinstance(before, Tensor) and isinstance(value, Tensor) and value.shape != before.shape:
+            raise PassFailedError(f"its layers take {len(before)} and {len(value)} samples, as with windows")
+        collected[place] = value if before is None else before if value is None else before + value
+
+    def finish(self) -> None:
+        """Computes the values that were postponed."""
+        for item, place, values in self.postponed.values():
+            if isinstance(self.streams[item], Exception):
+                continue
+            if isinstance(values, Exception):
+                self.streams[item] = values
+            elif values is not None:
+                added = or_why(partial(self._add, item, place, values[0]))
+                if isinstance(added, Exception):
+                    self.streams[item] = added
 
     def _await_gradient(self, item: Item, place: int, layer: Layer) -> None:
         again = self.remember(layer)
@@ -123,6 +146,13 @@ class Watcher:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def _widened(given: Any) -> Any:
+    """Returns detached maps [B, ...], or a layer's, as those of one network, [B, 1, ...]."""
+    if isinstance(given, Layer):
+        return given._replace(output=given.output.detach().unsqueeze(1))
+    return given.detach().unsqueeze(1)
 
 
 def shown_to(stream: str, kind: str, op: str, inputs: Sequence[Tensor], output: Tensor) -> Tensor | None:
