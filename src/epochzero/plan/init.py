@@ -89,7 +89,9 @@ _drawn = _Drawn(most_bytes=2**28)
 
 def _fresh(origin: Origin, params: Mapping[str, Param], device: torch.device) -> list[Tensor]:
     if device.type == "cuda":
-        return copied_at_once([param.shape for param in params.values()], partial(_fill_all, origin, params, device), device)
+        return copied_at_once(
+            [param.shape for param in params.values()], partial(_fill_all, origin, params, device), device
+        )
     empty = [torch.empty(param.shape) for param in params.values()]
     _fill_all(origin, params, device, empty)
     return [tensor.to(device) for tensor in empty]

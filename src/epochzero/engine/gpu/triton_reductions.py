@@ -27,15 +27,15 @@ SHARE = 4096
 
 @triton.jit
 def _products(
-    out: tl.tensor, a: tl.tensor, b: tl.tensor, rows: tl.tensor, N: tl.constexpr, BR: tl.constexpr, BN: tl.constexpr
+    out: tl.tensor, a: tl.tensor, b: tl.tensor, rows: tl.tensor, each: tl.tensor, BR: tl.constexpr, BN: tl.constexpr
 ) -> None:
-    """BR rows of N numbers."""
+    """BR rows of `each` numbers: not a constant, since networks have many sizes of maps."""
     r = tl.program_id(0).to(tl.int64) * BR + tl.arange(0, BR)
     total = tl.zeros([BR, BN], tl.float32)
-    for start in range(0, N, BN):
+    for start in range(0, each, BN):
         n = start + tl.arange(0, BN)
-        at = r[:, None] * N + n[None, :]
-        known = (r < rows)[:, None] & (n < N)[None, :]
+        at = r[:, None] * each + n[None, :]
+        known = (r < rows)[:, None] & (n < each)[None, :]
         total += tl.load(a + at, mask=known, other=0.0) * tl.load(b + at, mask=known, other=0.0)
     tl.store(out + r, tl.sum(total, axis=1), mask=r < rows)
 

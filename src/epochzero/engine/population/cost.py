@@ -12,8 +12,9 @@ s is the share of the activations outside of routines, where maps of several net
 grouped convolutions; the last term is what merging costs the host. `launch`, `macs` and `bytes` are measured once for a
 device (about a second) and kept in a file. So small layers run in crowds and large ones alone, in any space.
 
-The constants are from the first run of `docs/results/gpu-speed.md` on one H200 (2026-11-19): layers took the time of `work`
-3 to 8 times alone and, outside of routines, 8 to 14 times together, over six spaces, so the choice is rough. On a CPU networks always run alone: their scores do not depend on neighbours then.
+The constants are from the suite's first run on one H200 (2026-11-19): layers took 3 to 8 times as long as `work` alone
+and, outside of routines, 8 to 14 times together, over six spaces, so the choice is rough. On a CPU networks always run
+alone: their scores do not depend on neighbours then.
 """
 
 from __future__ import annotations
