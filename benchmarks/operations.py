@@ -81,7 +81,8 @@ def counted(name: str, members: list[Proxy], way: str) -> Operations | None:
         return None
     init._drawn.__init__(most_bytes=2**28)  # type: ignore[misc]
     network.params  # noqa: B018
-    with Operations() as counter:
+    counter = Operations()
+    with counter:
         if way == "tape":
             score_together([network], members, batch, 0)  # type: ignore[list-item]
         else:

@@ -12,7 +12,7 @@ from epochzero import data
 from epochzero.engine import PlanNetwork, parse_list, postponed
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.network import Network
-from epochzero.engine.passes import Pass, Summed, together
+from epochzero.engine.passes import Item, Pass, Summed, together
 from epochzero.engine.score import score_network, score_together
 from epochzero.engine.single.run import run_pass
 from epochzero.errors import DegenerateError
@@ -40,7 +40,8 @@ class Writing(nn.Module):
         with torch.no_grad():
             x[:, 0] = 0
         x = torch.relu(self.second(torch.relu(x)))
-        return self.last(x.mean((2, 3)))
+        found: Tensor = self.last(x.mean((2, 3)))
+        return found
 
 
 def network(kind: str) -> Network:
@@ -109,7 +110,7 @@ def test_sums_and_reasons() -> None:
     def never(output: Tensor) -> Tensor:
         return output.sum()
 
-    items = [("responses", total), ("responses", Summed(total)), ("responses", never)]
+    items: list[Item] = [("responses", total), ("responses", Summed(total)), ("responses", never)]
     each, (summed,), why = run_pass(Pass(dtype="float64"), items, network("nb201"), BATCH, 0).values()
     assert torch.stack(each).sum().item() == pytest.approx(summed.item())
     assert isinstance(why, DegenerateError)

@@ -11,6 +11,7 @@ import torch
 
 from epochzero import data
 from epochzero.engine import parse_list, threads
+from epochzero.engine.population.grouping import Estimate
 from epochzero.errors import MachineError, UserError
 from epochzero.executors import auto, executor_of
 from epochzero.executors.auto import Auto
@@ -89,14 +90,77 @@ def test_without_memory_for_workers_this_process_scores(two: Auto, monkeypatch: 
 
 def test_names_and_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "AT_FIRST", 8)
-    assert [Auto().workers, Auto(threads=3).workers, Auto(threads=9).workers, Auto(device="cuda").workers] == [
-        8,
-        2,
-        1,
-        1,
-    ]
+    monkeypatch.setattr("epochzero.engine.resources.cores", lambda: 16)
+    assert [Auto().workers, Auto(threads=3).workers, Auto(threads=9).workers] == [8, 2, 1]
+    assert [Auto(device="cuda").workers, Auto(device="mps").workers] == [auto.GPU_WORKERS, 1]
     assert type(executor_of()) is Auto
     assert type(executor_of(workers=2)) is Processes
     assert type(executor_of(workers=1)) is Local
     with pytest.raises(UserError, match="'local' takes no workers"):
         executor_of("local", workers=2)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Auto]:
+    """As on a GPU whose networks run one by one and leave it idle; the task itself is on the CPU."""
+    monkeypatch.setattr("epochzero.engine.resources.cores", lambda: 4)
+    monkeypatch.setattr(auto, "GPU_START", 0.0)
+    monkeypatch.setattr(auto, "FEW", 2)
+    monkeypatch.setattr(auto, "_empty_cache", lambda: None)
+    with Auto(threads=1, device="cuda") as executor:
+        monkeypatch.setattr(executor, "_estimate", lambda task, archs: Estimate(True, 1e-9))
+        yield executor
+
+
+def test_networks_that_leave_a_gpu_idle_go_to_workers_with_the_same_digits(gpu: Auto) -> None:
+    task, archs = made()
+    scored = gpu.score(task, archs)
+    assert gpu._crew is not None and gpu._crew.workers == 4
+    assert values(scored) == values(Local(1).score(task, archs))
+    process = next(iter(gpu._crew._all))._process
+    gpu.__exit__(None, None, None)
+    assert process.poll() is not None, "no process is left"
+
+
+@pytest.mark.parametrize(
+    ("estimate", "start"),
+    [
+        (Estimate(False, 1e-9), 0.0),  # populations
+        (Estimate(True, 1e9), 0.0),  # the device is busy
+        (Estimate(True, 1e-9), 1e9),  # too few networks
+    ],
+)
+def test_where_workers_do_not_pay_a_gpu_is_for_this_process(
+    gpu: Auto, monkeypatch: pytest.MonkeyPatch, estimate: Estimate, start: float
+) -> None:
+    monkeypatch.setattr(gpu, "_estimate", lambda task, archs: estimate)
+    monkeypatch.setattr(auto, "GPU_START", start)
+    task, archs = made()
+    assert values(gpu.score(task, archs)) == values(Local(1).score(task, archs))
+    assert gpu._crew is None
+
+
+def test_a_full_gpu_has_fewer_workers_and_the_same_batch(gpu: Auto, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    real = Processes.score_chunks
+
+    def full(self: Processes, task: Task, cut: Any) -> Any:
+        sizes.append((self.workers, task.batch.size))
+        if self.workers > 2:
+            raise MachineError("Out of memory on one network with 7 parameters at batch size 2: use a smaller one.")
+        return real(self, task, cut)
+
+    monkeypatch.setattr(Processes, "score_chunks", full)
+    task, archs = made()
+    assert values(gpu.score(task, archs)) == values(Local(1).score(task, archs))
+    assert sizes == [(4, 2), (2, 2)]
+
+
+def test_workers_that_fail_on_a_gpu_are_not_tried_again(gpu: Auto, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*given: Any) -> None:
+        raise MachineError("3 workers died")
+
+    monkeypatch.setattr(Processes, "score_chunks", fail)
+    task, archs = made()
+    assert values(gpu.score(task, archs)) == values(Local(1).score(task, archs))
+    assert (gpu.workers, gpu._crew) == (1, None)

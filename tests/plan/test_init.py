@@ -30,7 +30,7 @@ def test_a_buffer_filled_by_threads_holds_the_same_weights(scheme: str) -> None:
     gpu = torch.device("cuda")
 
     def fill(parts: list[Tensor]) -> None:
-        with mock.patch.object(init.os, "cpu_count", lambda: 16):
+        with mock.patch("os.cpu_count", lambda: 16):
             init._fill_all(origin, PARAMS, gpu, parts)
 
     shapes = [param.shape for param in PARAMS.values()]

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from epochzero.engine.device import default_device
 from epochzero.engine.threads import give_threads
-from epochzero.evaluate.speed.measure import GPU_WORKERS, ON_REQUEST, WAYS, Row, Settings, line, measure_speed
+from epochzero.evaluate.speed.measure import ON_REQUEST, WAYS, Row, Settings, line, measure_speed
 from epochzero.evaluate.speed.report import left_out
 from epochzero.evaluate.speed.suite import as_markdown, run_suite
+from epochzero.executors.auto import GPU_WORKERS
 from epochzero.objectives.bundles import bundles
 
 

@@ -42,7 +42,7 @@ class Postponed:
         if (stages := staged(item[1])) is not None:
             first, last = stages
             small, number = first(*maps)
-            finish = (last, number)
+            finish: tuple[Any, ...] = (last, number)
         elif (many := of_many(item[1])) is not None and len(maps) == 1 and isinstance(maps[0], Tensor):
             if maps[0].nbytes > min(SMALL, MOST - self._bytes):
                 return False
@@ -60,7 +60,7 @@ class Postponed:
             joined = kept[0][1] if len(kept) == 1 else torch.cat([small for _, small in kept], 1)  # [B, L, ...]
             found = or_why(partial(_blaming, last, joined, *number))
             widths = [small.shape[1] for _, small in kept]
-            each = found.split(widths) if isinstance(found, Tensor) else [found] * len(kept)
+            each = torch.split(found, widths) if isinstance(found, Tensor) else [found] * len(kept)
             for (place, _), own in zip(kept, each, strict=True):
                 yield item, place, own
         self._kept.clear()

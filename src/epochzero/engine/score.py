@@ -31,6 +31,7 @@ from epochzero.engine.gpu.side_stream import on_side_stream
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Item, Need, Pass, merged
 from epochzero.engine.population.columns import ResultColumns
+from epochzero.engine.population.cost import suits_tape
 from epochzero.engine.population.grouping import MemoryBudget, PopulationMode, in_groups
 from epochzero.engine.population.joint_run import can_run, run_together
 from epochzero.engine.population.population import Population, no_collection
@@ -126,7 +127,9 @@ class Prepared(NamedTuple):
 
 
 def _prepared(networks: Sequence[Network], lockstep: PopulationMode) -> Prepared:
-    if lockstep == "never" or len(networks) < 2 or not Population.fits(networks):
+    if lockstep == "never" or (len(networks) < 2 and lockstep == "always") or not Population.fits(networks):
+        return Prepared(networks, None)
+    if len(networks) < 2 and not suits_tape(networks[0].plan):  # type: ignore[attr-defined]
         return Prepared(networks, None)
     population = Population(networks)  # type: ignore[arg-type]
     population.prepare()
@@ -207,6 +210,9 @@ def _scores(scoring: _Scoring, lockstep: PopulationMode, memory: MemoryBudget) -
     if failed() and not scoring.without_kernels:
         scoring.let_go()
         return _score(_prepared(networks, lockstep), scoring.proxies, batch, scoring.seed, lockstep)
+    if len(networks) == 1 and scoring.by_tape:
+        scoring.let_go()
+        return _score(Prepared(networks, None), scoring.proxies, batch, scoring.seed, "never")
     if len(networks) == 1:
         raise MachineError(
             f"Out of memory on one network with {networks[0].params:,} parameters at batch size {batch.size}: "
@@ -234,6 +240,7 @@ class _Scoring:
 
     def __init__(self, prepared: Prepared, proxies: Sequence[Proxy], batch: Batch, seed: int) -> None:
         self.networks, self._population = prepared
+        self.by_tape = self._population is not None
         self.proxies, self.batch, self.seed = proxies, batch, seed
         self.without_kernels = failed()
         self.results: dict[Pass, PassResult] = {}

@@ -37,6 +37,7 @@ from epochzero.files import write_json
 from epochzero.plan import Builder, Plan, execute
 from epochzero.plan.init import draw
 from epochzero.plan.ops.activation import ReLU
+from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.conv import Conv
 from epochzero.types import Origin
 
@@ -81,18 +82,41 @@ class Crossing(NamedTuple):
     """activations of a sample that are copied where networks run together"""
 
 
+def device_seconds(plan: Plan, passes: Iterable[Crossing], speed: Calibration) -> float:
+    """Returns the seconds that a device works for a network that runs alone: what several processes cannot share."""
+    return sum(ALONE * _work(plan, one, speed) for one in passes)
+
+
+def _work(plan: Plan, one: Crossing, speed: Calibration) -> float:
+    seconds = plan.flops / speed.macs + MOVED * plan.activations / speed.bytes
+    return WEIGHT[one.order] * one.samples * seconds
+
+
 def alone_is_faster(plan: Plan, passes: Iterable[Crossing], networks: float, speed: Calibration) -> bool:
     """Returns True if a network like this one is faster alone than in a population of this size."""
     launches = plan.totals.nodes * speed.launch
     alone = each = EACH * speed.launch
     together = MERGING * launches + each / networks
-    for samples, order, joined in passes:
-        work = WEIGHT[order] * samples * (plan.flops / speed.macs + MOVED * plan.activations / speed.bytes)
+    for one in passes:
+        work, (_, order, joined) = _work(plan, one, speed), one
         apart = joined / max(1, plan.activations)
         times = IN_ROUTINES + apart * (TOGETHER - IN_ROUTINES)
         alone += max(HOST[order] * launches, ALONE * work)
         together += max(HOST[order] * launches / networks, times * work)
     return alone < together
+
+
+def suits_tape(plan: Plan) -> bool:
+    """Returns True for a network whose layers nearly all have a backward pass of their own.
+
+    Alone it then runs faster by a tape (`epochzero.engine.population.tape`) than by autograd, which other layers need.
+    """
+    layers = [node.op for node in plan.nodes if node.params]
+    return sum(type(op).recorded is not Op.recorded for op in layers) >= OWN_BACKWARD * len(layers) > 0
+
+
+OWN_BACKWARD = 0.9
+"""of the layers with parameters; darts, mobilenet, mnasnet and resnet were faster by tape, autoformer_tiny slower"""
 
 
 H200 = Calibration(launch=15e-6, macs=25e12, bytes=4e12)

@@ -16,7 +16,7 @@ from epochzero.engine.gpu import arena
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.engine.passes import Need, Pass
-from epochzero.engine.population.cost import Crossing, alone_is_faster, calibration
+from epochzero.engine.population.cost import Crossing, alone_is_faster, calibration, device_seconds
 from epochzero.engine.reads import NEED_GRAPH
 from epochzero.plan.plan import Plan
 
@@ -155,6 +155,26 @@ def _routines(network: Network) -> Routines:
     if not isinstance(network, PlanNetwork) or network.device.type != "cuda" or arena.failed():
         return frozenset()
     return blocks_with_routines(network.plan)
+
+
+class Estimate(NamedTuple):
+    """How a network runs on a GPU."""
+
+    alone: bool
+    """true if it is faster one by one than in populations"""
+    device: float | None
+    """seconds of the device for it alone; None where nothing is known"""
+
+
+def estimate(networks: Sequence[Network], needs: Sequence[Need], batch: Batch) -> Estimate:
+    """Returns the estimate for the first of some networks."""
+    first, loads = networks[0], _loads(needs, batch)
+    if not isinstance(first, PlanNetwork):
+        return Estimate(True, None)
+    following = networks[1] if len(networks) > 1 else None
+    alone = _runs_alone(first, following, loads, MemoryBudget().bytes_for(first, "auto", _free))
+    passes = [Crossing(load.samples, load.order, 0) for load in loads]
+    return Estimate(alone, device_seconds(first.plan, passes, calibration(first.device)))
 
 
 def _runs_alone(network: Network, following: Network | None, loads: Loads, room: float) -> bool:

@@ -39,6 +39,7 @@ from epochzero.evaluate.speed.agreement import agreement
 from epochzero.evaluate.speed.report import SPENT, Report, begun, continued, is_done, saver
 from epochzero.evaluate.speed.roofline import Ceilings, Floor, ceilings, floor
 from epochzero.evaluate.speed.timing import Job, Scores, Timed, Way, measured
+from epochzero.executors.auto import GPU_WORKERS
 from epochzero.executors.base import LARGEST
 from epochzero.objectives.bundles import groups
 from epochzero.quantities import shape
@@ -48,8 +49,6 @@ WAYS: tuple[Way, ...] = ("auto", "lockstep", "alone", "processes")
 """measured by default"""
 ON_REQUEST: tuple[Way, ...] = ("tape", "tf32", "channels_last", "tuned")
 ONE_BY_ONE = ("alone", *ON_REQUEST)
-GPU_WORKERS = 8
-"""default number of processes that share a GPU; each keeps a core busy"""
 CPU_MEMORY = 2 * 2**30
 """default limit of a population's activations on a CPU, in bytes"""
 
