@@ -128,10 +128,12 @@ class Database:
         with _explained(self.path), _transaction(self._connection):
             yield self._connection
 
-    def copy_to(self, file: str) -> None:
-        """Writes the content at this moment into an empty file, while others may write to the store."""
-        with self.reading() as db:
-            db.execute("VACUUM INTO ?", (file,))
+    def copy_to(self, file: Path) -> None:
+        """Writes the content at this moment into a new file, while others may write to the store."""
+        _touch(file)
+        self._connection.execute("VACUUM INTO ?", (str(file),))
+        with file.open("rb") as written:
+            os.fsync(written.fileno())
 
     def damaged(self) -> StoreError:
         return StoreError(f"The store '{self.path}' {DAMAGED}.")

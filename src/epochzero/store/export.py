@@ -41,7 +41,7 @@ def _write_csv(file: IO[bytes] | GzipFile, rows: Iterable[ScoreRow]) -> None:
 
 def _write_csv_gz(file: IO[bytes], rows: Iterable[ScoreRow]) -> None:
     # Without name and time, the same scores give the same bytes.
-    with GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+    with GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
         _write_csv(packed, rows)
 
 

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Literal, NamedTuple, TypeAlias
 
 from epochzero.errors import StoreError, UserError
-from epochzero.files import replacing_output
+from epochzero.files import work_folder
 from epochzero.store.database import STATES, Database
 from epochzero.types import Score, Setting, Status
 
@@ -158,8 +158,13 @@ class Store:
 
     def backup(self, path: str | Path) -> None:
         """Copies the store as it is now to another file, while others may write to it."""
-        with replacing_output(separate(path, self.path, "backup")) as file:
-            self._database.copy_to(file.name)
+        path = separate(path, self.path, "backup")
+        try:
+            with work_folder(path.parent) as place:
+                self._database.copy_to(place / "copy.db")
+                (place / "copy.db").replace(path)
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(f"'{path}' cannot be written ({error}): check its folder and disk.") from error
 
     def _runs(self, which: str, *parameters: str | int) -> Iterator[Run]:
         columns = "id, kind, settings, manifest, resumed, result, number"
