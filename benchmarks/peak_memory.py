@@ -1,6 +1,6 @@
 """Compares the predicted peak memory of networks with what torch's allocator records on a CPU.
 
-    python benchmarks/peak_memory.py
+    python -m benchmarks.peak_memory
 
 For one sample, without gradients: the weights, the input, and the most bytes that torch has allocated when an operation
 ends. The last column counts what kernels allocate and free while they run too. `nn.MultiheadAttention` and its layers
@@ -20,9 +20,9 @@ from torch.profiler import ProfilerActivity, profile
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
+from epochzero.engine.memory import peak_bytes
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.space_networks import batch_for
-from epochzero.hardware.memory import peak_bytes
 from epochzero.registry import spaces
 
 SPACES = ("nb201", "nb101", "darts", "mobilenet", "resnet", "autoformer_tiny", "nats_sss", "transnas_micro", "mnasnet")

@@ -14,6 +14,7 @@ SHOWS = {
     "choices.py": r"^12 networks.*best kind=.*3 cannot be built.*kind=",
     "images_to_onnx.py": r"accuracy \d\.\d\d.*of 6 test images right.*served (dark|light) [01]\.\d\d\nfile,class,prob",
     "language_model.py": r"snip \d.*jacov -?\d.*epe_nas needs class labels.*found width=",
+    "microcontroller.py": r"^\d+:\d+:\d+:\d+:\d+\n[\d,]+ bytes of weights, [\d,]+ of activations",
     "own_module.py": r"'snip': Score.*'residual'.*exported \(2, 3\)",
     "rank_modules.py": r"wide .* group 1.*linear .* degenerate.*Group 1: .*Counting FLOPs would put wide first",
     "rank_published.py": r"^\[\{'place': 1|^Models of timm: need the package timm",

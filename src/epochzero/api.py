@@ -134,6 +134,10 @@ def search(
     pool: str | Path | None = None,
     max_params: str | float | None = None,
     max_flops: str | float | None = None,
+    max_weight_bytes: str | float | None = None,
+    max_activation_bytes: str | float | None = None,
+    max_peak_memory: str | float | None = None,
+    byte_width: int = 4,
     max_latency_ms: float | None = None,
     latency: str = "torch",
     data: Data = "pink",
@@ -163,6 +167,9 @@ def search(
     "table:cifar10_val_12ep"; or a function of an architecture, such as a short training, whose values the store keeps
     under the function's name. With a `pool`, a table of scores, the search keeps to its networks and its scores.
 
+    Limits of memory are in bytes, for one sample and numbers of `byte_width` bytes: `max_weight_bytes`,
+    `max_activation_bytes`, and `max_peak_memory` for both together; "256k" is 256,000.
+
     With `objectives`, such as "dextr,-flops,latency", the search has several goals, and the result has a `front`.
     `latency` is "torch" or "onnxruntime", measured here, or "table:FILE:COLUMN". The default method is "evolution", and
     "pareto" for several objectives.
@@ -182,6 +189,10 @@ def search(
         pool=pool,
         max_params=max_params,
         max_flops=max_flops,
+        max_weight_bytes=max_weight_bytes,
+        max_activation_bytes=max_activation_bytes,
+        max_peak_memory=max_peak_memory,
+        byte_width=byte_width,
         max_latency_ms=max_latency_ms,
         latency=latency,
         threads=threads,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from epochzero.frames import Framed, as_html
 
@@ -76,3 +76,20 @@ class Setting:
     """the id of the data batch, which covers its classes, shape and normalisation"""
     origin: str
     """`str(Origin)`, or the hash of the weights of a given network"""
+
+
+WIDTH = 4
+"""bytes of a number in single precision"""
+
+
+class Footprint(NamedTuple):
+    """The memory that one sample takes, in bytes of single precision."""
+
+    weights: int
+    activations: int
+
+    def facts(self, width: int = WIDTH) -> dict[str, int]:
+        """The quantities that a budget limits, for numbers of this many bytes."""
+        weights, activations = (math.ceil(part * width / WIDTH) for part in self)
+        whole = weights + activations
+        return {"weight_bytes": weights, "activation_bytes": activations, "peak_memory": whole}

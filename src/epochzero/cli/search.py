@@ -74,6 +74,12 @@ class LimitOptions:
     time_limit: Annotated[float | None, Option(help="Seconds after which no further networks are evaluated.")] = None
     max_params: Annotated[str | None, Option(help="Most parameters: 1.5M.")] = None
     max_flops: Annotated[str | None, Option(help="Most multiply-accumulates: 450M.")] = None
+    max_weight_bytes: Annotated[str | None, Option(help="Most bytes of weights: 512k.")] = None
+    max_activation_bytes: Annotated[
+        str | None, Option(help="Most bytes of the input and all values that are alive at once, for one sample.")
+    ] = None
+    max_peak_memory: Annotated[str | None, Option(help="Most bytes of weights and activations together.")] = None
+    byte_width: Annotated[int, Option(help="Bytes of a weight and of an activation: 4, 2, or 1 for 8 bits.")] = 4
     max_latency_ms: Annotated[
         float | None, Option(help="Most milliseconds for one batch, at the upper end of a 95 % interval.")
     ] = None

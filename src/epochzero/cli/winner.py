@@ -40,7 +40,7 @@ from epochzero.study.result import INTERRUPTED, Result, nothing_found
 from epochzero.study.sources import UNHELD, TableSource
 from epochzero.study.task import Task
 from epochzero.tables.columns import described
-from epochzero.types import Score
+from epochzero.types import WIDTH, Score
 
 LARGE = 2 * 10**10
 """multiply-accumulates of a batch beyond which the winner is not scored by every quick proxy, unless that is asked for:
@@ -127,6 +127,7 @@ def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score],
             "arch": best.text,
             "score": best.score.value,
             **counts(result.task.size(best.arch)),
+            "memory": _memory(result),
             "scores": {proxy.text: score_json(proxy, scores[proxy.text]) for proxy in everything},
         },
         "top": [{"arch": one.text, "score": one.score.value} for one in result.top(top)],
@@ -135,6 +136,12 @@ def report_of(result: Result, everything: list[Proxy], scores: dict[str, Score],
         "scoring_seconds": result.scoring_seconds,
         "data": f"the scores in {pools[0]}" if pools else result.task.batch.about,
     }
+
+
+def _memory(result: Result) -> dict[str, int] | None:
+    """The winner's memory as JSON fields, for numbers of the budget's width."""
+    memory, width = result.task.memory(result.winner.arch), result.limits.byte_width
+    return None if memory is None else memory.facts(width) | {"byte_width": width}
 
 
 def course_json(result: Result) -> dict[str, Any]:
@@ -199,6 +206,10 @@ def show(result: Result, report: dict[str, Any], scores: Table) -> None:
     out.print(draw.text(result.plan, space.cell_block) if isinstance(space, Space) else f"{result.module()}\n")
     out.print(f"params  {millions(best['params'])}")
     out.print(f"flops   {millions(best['flops'])} multiply-accumulates")
+    if memory := best["memory"]:
+        parts = f"{memory['weight_bytes']:,} of weights, {memory['activation_bytes']:,} of activations"
+        wide = "" if memory["byte_width"] == WIDTH else f", {counted(memory['byte_width'], 'byte')} a number"
+        out.print(f"memory  {memory['peak_memory']:,} bytes for one sample: {parts}{wide}")
     if "latency" in report:
         latency = report["latency"]
         out.print(f"latency {with_interval(latency['best'])} ms, by {latency['told_by']}")

@@ -19,13 +19,14 @@ from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.failure import BuildError, PassFailedError, out_of_memory
 from epochzero.engine.loss import with_loss
+from epochzero.engine.memory import footprint_of
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.modules.outputs import Output
 from epochzero.errors import UserError
 from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, fitting_arguments, native_of
 from epochzero.spaces.budget import Budget, BudgetedSpace, Size, Sizing
-from epochzero.types import Origin, Shape
+from epochzero.types import Footprint, Origin, Shape
 
 
 def batch_for(
@@ -150,7 +151,21 @@ def budgeted(space: AnySpace, budget: Budget, batch: Batch) -> BudgetedSpace:
     _size_if_built(space, batch, space.smallest())  # refuses data that the space does not support
     knows = isinstance(space, (GivesPlans, Sizing))
     size = None if knows else partial(_size_if_built, space, batch)
-    return BudgetedSpace(space, budget, batch.num_classes, batch.input_shape, size)
+    memory = None if isinstance(space, GivesPlans) else partial(_memory_if_built, space, batch)
+    return BudgetedSpace(space, budget, batch.num_classes, batch.input_shape, size, memory)
+
+
+def _memory_if_built(space: ModuleSpace, batch: Batch, arch: Any) -> Footprint:
+    """The memory of a module; none for one that cannot be built, so that its score says why it failed."""
+    try:
+        module = built(space, arch, batch, 0)
+        return footprint_of(ModuleNetwork(module, batch, 0, getattr(space, "output", None)), batch)
+    except BuildError:
+        return Footprint(0, 0)
+    except PassFailedError as reason:
+        raise UserError(
+            f"The memory of {space.text(arch)!r} cannot be followed ({reason}): limit parameters instead."
+        ) from reason
 
 
 def _size_if_built(space: AnySpace, batch: Batch, arch: Any) -> Measured:

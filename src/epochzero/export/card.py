@@ -20,7 +20,14 @@ UNKNOWN = "## Training\n\nUnknown: the network was not trained by EpochZero.\n"
 MADE_BY = f"Made by EpochZero {__version__}, Python {platform.python_version()}.\n"
 TAUGHT = ("distil", "temperature")
 """settings of a recipe that concern a teacher"""
-LIMITS = {"max_params": "parameters", "max_flops": "multiply-accumulates", "max_latency_ms": "milliseconds a sample"}
+LIMITS = {
+    "max_params": "parameters",
+    "max_flops": "multiply-accumulates",
+    "max_weight_bytes": "bytes of weights",
+    "max_activation_bytes": "bytes of activations",
+    "max_peak_memory": "bytes of both",
+    "max_latency_ms": "milliseconds a sample",
+}
 """limits of a search and their units"""
 
 

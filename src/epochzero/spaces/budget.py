@@ -11,6 +11,8 @@ long-run distribution is the right one:
 
 A walk reaches only architectures that are connected within the budget. Mutations are the space's own, if they fit.
 
+Limits of memory are checked last, since they cost more to check: of a plan, its values are followed (`plan/memory.py`).
+
 Hastings. Monte Carlo sampling methods using Markov chains and their applications. Biometrika, 1970.
 """
 
@@ -18,19 +20,25 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from random import Random
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from epochzero.errors import UserError
+from epochzero.quantities import count
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured
-from epochzero.types import Shape
+from epochzero.types import WIDTH, Footprint, Shape
 
 Cost = Literal["params", "flops"]
+Remember = Callable[[Any], Footprint]
+"""the memory of an architecture"""
 PILOT, ENOUGH = 1000, 3
 """number of trial samples, and the number that must fit for rejection to be faster than a walk"""
+WORDS = {"weight_bytes": "weights", "activation_bytes": "activations", "peak_memory": "peak memory"}
 TRIES = 20_000
+LISTED = 2000
+"""networks of a list that are searched for one within a limit of memory"""
 STEPS = 1000
 MUTATIONS = 100
 
@@ -81,10 +89,26 @@ def least_of(space: AnySpace, cost: Cost, num_classes: int, input_shape: Shape) 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Upper limits of parameters and multiply-accumulates; None for no limit."""
+    """Upper limits of parameters, multiply-accumulates and memory for one sample; None for no limit."""
 
     max_params: int | None = None
     max_flops: int | None = None
+    max_weight_bytes: int | None = None
+    max_activation_bytes: int | None = None
+    max_peak_memory: int | None = None
+    """bytes of weights and activations together"""
+    byte_width: int = WIDTH
+    """bytes of a weight and of an activation: 4 in single precision, 1 in 8 bits"""
+
+    @staticmethod
+    def given(settings: Any, start: str = "--") -> Budget:
+        """From attributes of these names, which may be texts such as 300k; errors call them with this start."""
+        names = [one.name for one in fields(Budget) if one.name != "byte_width"]
+        option = {name: f"{start}{name.replace('_', '-') if start else name}" for name in names}
+        width = settings.byte_width
+        if width not in (1, 2, 4, 8):
+            raise UserError(f"{start}byte{'-' if start else '_'}width takes 1, 2, 4 or 8 bytes, not {width!r}.")
+        return Budget(**{name: count(getattr(settings, name), option[name]) for name in names}, byte_width=width)
 
     def limits(self) -> Iterator[tuple[Cost, str, int]]:
         """Yields each limit: the plan's attribute, its name in words, the limit."""
@@ -93,8 +117,27 @@ class Budget:
         if self.max_flops is not None:
             yield "flops", "multiply-accumulates", self.max_flops
 
+    def memory_limits(self) -> dict[str, int]:
+        """The limits of memory by the names in `Footprint.facts`."""
+        names = ("weight_bytes", "activation_bytes", "peak_memory")
+        limits = {name: getattr(self, f"max_{name}") for name in names}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """The limits that there are, and the byte width if one of them is in bytes."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        if not self.memory_limits():
+            del given["byte_width"]
+        return {name: value for name, value in given.items() if value is not None}
+
     def fits(self, network: Measured) -> bool:
         return all(getattr(network, attribute) <= limit for attribute, _, limit in self.limits())
+
+    def holds(self, memory: Footprint) -> bool:
+        """True if the memory is within its limits."""
+        facts = memory.facts(self.byte_width)
+        return all(facts[name] <= limit for name, limit in self.memory_limits().items())
 
 
 class BudgetedSpace:
@@ -107,22 +150,38 @@ class BudgetedSpace:
         num_classes: int,
         input_shape: Shape,
         size: Callable[[Any], Measured] | None = None,
+        memory: Remember | None = None,
     ) -> None:
-        """`size` returns the size of a network, for a space that has neither plans nor `size`."""
+        """`size` and `memory` are those of a network, for a space that has neither plans nor `size`."""
         self.space = space
         self.everything: Iterable[Any] = space if isinstance(space, Iterable) else ()
         self.budget = budget
         self.limits = list(budget.limits())
         self.num_classes, self.input_shape = num_classes, input_shape
         self.fits: Callable[[Any], bool] = lambda arch: True
-        if not self.limits:
+        self.limited = bool(self.limits or budget.memory_limits())
+        self._seen: list[Any] = []
+        """trial samples that fit"""
+        if not self.limited:
             return
-        measured = size or self._counted()
+        measured = size or self._counted() if self.limits else lambda arch: Size(0, 0)
+        self.remember = memory or self._followed
         for cost, words, limit in self.limits:
             least = getattr(measured(least_of(space, cost, num_classes, input_shape)), cost)
             if least > limit:
                 raise UserError(f"No {space.name} network has at most {limit:,} {words}: the smallest has {least:,}.")
-        self.fits = lru_cache(maxsize=100_000)(lambda arch: budget.fits(measured(arch)))
+
+        def fits(arch: Any) -> bool:
+            return budget.fits(measured(arch)) and (not budget.memory_limits() or budget.holds(self.remember(arch)))
+
+        self.fits = lru_cache(maxsize=100_000)(fits)
+
+    def _followed(self, arch: Any) -> Footprint:
+        if not isinstance(self.space, GivesPlans):
+            raise UserError(f"The space '{self.space.name}' has no plans to follow the memory of: limit parameters.")
+        from epochzero.plan.memory import footprint  # needs torch
+
+        return footprint(self.space.plan(arch, self.num_classes, self.input_shape))
 
     def _counted(self) -> Callable[[Any], Measured]:
         space, network = self.space, (self.num_classes, self.input_shape)
@@ -139,16 +198,18 @@ class BudgetedSpace:
     @cached_property
     def roomy(self) -> bool:
         """True if enough of the space's samples fit for rejection sampling. The same on every run."""
-        rng, fitting = Random(0), 0
+        rng = Random(0)
         for _ in range(PILOT):
-            fitting += self.fits(self.space.sample(rng))
-            if fitting == ENOUGH:
+            arch = self.space.sample(rng)
+            if self.fits(arch):
+                self._seen.append(arch)
+            if len(self._seen) == ENOUGH:
                 return True
         return False
 
     def sample(self, rng: Random) -> Any:
         """Samples like the space, conditioned on the budget."""
-        for _ in range(TRIES if not self.limits or self.roomy else 0):
+        for _ in range(TRIES if not self.limited or self.roomy else 0):
             arch = self.space.sample(rng)
             if self.fits(arch):
                 return arch
@@ -157,7 +218,7 @@ class BudgetedSpace:
     @cached_property
     def sample_few(self) -> Callable[[Random], Any]:
         """The sampler when rejection is hopeless; UserError if nothing fits."""
-        if self.fits(self.start) and isinstance(self.space, Listing):
+        if self.fits(self.start) and isinstance(self.space, Listing) and not self.budget.memory_limits():
             return self.space.within(self.budget, self.num_classes, self.input_shape)
         return self.walk
 
@@ -165,11 +226,20 @@ class BudgetedSpace:
     def start(self) -> Any:
         """A small network that fits."""
         ends = (least_of(self.space, cost, self.num_classes, self.input_shape) for cost, _, _ in self.limits)
-        for arch in itertools.chain(ends, [self.space.smallest()], self.everything):
+        smallest = self.space.smallest()
+        memory = self.budget.memory_limits()
+        rest = itertools.islice(self.everything, LISTED) if memory else self.everything
+        for arch in itertools.chain(ends, [smallest], self._seen, rest):
             if self.fits(arch):
                 return arch
-        limits = " and ".join(f"{limit:,} {words}" for _, words, limit in self.limits)
-        raise UserError(f"No {self.space.name} network was found that has at most {limits}: raise one of the limits.")
+        limits = [f"{limit:,} {words}" for _, words, limit in self.limits]
+        limits += [f"{limit:,} bytes of {WORDS[name]}" for name, limit in memory.items()]
+        has = ""
+        if memory:
+            facts = self.remember(smallest).facts(self.budget.byte_width)
+            has = f" (the smallest has {', '.join(f'{facts[name]:,} of {WORDS[name]}' for name in memory)})"
+        most = " and ".join(limits) + has
+        raise UserError(f"No {self.space.name} network was found that has at most {most}: raise one of the limits.")
 
     def walk(self, rng: Random, steps: int = STEPS) -> Any:
         """Returns the end of a walk that starts at a small network and never leaves the budget."""

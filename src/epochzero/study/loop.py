@@ -264,6 +264,7 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
         "seed": seed,
         "max_params": result.limits.max_params,
         "max_flops": result.limits.max_flops,
+        **result.limits.facts,
     }
     if limit is not None:
         settings |= {"max_latency_ms": limit.milliseconds, "latency": limit.latency.name}

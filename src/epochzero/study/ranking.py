@@ -272,9 +272,9 @@ def _chunks(entries: Iterable[Entry]) -> Iterator[tuple[AnySpace, list[tuple[str
 def _sized(name: str, space: AnySpace, arch: Any, task: Task, structures: list[Structure]) -> Ranked:
     """A network with its size, or the reason why it cannot be built; its layers join those of the others."""
     from epochzero.engine.failure import PassFailedError
+    from epochzero.engine.memory import peak_bytes
     from epochzero.engine.modules.module_network import ModuleNetwork
     from epochzero.engine.space_networks import built, network_of
-    from epochzero.hardware.memory import peak_bytes
 
     row = Ranked(name)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from epochzero.executors.local import LOCAL, Local
 from epochzero.objectives.auto import DEFAULT
 from epochzero.objectives.goals import LATENCY, Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
-from epochzero.quantities import count, skips
+from epochzero.quantities import skips
 from epochzero.registry import near_miss, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.given import GivenSpace
@@ -26,7 +26,7 @@ from epochzero.study.loop import budget_of, run_search
 from epochzero.study.result import INTERRUPTED, Result
 from epochzero.study.sources import Feedback, Listed, Source, TableSource
 from epochzero.study.task import Task
-from epochzero.types import Origin, Shape
+from epochzero.types import WIDTH, Origin, Shape
 
 if TYPE_CHECKING:
     from epochzero.data import Batch
@@ -64,6 +64,12 @@ class SearchSettings:
     """a table whose networks are the only candidates"""
     max_params: str | float | None = None
     max_flops: str | float | None = None
+    max_weight_bytes: str | float | None = None
+    max_activation_bytes: str | float | None = None
+    max_peak_memory: str | float | None = None
+    """bytes of weights and activations, for one sample"""
+    byte_width: int = WIDTH
+    """bytes of a weight and of an activation"""
     max_latency_ms: float | None = None
     latency: str = "torch"
     latency_batch: int = 1
@@ -155,7 +161,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     method = settings.method or ("evolution" if goals is None else "pareto")
     inside = _is_inside(method)
     if inside:
-        names = ("objectives", "max_params", "max_flops", "max_latency_ms", "pool", "among", "loss")
+        limits = [one.name for one in fields(SearchSettings) if one.name.startswith("max_")]
+        names = ["objectives", *limits, "pool", "among", "loss"]
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
         _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
     space: Any = spaces[settings.space] if isinstance(settings.space, str) else settings.space
@@ -166,7 +173,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         raise UserError(f"{method} evaluates no single networks, so feedback means nothing to it: use guided.")
     if feedback is not None and goals is not None:
         raise UserError("Networks are trained by one feedback: leave out --objectives.")
-    limits = Budget(count(settings.max_params, "--max-params"), count(settings.max_flops, "--max-flops"))
+    bounds = Budget.given(settings)
     accuracies = None if settings.table is None else TableSource.read(settings.table, space)
     sources: list[Source] = []
     if settings.pool is not None:
@@ -184,7 +191,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         from epochzero.hardware.latency import timed
 
         task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
-    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, limits, limit, inside)
+    return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, bounds, limit, inside)
 
 
 def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from epochzero.engine.population.grouping import MemoryBudget
     from epochzero.spaces.base import AnySpace, Measured
     from epochzero.study.sources import Source
+    from epochzero.types import Footprint
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,17 @@ class Task:
         from epochzero.engine.space_networks import size_of
 
         return size_of(self.space, arch, self.batch)
+
+    def memory(self, arch: Any) -> Footprint | None:
+        """The memory of one sample; None for a module that cannot run without values."""
+        from epochzero.engine.failure import PassFailedError
+        from epochzero.engine.memory import footprint_of
+        from epochzero.engine.space_networks import network_of
+
+        try:
+            return footprint_of(network_of(self.space, arch, self.batch, self.origin), self.batch)
+        except PassFailedError:
+            return None
 
     def module(self, arch: Any) -> nn.Module:
         """An ordinary module with the weights that the architecture is scored with."""

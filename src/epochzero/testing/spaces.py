@@ -152,13 +152,16 @@ def check_smallest(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
 
 def check_budget(space: AnySpace, archs: Sequence[Any], batch: Batch) -> None:
     """Within a budget that just these fit, samples and mutations fit too."""
-    sizes = [size_of(space, arch, batch) for arch in archs]
-    budget, rng = Budget(max(size.params for size in sizes), max(size.flops for size in sizes)), Random(3)
-    fitting = budgeted(space, budget, batch)
-    for _ in range(MOVES):
-        arch = fitting.sample(rng)
-        for drawn in (arch, fitting.mutate(arch, rng)):
-            assert budget.fits(size_of(space, drawn, batch)), f"{space.text(drawn)!r} is drawn against the budget"
+    sizes, rng = [size_of(space, arch, batch) for arch in archs], Random(3)
+    memory = budgeted(space, Budget(max_peak_memory=1), batch).remember
+    within = Budget(max(size.params for size in sizes), max(size.flops for size in sizes))
+    for budget in (within, Budget(max_peak_memory=max(sum(memory(arch)) for arch in archs))):
+        fitting = budgeted(space, budget, batch)
+        for _ in range(MOVES):
+            arch = fitting.sample(rng)
+            for drawn in (arch, fitting.mutate(arch, rng)):
+                fits = budget.fits(size_of(space, drawn, batch)) and budget.holds(memory(drawn))
+                assert fits, f"{space.text(drawn)!r} is drawn against the budget"
 
 
 # Plans
