@@ -16,7 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from epochzero.errors import UserError
@@ -51,8 +51,9 @@ def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, in
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         *left,
-        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         console=err,
+        expand=True,
     )
 
     def show(done: int, total: int | None, note: str = "") -> None:

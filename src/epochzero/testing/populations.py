@@ -18,8 +18,8 @@ from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.types import Score
 
-REL, ABS = 1e-8, 1e-10
-"""largest error of a score in double precision"""
+REL, ABS = 1e-7, 1e-10
+"""largest error of a score in double precision; the logarithm of a small difference loses half of the digits"""
 
 
 class Member(NamedTuple):

@@ -24,7 +24,7 @@ REASONS: dict[str, dict[str, str]] = {
     "squeeze-excite": {**NO_TOKENS, "grasp": "derivative for aten::hardsigmoid_backward is not implemented"},
     "ConvNeXt": NO_TOKENS,
     "ViT": {},
-    "Swin": {"vkdnw": "its layers take 16 and 64 samples, as with windows"},
+    "Swin": {"vkdnw": "its layers give 16x16 and 64x64 values, which do not add up, as with windows"},
     "mixer": {"tf_tas": "no linear layer here has the shape"},
     "U-Net": NO_TOKENS,
     "recurrent": NO_TOKENS | NO_BLOCKS | NO_RELU,

@@ -115,7 +115,8 @@ class Watcher:
         assert not isinstance(collected, Exception)
         before = collected[place] if isinstance(item[1], Summed) else None
         if isinstance(before, Tensor) and isinstance(value, Tensor) and value.shape != before.shape:
-            raise PassFailedError(f"its layers take {len(before)} and {len(value)} samples, as with windows")
+            shapes = " and ".join("x".join(map(str, one.shape)) for one in (before, value))
+            raise PassFailedError(f"its layers give {shapes} values, which do not add up, as with windows")
         collected[place] = value if before is None else before if value is None else before + value
 
     def finish(self) -> None:
