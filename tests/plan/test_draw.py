@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epochzero.errors import UserError
 from epochzero.plan import Builder, Plan
-from epochzero.plan.blocks import alive, labels, members, units
+from epochzero.plan.blocks import TIMES, alive, labels, members, units
 from epochzero.plan.drawing.draw import svg, text
 from epochzero.plan.drawing.layout import Box, arrange
 from epochzero.plan.drawing.sketch import clean, short, sketch
@@ -397,3 +397,20 @@ def test_short_numbers(number: int, said: str) -> None:
 def test_clean_text_is_short_and_printable() -> None:
     assert clean("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
     assert clean("x" * 99) == "x" * 27 + "…"
+
+
+def test_blocks_of_a_whole_network_name_their_parts() -> None:
+    """Heads and ratios of transformers, operators of recommenders; edges of a cell have no names."""
+    former = spaces["autoformer_tiny"]
+    layers = sketch(former.plan(former.parse("192:" + ",".join(["3x4"] * 11 + ["4x3.5"]))), "").items
+    assert [item.inside for item in layers if item.look == "block"] == [
+        ("attention, 3 heads", f"mlp {TIMES}4"),
+        ("attention, 4 heads", f"mlp {TIMES}3.5"),
+    ]
+    nasrec = spaces["nasrec_small"]
+    block = "dot-product:16@0/linear-3d:32@0/0,0/merge,fm"
+    rest = "|".join(f"linear-2d:16@{i}/linear-3d:16@{i}/0,0/plain" for i in range(1, 7))
+    items = {item.name: item.inside for item in sketch(nasrec.plan(nasrec.parse(f"{block}|{rest}")), "").items}
+    assert items["block1"] == ("dot → 16", f"rows → 32{TIMES}16", f"merge → 8{TIMES}16", "fm → 16")
+    cell = spaces["nb201"]
+    assert not any(item.inside for item in sketch(cell.plan(cell.sample(Random(0))), "").items if "cell" in item.name)

@@ -8,8 +8,12 @@ from typing import Any
 class Page:
     """A page that remembers what went wrong in it and what it asked for."""
 
-    def __init__(self, browser: Any, address: str, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    def __init__(
+        self, browser: Any, address: str, width: int = 1280, scheme: str = "light", touch: bool = False
+    ) -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, has_touch=touch
+        )
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.requests: list[str] = []

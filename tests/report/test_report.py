@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from epochzero.errors import StoreError, UserError
+from epochzero.registry import spaces
 from epochzero.report import Subject, write
 from epochzero.report.page import page
 from epochzero.report.reading import reading
@@ -218,10 +220,6 @@ def test_what_is_scored_together_has_one_time(path: Path) -> None:
 
 def test_a_recommender_and_its_training(path: Path) -> None:
     space = "nasrec_small"
-    from random import Random
-
-    from epochzero.registry import spaces
-
     nasrec = spaces[space]
     archs = [nasrec.text(nasrec.sample(Random(seed))) for seed in range(6)]
     with Store.open(path) as store:
@@ -309,6 +307,35 @@ def test_no_name_becomes_markup(path: Path, tmp_path: Path) -> None:
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
 
 
+def test_a_hundred_thousand_networks_fit_into_15_megabytes(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the size of each of some of darts, whose texts are long: 5.5 MB were measured for all of them."""
+    space, rng, sizes = spaces["darts"], Random(0), []
+    monkeypatch.setattr("epochzero.report.drawings.SECONDS", 0.0)
+    monkeypatch.setattr("epochzero.report.networks.Networks._counted", lambda *_: (rng.random(), rng.random()))
+    archs = [space.text(space.sample(rng)) for _ in range(2000)]
+    values = np.random.default_rng(0).normal(size=(2, 2000)).tolist()
+    for count in (500, 2000):
+        with Store.open(path) as store:
+            run = begin(store, space="darts", seed=count)
+            record(run, archs[:count], {"dextr": values[0], "naswot": values[1]}, Setting("darts", "pink", "default:0"))
+        sizes.append(write(Subject(path), tmp_path / "report.html"))
+    assert sizes[0] + (sizes[1] - sizes[0]) / 1500 * 100_000 < 15e6
+
+
+def test_a_browser_that_goes_away_is_no_error(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Store.open(path) as store:
+        begin(store)
+    with server(Subject(path)) as made:
+        for error, said in ((ConnectionResetError(), ""), (ValueError("a bug"), "a bug")):
+            try:
+                raise error
+            except (ConnectionResetError, ValueError):
+                made.handle_error(None, ("127.0.0.1", 1))
+            assert said in capsys.readouterr().err if said else not capsys.readouterr().err
+
+
 def test_reading_writes_nothing_and_sees_whole_batches(path: Path) -> None:
     with Store.open(path) as store:
         run = begin(store)
@@ -364,6 +391,7 @@ def test_the_command(path: Path, tmp_path: Path) -> None:
     assert "cifar10_tset" in refusal("report", path, "--table", table, "--target", "cifar10_tset")
     assert "--table" in refusal("report", path, "--target", "cifar10_test")
     assert "--serve" in refusal("report", path, "--serve", "--out", out)
+    assert "follows one store" in refusal("report", path, path, "--serve")
     assert "the store itself" in refusal("report", path, "--out", path)
     assert "other machines" in refusal("report", path, "--serve", "--host", "0.0.0.0")
     assert "no host" in refusal("report", path, "--serve", "--host", "no.such.host.invalid")

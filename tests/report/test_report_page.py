@@ -63,7 +63,9 @@ def test_every_chart_has_its_points_and_nothing_is_asked_for(report: Path, opene
     improved = np.maximum.accumulate(DEXTR[WITHOUT:])
     line = int(page.locator("#figure-progress .chart").get_attribute("data-line"))
     assert line == len(np.unique(improved))
-    assert page.locator(".heat").get_attribute("data-cells") == "25"  # two scores, the truth, two costs
+    assert (
+        page.locator(".heat:not(.importance)").get_attribute("data-cells") == "25"
+    )  # two scores, the truth, two costs
     assert page.locator(".network .drawing svg").count() == 5 + 2  # and two that are compared
     assert seen.points("layers") > 10
     assert page.locator("#time figure").count() == 2

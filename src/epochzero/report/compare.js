@@ -15,7 +15,7 @@ function differenceSection(content) {
   const [a, b] = [one, other].map((i) => readChoices(content.archs[i]));
   const changed = Array.from({ length: Math.max(a.length, b.length) }, (_, k) => [a[k] ?? b[k], a[k], b[k]]).filter(([, left, right]) => left?.[1] !== right?.[1] || left?.[0] !== right?.[0]);
   const same = Math.max(a.length, b.length) - changed.length;
-  const row = (name, left, right, change) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, left), el("td", {}, right), el("td", { class: "number" }, change));
+  const row = (name, left, right, change) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "cell" }, left), el("td", { class: "cell" }, right), el("td", { class: "number" }, change));
   const values = content.columns.filter((column) => !Number.isNaN(column.values[one]) && !Number.isNaN(column.values[other]))
     .map((column) => row(column.label, withUnit(column, column.values[one]), withUnit(column, column.values[other]), relative(column.values[one], column.values[other])));
   return section("difference", "Two networks compared", "", el("div", { class: "selects" }, select("one", "A", one), select("other", "B", other)),

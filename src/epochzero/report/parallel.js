@@ -3,6 +3,7 @@
 const brushes = new Map(); // name of an axis to [low, high] between 0 and 1, kept while a live report grows
 const PAD = { top: 54, bottom: 28, side: 60 };
 const LINES = 1500; // drawn at most
+const SOON_FILLED = 20000; // networks up to which the section is filled before someone sees it
 const GAP = 92; // pixels between axes, at least
 
 function axesOf(content, { choices, column }) {
@@ -200,6 +201,7 @@ function choicesSection(content, table) {
     made.dataset.filled = "";
     if (brushes.size) { parallel.draw(); parallel.changed(); }
   };
+  if (content.networks <= SOON_FILLED) { later(fill); return made; }
   new IntersectionObserver((seen, watch) => {
     if (seen.some((one) => one.isIntersecting)) { watch.disconnect(); fill(); }
   }, { rootMargin: "400px" }).observe(place);

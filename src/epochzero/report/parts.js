@@ -2,7 +2,7 @@
 
 function layersSection(content) {
   const { layers } = content;
-  if (!layers.length) return null;
+  if (!layers.length || (content.kind === "bench" && !content.best.length)) return null;
   const what = chosen.layer === "params" ? "params" : "macs";
   const heavy = layers.filter((layer) => layer[what]);
   const label = what === "params" ? "parameters" : "multiply-accumulates";

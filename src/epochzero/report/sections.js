@@ -74,7 +74,7 @@ function winnerScores(content, i) {
 }
 
 function foundSection(content) {
-  if (!content.drawings.length || content.draws) return null;
+  if (!content.drawings.length || content.draws || (content.kind === "bench" && !content.best.length)) return null;
   const first = content.searched && content.best.length && !content.members.length && !content.front.length ? 1 : 0; // which the first screen shows
   if (content.drawings.length === first) return null;
   const by = content.column.get(content.by);

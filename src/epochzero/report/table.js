@@ -97,7 +97,7 @@ class CandidateTable {
     const parts = CONDITION.exec(word);
     const column = parts && this.numbered.get(parts[1].toLowerCase());
     if (column) {
-      const limit = Number(parts[3]) * UNITS[parts[4].toLowerCase()], compare = COMPARE[parts[2]];
+      const limit = +(Number(parts[3]) * UNITS[parts[4].toLowerCase()]).toPrecision(15), compare = COMPARE[parts[2]];
       return (i) => compare(column.values[i], limit);
     }
     const text = word.toLowerCase();

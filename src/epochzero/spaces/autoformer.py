@@ -76,7 +76,7 @@ class Autoformer(Architectures):
     heads: tuple[int, ...]
     ratios: tuple[float, ...]
 
-    cell_block = "layer0"
+    cell_block = ""
 
     @property
     def about(self) -> str:

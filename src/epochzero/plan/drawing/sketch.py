@@ -182,7 +182,8 @@ def _item(plan: Plan, run: Run, live: set[int], numbered: bool, shared: bool, wh
         kinds = {op.kind for op in ops}
         item = replace(item, look=next((look for look in LOOKS if look in kinds), "other"))
     if whole and first.block:
-        return replace(item, inside=tuple(clean(label) for label in _counted(_row(plan, first.path))))
+        inside = _counted(_row(plan, first.path)) or _named_parts(plan, first.path)
+        return replace(item, inside=tuple(clean(label) for label in inside))
     if not plain or len(shown) > MOST_LABELS:
         return item
     return replace(item, lines=tuple(clean(label) for label in shown), notes=item.notes if whole else ())
@@ -218,6 +219,28 @@ def _row(plan: Plan, block: str) -> list[str]:
         if not width:
             return []
     return said
+
+
+def _named_parts(plan: Plan, block: str) -> list[str]:
+    """Returns the blocks within a block by name, with heads, the ratio of the widest layer, or the shape they give.
+
+    Nothing if some of them are numbered, such as the edges of a cell.
+    """
+    said = []
+    for part in units(plan, block):
+        if not part.block:
+            continue
+        if any(letter.isdigit() for letter in part.path):
+            return []
+        shape, heads = plan.nodes[part.outputs[0]].shape, {getattr(plan.nodes[i].op, "heads", 0) for i in part.nodes}
+        widest = max(_channels(plan.nodes[i].shape) for i in part.nodes) / max(1, _channels(shape))
+        if max(heads):
+            said.append(f"{part.path}, {max(heads)} heads")
+        elif is_chain(plan, part) and shape == plan.nodes[part.sources[0]].shape:
+            said.append(f"{part.path} {TIMES}{widest:.3g}" if widest > 1 else part.path)
+        else:
+            said.append(f"{part.path} → {shape_text(shape)}")
+    return said if len(said) > 1 else []
 
 
 def _channels(shape: Shape) -> int:
