@@ -21,6 +21,7 @@ from epochzero.engine.proxy import parse
 from epochzero.engine.space_networks import batch_for
 from epochzero.errors import DataError, UserError
 from epochzero.evaluate.cards.figures import SURVIVES, precisions
+from epochzero.evaluate.speed.report import Report
 from epochzero.objectives.objective import parse_objective
 from epochzero.pictures import new_panels
 from epochzero.registry import proxies, spaces
@@ -368,3 +369,29 @@ def test_what_a_population_costs_the_host() -> None:
     assert all(number > 0 for row in (few, many) for number in row.values())
     assert few["launches"] < many["launches"] < 1.8 * few["launches"]
     assert not fused.available(torch.ones(1)) and nb201.WIDTHS == (16, 32, 64)
+
+
+def speed_report(auto: float) -> Report:
+    """Of a suite that measured one space in three ways."""
+    ways = {"auto": auto, "alone": 50.0, "processes": 10.0}
+    rows = [{"name": "dextr", "way": way, "ms": ms, "floor": {"ms": 2.0}} for way, ms in ways.items()]
+    machine = {"device": "GPU", "cpus": 16, "torch": "2", "date": "2026-11-19T00:00:00"}
+    settings = {"batch_size": 64, "device": "cuda", "together": 6}
+    part = {"rows": rows, "equality": [], "machine": machine, "settings": settings}
+    return {"spaces": {"darts": part, "nb101": part | {"rows": rows[:2]}}, "left_out": []}
+
+
+def test_the_page_about_speed_says_what_was_measured(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    made = script("speed_page")
+    one = made.page(speed_report(54.0) | {"kind": "suite"})
+    assert "within 10 % of the best way in 2 of 2 rows" in one and "1 of 2 rows are as fast as was asked" in one
+    assert "| darts (64) | dextr | 54 | 50 | 10 | 20 | 1.08 | 2 |  |" in one
+    assert "| nb101 (64) | dextr | 54 | 50 |  | 12 | 1.08 | 2 |  |" in one
+    assert "in 0 of 2 rows" in made.page(speed_report(56.0))
+    assert "came first" not in one
+    old = speed_report(54.0)
+    for part in old["spaces"].values():
+        del part["settings"]["together"]
+    assert "came first" in made.page(old)
+    assert made.draw(old, tmp_path) == [file.name for file in sorted(tmp_path.iterdir())]

@@ -149,11 +149,13 @@ def test_on_a_gpu_rows_come_by_phases_and_one_that_fails_has_a_reason(monkeypatc
     monkeypatch.setattr(spaces, "_members", dict(spaces._members))
     shown: list[Row | str] = []
     report = run_suite("all", Settings(budget=1e6), shown.append, profile=60.0)
-    ways = {"mbconv": ("auto", "lockstep", "alone", "tape"), "mbconv_modules": ("auto", "alone")}
+    ways = {"mbconv": ("auto", "alone", "tape"), "mbconv_modules": ("auto", "alone")}
     first = [("measure", space, way, 12.0) for space in ways for way in ways[space]]
     assert done[: len(first) + 1] == [*first, ("profiled", "mbconv", "alone", pytest.approx(45, abs=40))]
+    four = [("measure", space, way, 12.0) for space in ways for way in ("auto", "alone")]
     crew = [("measure", space, "processes", 45.0) for _ in ("one batch", "dextr") for space in ways]
-    assert done[len(first) + 1 :][: len(crew) + 1] == [*crew, ("refresh", "", "", 0.0)]
+    assert done[len(first) + 1 :][: len(first) + len(four)] == [*first, *four]
+    assert done[2 * len(first) + len(four) + 1 :][: len(crew) + 1] == [*crew, ("refresh", "", "", 0.0)]
     assert report["profiles"]["mbconv, alone"]["kernels"] == ({"name": "conv", "calls": 1.0, "ms": 1.0},)
     assert {(row["name"], row["way"]) for row in report["spaces"]["mbconv_modules"]["rows"]} == {
         (bundle, way)

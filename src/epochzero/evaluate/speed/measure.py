@@ -65,6 +65,8 @@ class Settings:
     alone_networks: int = 8
     slow_networks: int = 16
     """limit for proxies that compute a tangent kernel or run the network themselves"""
+    together: int | None = None
+    """networks that this process scores in populations or by the automatic choice; default: all"""
     population: int | None = None
     batch_size: int = 64
     data: str = "pink"
@@ -218,16 +220,20 @@ def job_of(
     elif way == "processes" or (way == "auto" and not on_gpu):
         count, step, population = most, most if on_gpu else chunk * workers, workers
     else:
+        most = min(most, settings.together or most)
         population = min(most, settings.population or _automatic(settings, members, batch, texts[0]))
         at_once = settings.population is None and on_gpu  # cut by the engine, which merges ahead
         count, step = most, most if at_once else population
     few = slow or way in ONE_BY_ONE
     warm = min(count, 2 if few else 2 * workers if way == "processes" else 4 if settings.population else step)
+    others = texts[-warm:]
+    if settings.together is not None and way != "processes":
+        others = texts[:count]  # the same: a GPU's libraries take long for each shape that they have not seen
     job = Job(
         way,
         settings.space,
         tuple(texts[:count]),
-        tuple(texts[-warm:]),
+        tuple(others),
         ",".join(proxy.text for proxy in members),
         batch,
         settings.seed,
@@ -268,10 +274,11 @@ def _row(name: str, way: str, population: int, timed: Timed, least: Floor | None
 
 
 def _agreements(name: str, members: Sequence[Proxy], scores: dict[str, tuple[Scores, int]]) -> list[Report]:
-    """Agreement of the scores of the networks that were scored both in populations and one at a time."""
-    if "lockstep" not in scores or "alone" not in scores:
+    """Agreement of the scores in populations, or of the automatic choice, with those of the same networks alone."""
+    others = [scores[way] for way in ("lockstep", "auto") if way in scores]
+    if not others or "alone" not in scores:
         return []
-    (together, population), (alone, _) = scores["lockstep"], scores["alone"]
+    (together, population), (alone, _) = others[0], scores["alone"]
     pairs = {
         p.text: [(one[p.text], other[p.text]) for one, other in zip(together, alone, strict=False)] for p in members
     }
