@@ -29,11 +29,12 @@ ASKED = {
 }
 """milliseconds a network that were asked for before measuring"""
 BUNDLES = ("one batch", "four batches", "dextr")
-NOTES = """`auto` is what a search does by itself; the other ways are forced. Processes are several that share the GPU, without the time of their start; `floor` is the
-arithmetic or memory traffic at the GPU's best, whichever takes longer. Spearman's correlation is the least of a proxy's, of the automatic choice (or lockstep) with one by one.
-Few networks are measured in each way, so figures differ by 10 to 20 % between runs. Empty cells were not measured."""
-UNEVEN = """In this run `auto` came first, on more networks than the ways that score one by one: shapes that its libraries had not seen
-took it longer, so its ratios are too high."""
+NOTES = """`auto` is what a search does by itself; the other ways are forced. Processes are several that share the GPU, without
+the time of their start; `floor` is the arithmetic or memory traffic at the GPU's best, whichever takes longer.
+Spearman's correlation is the least of a proxy's, of the automatic choice (or lockstep) with one by one. Few networks
+are measured in each way, so figures differ by 10 to 20 % between runs. Empty cells were not measured."""
+UNEVEN = """In this run `auto` came first, on more networks than the ways that score one by one: shapes that its libraries had
+not seen took it longer, so its ratios are too high."""
 
 
 def page(report: Report) -> str:
@@ -49,12 +50,13 @@ def page(report: Report) -> str:
         cells += [number(asked(line)), number(line.ratio), number(line.floor), rank]
         table.append(f"| {' | '.join(cells)} |")
     about = f"{machine['device']}, {machine['cpus']} cores, torch {machine['torch']}, {machine['date'][:10]}"
+    command = "`python -m epochzero.bare speed --suite all --device cuda`"
     return "\n".join([
         "# How fast is scoring on each space?",
         "",
         f"**{summary(found)}**",
         "",
-        f"Milliseconds a network, from architectures to scores; {about}; `python -m epochzero.bare speed --suite all --device cuda`.",
+        f"Milliseconds a network, from architectures to scores; {about}; {command}.",
         "",
         f"![Milliseconds a network by space](../images/{PICTURE}.svg)",
         "",
@@ -82,8 +84,8 @@ def summary(found: list[Line]) -> str:
     best = {line.space: min(line.ms.values()) for line in own}
     fastest, slowest = min(best, key=lambda space: best[space]), max(best, key=lambda space: best[space])
     text = (
-        f"{first.capitalize()} takes {number(best[fastest])} milliseconds a network on {fastest} and {number(best[slowest])} on "
-        f"{slowest}, in the fastest way that was measured."
+        f"{first.capitalize()} takes {number(best[fastest])} milliseconds a network on {fastest} and "
+        f"{number(best[slowest])} on {slowest}, in the fastest way that was measured."
     )
     ratios = [line.ratio for line in found if line.ratio is not None]
     if ratios:
