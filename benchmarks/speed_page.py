@@ -29,12 +29,13 @@ ASKED = {
 }
 """milliseconds a network that were asked for before measuring"""
 BUNDLES = ("one batch", "four batches", "dextr")
-NOTES = """`auto` is what a search does by itself; the other ways are forced. Processes are several that share the GPU, without
-the time of their start; `floor` is the arithmetic or memory traffic at the GPU's best, whichever takes longer.
-Spearman's correlation is the least of a proxy's, of the automatic choice (or lockstep) with one by one. Few networks
-are measured in each way, so figures differ by 10 to 20 % between runs. Empty cells were not measured."""
-UNEVEN = """In this run `auto` came first, on more networks than the ways that score one by one: shapes that its libraries had
-not seen took it longer, so its ratios are too high."""
+NOTES = """`auto` is what a search does by itself; the other ways are forced. Processes are several that
+share the GPU, without the time of their start; `floor` is the arithmetic or memory traffic at the GPU's best,
+whichever takes longer. Spearman's correlation is the least of a proxy's, of the automatic choice (or lockstep) with
+one by one. Few networks are measured in each way, so figures differ by 10 to 20 % between runs. Empty cells were not
+measured."""
+UNEVEN = """In this run `auto` came first, on more networks than the ways that score one by one: shapes that
+libraries had not seen took it longer, so its ratios are too high."""
 
 
 def page(report: Report) -> str:
