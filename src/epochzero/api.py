@@ -139,7 +139,11 @@ def search(
     max_peak_memory: str | float | None = None,
     byte_width: int = 4,
     max_latency_ms: float | None = None,
+    min_throughput: float | None = None,
     latency: str = "torch",
+    latency_batch: int = 1,
+    max_energy: float | None = None,
+    energy: str | None = None,
     data: Data = "pink",
     batch_size: int | None = None,
     image_size: int | None = None,
@@ -171,8 +175,10 @@ def search(
     `max_activation_bytes`, and `max_peak_memory` for both together; "256k" is 256,000.
 
     With `objectives`, such as "dextr,-flops,latency", the search has several goals, and the result has a `front`.
-    `latency` is "torch" or "onnxruntime", measured here, or "table:FILE:COLUMN". The default method is "evolution", and
-    "pareto" for several objectives.
+    `latency` is "torch" or "onnxruntime", measured here, "table:FILE:COLUMN", or "command:./run {onnx}", a program that
+    gets the exported network and prints the milliseconds of each run; a latency is that of `latency_batch` samples, and
+    `min_throughput` a limit in samples a second. `energy` is "table:FILE:COLUMN". The default method is "evolution",
+    and "pareto" for several objectives.
 
     `executor` is where networks are scored: "local", this process; "processes", `workers` of them on this machine, by
     default one per core; "auto", the one or the other, whichever is faster; "ray", a cluster at `address`, or one
@@ -194,7 +200,11 @@ def search(
         max_peak_memory=max_peak_memory,
         byte_width=byte_width,
         max_latency_ms=max_latency_ms,
+        min_throughput=min_throughput,
         latency=latency,
+        latency_batch=latency_batch,
+        max_energy=max_energy,
+        energy=energy,
         threads=threads,
         data=data,
         batch_size=batch_size,

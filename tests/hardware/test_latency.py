@@ -277,7 +277,8 @@ def test_a_table_answers_for_its_networks(tmp_path: Path) -> None:
     [
         (
             "torhc",
-            "There is no latency source 'torhc'. Did you mean 'torch'? Known: torch, onnxruntime, table:FILE:COLUMN.",
+            "There is no latency source 'torhc'. Did you mean 'torch'? Known: torch, onnxruntime, table:FILE:COLUMN, "
+            "command:PROGRAM {onnx}.",
         ),
         ("table:FILE", "names no file and column: write table:FILE:COLUMN"),
         ("table:nowhere.csv:phone", "There is no file nowhere.csv"),

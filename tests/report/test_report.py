@@ -24,6 +24,7 @@ from tests.report.stores import EVIL, HERE, SPACE, begin, known, networks, opene
 pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 ARCHS = networks(30)
+LATENCIES = {"latency": [1.5, 2.5], "latency_low": [1.0, 2.0], "latency_high": [1.75, 2.5]}
 RNG = np.random.default_rng(0)
 DEXTR = RNG.normal(size=30).tolist()
 NASWOT = (np.array(DEXTR) + RNG.normal(size=30)).tolist()
@@ -45,7 +46,7 @@ def test_a_search(path: Path) -> None:
         beside = begin(store, "winner", search=run.id)
         record(beside, [winner], {"zico#2": [7.0]})
         timing = Setting("nb201", "torch on a CPU", "measured")
-        record(begin(store, "latency"), ARCHS[:2], {"latency": [1.5, 2.5], "latency_low": [1.0, 2.0]}, timing)
+        record(begin(store, "latency"), ARCHS[:2], LATENCIES, timing)
     found = opened(path)
     head = found.head
     assert (head["kind"], head["state"], head["networks"], head["evaluated"]) == ("search", "finished", 30, 35)
@@ -58,8 +59,10 @@ def test_a_search(path: Path) -> None:
     assert found.columns["flops"].tolist() == [plan.flops for plan in plans]
     assert found.columns["latency"][:2].tolist() == [1.5, 2.5] and np.isnan(found.columns["latency"][2:]).all()
     assert found.names("cost") == ["latency", "params", "flops"]
+    (latency,) = (column for column in head["columns"] if column["name"] == "latency")
+    assert [end[:3] for end in latency["ends"]] == [[1.0, 2.0, None], [1.75, 2.5, None]]
     assert head["time"] == {
-        "scoring": {"dextr": 17.5, "latency": 2.0},
+        "scoring": {"dextr": 17.5, "latency": 3.0},
         "clock": {"scoring": 2.0, "overhead": 1.0},
         "around": {},
     }

@@ -29,7 +29,7 @@ def end_front(result: Result, folder: Path | None, store: Path | None, json: boo
     latency = latency_source(result.task, result.limit)
     report = front_report(result, latency, result.accuracies)
     if latency is not None:
-        report["latency"] = latency.facts if result.limit is None else result.limit.about()
+        report["latency"] = latency.facts if not (result.limit and result.limit.unit) else result.limit.about()
     files = [] if folder is None else write_front(folder, result, report)
     if json:
         print_json(report)

@@ -40,7 +40,9 @@ class NetworkOptions:
 class ScoreOptions:
     proxy: Annotated[str, Option(help="Score to rank by, or several by rank(dextr,zico).")] = DEFAULT
     seeds: Annotated[int, Option(min=1, help="Draws of weights and data.")] = 3
-    latency: Annotated[str | None, Option(help="Also measure latency: torch or onnxruntime.")] = None
+    latency: Annotated[
+        str | None, Option(help="Also measure latency: torch, onnxruntime, or 'command:./run {onnx}'.")
+    ] = None
 
 
 @spread

@@ -83,9 +83,18 @@ class LimitOptions:
     max_latency_ms: Annotated[
         float | None, Option(help="Most milliseconds for one batch, at the upper end of a 95 % interval.")
     ] = None
+    min_throughput: Annotated[
+        float | None, Option(help="Least samples a second in batches of --latency-batch, at the same end.")
+    ] = None
     latency: Annotated[
-        str, Option(help="Latency source: torch or onnxruntime, measured here, or table:FILE:COLUMN.")
+        str,
+        Option(
+            help="Latency source: torch or onnxruntime, measured here; table:FILE:COLUMN; or 'command:./run {onnx}', a "
+            "program that prints the milliseconds of each run."
+        ),
     ] = "torch"
+    max_energy: Annotated[float | None, Option(help="Most energy, in the unit of the table of --energy.")] = None
+    energy: Annotated[str | None, Option(help="Energy of known networks: table:FILE:COLUMN.")] = None
     latency_batch: Annotated[int, Option(help="Samples in the batch that is timed.")] = 1
     pool: Annotated[
         Path | None, Option(help="Score table (.parquet, .csv): search among its networks, by its scores.")

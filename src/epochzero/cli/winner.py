@@ -182,7 +182,7 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
     if result.inside is not None:
         report |= {"steps": result.steps, "weights": result.inside.weights}
     if result.limit is not None:
-        report["latency"] = result.limit.about(result.winner.arch)
+        report |= result.limit.report(result.winner.arch)
     if result.accuracies is not None:
         report |= {"known": known_of(result.winner.text, result.accuracies), "table": result.accuracies.name}
     files = {} if folder is None and output.json else files_of(result, report, output.auxiliary)
@@ -212,7 +212,12 @@ def show(result: Result, report: dict[str, Any], scores: Table) -> None:
         out.print(f"memory  {memory['peak_memory']:,} bytes for one sample: {parts}{wide}")
     if "latency" in report:
         latency = report["latency"]
-        out.print(f"latency {with_interval(latency['best'])} ms, by {latency['told_by']}")
+        many = latency.get("batch") or 1
+        rate = f" ({1e3 * many / latency['best']['median_ms']:,.0f} samples a second in batches of {many})"
+        rate = rate if many > 1 else ""
+        out.print(f"latency {with_interval(latency['best'])} ms{rate}, by {latency['told_by']}")
+    if "energy" in report:
+        out.print(f"energy  {number(report['energy']['value'])}, by {report['energy']['column']}")
     out.print(f"data    {report['data']}\n")
     out.print(scores)
     if report.get("known"):

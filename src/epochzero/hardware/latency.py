@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from epochzero.executors.base import ScoredBatch
     from epochzero.spaces.base import AnySpace
 
-TABLE = "table:"
+TABLE, COMMAND = "table:", "command:"
 KEYS = (LATENCY.name, "latency_low", "latency_high")
 """names of the median and its interval in the store"""
 TRIES = 200
@@ -130,14 +130,41 @@ def _place(text: str) -> int:
 
 
 class LatencyLimit(NamedTuple):
-    """The most milliseconds that a network may take, and the source of its latency."""
+    """The most milliseconds that a network may take, and the source of its latency; or the most energy of a table."""
 
     latency: Latency
     milliseconds: float
+    energy: LatencyLimit | None = None
+    """a second limit"""
+    unit: str = "ms"
+    """empty for energy, whose unit is that of the table"""
+
+    @property
+    def most(self) -> str:
+        """The limit in words."""
+        return f"{self.milliseconds:g} ms" if self.unit else f"{self.milliseconds:g} of {self.latency.name}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As a run is told from others."""
+        if not self.unit:
+            return {"max_energy": self.milliseconds, "energy": self.latency.name}
+        own = {"max_latency_ms": self.milliseconds, "latency": self.latency.name}
+        return own | ({} if self.energy is None else self.energy.settings)
 
     def within(self, space: Any) -> SwiftSpace:
         """The part of a space within the limit."""
-        return SwiftSpace(space, self)
+        return SwiftSpace(space if self.energy is None else self.energy.within(space), self)
+
+    def report(self, arch: Any) -> dict[str, Any]:
+        """Latency and energy of a network with their limits, as JSON fields."""
+        found = {"latency": self.about(arch)} if self.unit else {}
+        limit = self.energy if self.unit else self
+        if limit is not None:
+            timing = limit.latency.of(arch)
+            value = timing.median if isinstance(timing, Timing) else None
+            found["energy"] = {"value": value, "limit": limit.milliseconds, **limit.latency.facts}
+        return found
 
     def about(self, arch: Any = None) -> dict[str, Any]:
         """The limit, how many networks were over it, and the latency of one network, as JSON fields."""
@@ -194,7 +221,7 @@ class SwiftSpace:
 
     def _fastest(self) -> Any:
         """The fastest network of the table."""
-        latency, limit = self.limit
+        latency = self.limit.latency
         assert isinstance(latency.meter, TableMeter)
         timings = {arch: latency.of(arch) for arch in latency.meter.table.archs}
         known = {arch: timing.high for arch, timing in timings.items() if isinstance(timing, Timing)}
@@ -202,14 +229,13 @@ class SwiftSpace:
         if arch is None:
             raise UserError(f"{latency.name} knows the latency of no network that is within the other limits.")
         if not self.fits(arch):
-            raise UserError(
-                f"No {latency.space.name} network takes at most {limit:g} ms: the fastest takes {latency.of(arch)}."
-            )
+            fastest = f"the fastest takes {latency.of(arch)}" if self.limit.unit else f"the least is {known[arch]:g}"
+            raise UserError(f"No {latency.space.name} network takes at most {self.limit.most}: {fastest}.")
         return arch
 
     def _smallest(self) -> Any:
         """The smallest network, where it has a latency and is one of those to search among; else a sample that fits."""
-        (latency, limit), whole = self.limit, whole_of(self.space)
+        (latency, limit, *_), whole = self.limit, whole_of(self.space)
         smallest = whole.smallest()
         timing = latency.of(smallest)
         if isinstance(timing, Timing) and timing.high > limit:
@@ -221,7 +247,7 @@ class SwiftSpace:
 
     def _first(self) -> Any:
         """The first sample that fits."""
-        latency, limit = self.limit
+        latency, limit, *_ = self.limit
         rng = Random(0)
         for tried in range(1, TRIES + 1):
             arch = self.space.sample(rng)
@@ -247,25 +273,48 @@ def timed(
     return task, None if limit is None else LatencyLimit(latency, limit)
 
 
+def with_energy(task: Task, limit: LatencyLimit | None, energy: str | None, most: float | None) -> LatencyLimit | None:
+    """The limit with one of energy, from a table's column."""
+    if most is None:
+        return limit
+    if energy is None or not energy.startswith(TABLE):
+        raise UserError("--max-energy needs the column of a table: give --energy table:FILE:COLUMN.")
+    if not 0 < most < math.inf:
+        raise UserError(f"--max-energy takes more than 0, not {most:g}.")
+    own = LatencyLimit(Latency(meter_of(energy, task), task.space), most, unit="")
+    return own if limit is None else limit._replace(energy=own)
+
+
+def slowest(milliseconds: float | None, throughput: float | None, size: int) -> float | None:
+    """The most milliseconds of a batch of that size, for a limit of latency and one of samples a second."""
+    if throughput is None:
+        return milliseconds
+    if not 0 < throughput < math.inf:
+        raise UserError(f"--min-throughput takes more than 0 samples a second, not {throughput:g}.")
+    return min(1e3 * size / throughput, math.inf if milliseconds is None else milliseconds)
+
+
 def latency_source(task: Task, limit: LatencyLimit | None) -> Latency | None:
     """The latency source of a search, if it has one."""
-    if limit is not None:
+    if limit is not None and limit.unit:
         return limit.latency
     return next((source for source in task.sources if isinstance(source, Latency)), None)
 
 
 def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -> Meter:
-    """`torch`, `onnxruntime` or `table:FILE:COLUMN`."""
+    """`torch`, `onnxruntime`, `table:FILE:COLUMN` or `command:PROGRAM {onnx}`."""
     if text.startswith(TABLE):
         file, _, column = text.removeprefix(TABLE).rpartition(":")
         if not file or not column:
             raise UserError(f"{text!r} names no file and column: write table:FILE:COLUMN.")
         return TableMeter(TableSource.read(file, task.space), column)
+    from epochzero.hardware.meters import CommandMeter, OnnxMeter, TorchMeter
+
+    if text.startswith(COMMAND):
+        return CommandMeter(task, size, threads, text.removeprefix(COMMAND))
     if text not in RUNTIMES:
-        known = [*RUNTIMES, "table:FILE:COLUMN"]
+        known = [*RUNTIMES, "table:FILE:COLUMN", "command:PROGRAM {onnx}"]
         raise UserError(
             f"There is no latency source '{text}'.{near_miss(text, list(RUNTIMES))} Known: {', '.join(known)}."
         )
-    from epochzero.hardware.meters import OnnxMeter, TorchMeter
-
     return (OnnxMeter if text == "onnxruntime" else TorchMeter)(task, size, threads)

@@ -3,7 +3,8 @@
 On a GPU each run is timed between two events, and the device is waited for. Networks are in evaluation mode, without
 gradients, on one fixed input. `torch` runs the ordinary module operation by operation; `onnxruntime` runs what
 `torch.onnx` exports of it, as people deploy it. PyTorch's older exporter comes first: on one busy core it took 1 s for
-a network of NAS-Bench-201 and the newer one 15, which has its turn where the older fails.
+a network of NAS-Bench-201 and the newer one 15, which has its turn where the older fails. `command:./run {onnx}` gives
+the exported network to a program of the user's, which runs it anywhere and prints the milliseconds of each run.
 """
 
 from __future__ import annotations
@@ -11,11 +12,17 @@ from __future__ import annotations
 import importlib
 import io
 import logging
+import math
+import shlex
+import shutil
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +37,9 @@ from epochzero.errors import UserError
 from epochzero.hardware.timing import RUNS, WARM_UP, Timing, UnmeasurableError, summed_up
 from epochzero.store import manifest
 from epochzero.study.task import Task
+
+MODEL, PATIENCE = "{onnx}", 600
+"""the place of the model's file in a command, and the most seconds that it may take"""
 
 
 @dataclass
@@ -80,7 +90,7 @@ class TorchMeter:
             with torch.inference_mode(), torch_threads(self.threads):
                 return self._timed(module)
         except Exception as error:
-            if isinstance(error, UserError) or out_of_memory(error):
+            if isinstance(error, (UserError, UnmeasurableError)) or out_of_memory(error):
                 raise
             said = (str(error).strip() or "no message").splitlines()[0]
             raise UnmeasurableError(f"{self.runtime} cannot run it ({type(error).__name__}: {said})") from error
@@ -127,6 +137,57 @@ class OnnxMeter(TorchMeter):
             bound.synchronize_outputs()
 
         return _timing(run, _on_cpu)
+
+
+@dataclass
+class CommandMeter(TorchMeter):
+    """Has a program run the exported network, on another device for example."""
+
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.runtime = "command"
+        try:
+            self.words = shlex.split(self.command)
+        except ValueError as error:
+            raise UserError(f"The command {self.command!r} cannot be split into words: {error}.") from None
+        if not any(MODEL in word for word in self.words[1:]):
+            raise UserError(f"A latency command names the model file: write 'command:./run-on-board {MODEL}'.")
+        if shutil.which(self.words[0]) is None:
+            raise UserError(f"There is no program '{self.words[0]}' to run: give its path, and make it executable.")
+
+    @property
+    def name(self) -> str:
+        shape = f"batch {self.size} of {shape_text(self.task.batch.input_shape)}, {self.task.batch.num_classes} classes"
+        return f"command {self.command}, {shape}"
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        shape = list(self.task.batch.input_shape)
+        return {"runtime": self.runtime, "command": self.command, "batch": self.size, "input_shape": shape}
+
+    def _timed(self, module: nn.Module) -> Timing:
+        with tempfile.TemporaryDirectory() as place:
+            model = Path(place, "model.onnx")
+            model.write_bytes(exported(module, self.x.cpu()))
+            words = [word.replace(MODEL, str(model)) for word in self.words]
+            try:
+                done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            except subprocess.TimeoutExpired:
+                raise UnmeasurableError(f"the command took more than {PATIENCE} s") from None
+        if done.returncode:
+            said = (done.stderr.strip() or "no message").splitlines()[-1][:200]
+            raise UnmeasurableError(f"the command ended with {done.returncode}: {said}")
+        try:
+            times = [float(word) for word in done.stdout.split()]
+        except ValueError:
+            times = []
+        if not times or not all(0 < milliseconds < math.inf for milliseconds in times):
+            raise UnmeasurableError(
+                f"the command has to print milliseconds, one number a run, and printed {done.stdout.strip()[:80]!r}"
+            )
+        return summed_up(times)
 
 
 def exported(module: nn.Module, x: Tensor) -> bytes:

@@ -52,6 +52,8 @@ class Column:
     unit: str = ""
     averaged: bool = False
     """true for a ranking, whose repeats are draws of weights and data"""
+    ends: tuple[Floats, Floats] | None = None
+    """of the interval of each value, if it was measured with one"""
 
     @property
     def values(self) -> Floats:
@@ -218,9 +220,14 @@ def _join(candidates: Candidates, rows: Iterable[Row], spent: dict[str, float]) 
         _add_seconds(spent, each)
         for row in each:
             name = _name(row)
-            if row.value is not None and name not in candidates.columns and name not in INNER:
+            if row.value is not None and name not in candidates.columns:
                 cells.setdefault(name, {})[place[row.space, row.arch]] = row.value
+    inner = {name: cells.pop(name) for name in INNER if name in cells}
     candidates.columns |= {name: _column(name, [one], len(candidates)) for name, one in cells.items()}
+    for low, high in (INNER,):
+        if (whole := candidates.columns.get(INNER[low])) is not None and {low, high} <= inner.keys():
+            first, last = (_column(name, [inner[name]], len(candidates)).values for name in (low, high))
+            whole.ends = first, last
 
 
 def _column(name: str, repeats: Sequence[dict[int, float]], networks: int, full: str = "") -> Column:

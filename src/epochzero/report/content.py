@@ -145,6 +145,7 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
                 "unit": column.unit,
                 "repeats": len(column.repeats),
                 "averaged": column.averaged,
+                "ends": None if column.ends is None else [end.tolist() for end in column.ends],
             }
             for column in candidates.columns.values()
         ],

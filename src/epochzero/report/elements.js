@@ -46,6 +46,9 @@ function seconds(value) {
 }
 
 const withUnit = (column, value) => (column.unit && !Number.isNaN(value) ? `${number(value)} ${column.unit}` : number(value));
+// The value of a network with its interval, where it was measured with one.
+const ends = (column, i) => (column.ends && column.ends[0][i] < column.ends[1][i] ? ` [${number(column.ends[0][i])}, ${number(column.ends[1][i])}]` : "");
+const measured = (column, i) => `${number(column.values[i])}${ends(column, i)}${column.unit && !Number.isNaN(column.values[i]) ? ` ${column.unit}` : ""}`;
 const plural = (count, noun) => `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 
 function csvCell(value) {

@@ -18,7 +18,7 @@ const toward = (column) => (column.higher ? "higher is better" : "lower is bette
 function teller(content) {
   const shown = content.columns.slice(0, 9);
   return (i) => [["", content.archs[i]], ["evaluation", number(content.step[i] + 1)],
-    ...shown.filter((column) => !Number.isNaN(column.values[i])).map((column) => [column.label, withUnit(column, column.values[i])])];
+    ...shown.filter((column) => !Number.isNaN(column.values[i])).map((column) => [column.label, measured(column, i)])];
 }
 
 // Drawings by network, of those that the report holds.
@@ -38,7 +38,7 @@ const BROAD = 1000; // pixels, beyond which a drawing cannot be read in half a l
 function facts(content, i, except = "") {
   const shown = content.columns.filter((column) => column.name !== except && !Number.isNaN(column.values[i]));
   const kinds = shown.some((column) => column.kind !== "score") ? ["cost", "truth"] : ["score"];
-  const size = (column) => (column.kind === "cost" && !column.unit ? short(column.values[i]) : withUnit(column, column.values[i]));
+  const size = (column) => (column.kind === "cost" && !column.unit ? short(column.values[i]) : measured(column, i));
   return el("dl", { class: "facts" }, shown.filter((column) => kinds.includes(column.kind)).slice(0, 12)
     .map((column) => el("div", { class: column.kind, title: number(column.values[i]) }, el("dt", {}, column.label), el("dd", {}, size(column)))));
 }

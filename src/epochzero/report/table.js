@@ -127,7 +127,7 @@ class CandidateTable {
   row(k) {
     const i = this.order[k];
     const { archs, why, whys } = this.content;
-    const cells = this.columns.map((column) => (column.kind === "arch" ? el("td", { class: "arch", title: archs[i] }, archs[i]) : el("td", { class: `number ${column.kind}` }, number(column.values[i]))));
+    const cells = this.columns.map((column) => (column.kind === "arch" ? el("td", { class: "arch", title: archs[i] }, archs[i]) : el("td", { class: `number ${column.kind}` }, `${number(column.values[i])}${ends(column, i)}`)));
     const missing = this.lacks ? [el("td", { class: "why", title: whys[why[i]] ?? "" }, whys[why[i]] ?? "")] : [];
     const mark = this.best.has(i) ? "best" : "";
     return el("tr", { class: `${mark}${i === this.picked ? " picked" : ""}`, "aria-rowindex": k + 2, "data-network": i },

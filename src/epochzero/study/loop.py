@@ -267,7 +267,7 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
         **result.limits.facts,
     }
     if limit is not None:
-        settings |= {"max_latency_ms": limit.milliseconds, "latency": limit.latency.name}
+        settings |= limit.settings
     if result.pool:
         settings["pool"] = result.pool
     if task.sources:

@@ -71,6 +71,11 @@ class SearchSettings:
     byte_width: int = WIDTH
     """bytes of a weight and of an activation"""
     max_latency_ms: float | None = None
+    min_throughput: float | None = None
+    """samples a second, in batches of `latency_batch`"""
+    max_energy: float | None = None
+    energy: str | None = None
+    """table:FILE:COLUMN"""
     latency: str = "torch"
     latency_batch: int = 1
     threads: int | None = None
@@ -161,7 +166,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     method = settings.method or ("evolution" if goals is None else "pareto")
     inside = _is_inside(method)
     if inside:
-        limits = [one.name for one in fields(SearchSettings) if one.name.startswith("max_")]
+        limits = [one.name for one in fields(SearchSettings) if one.name.startswith(("max_", "min_"))]
         names = ["objectives", *limits, "pool", "among", "loss"]
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
         _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
@@ -187,10 +192,12 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     limit = None
-    if settings.max_latency_ms is not None or LATENCY in task.proxies:
-        from epochzero.hardware.latency import timed
+    if LATENCY in task.proxies or any((settings.max_latency_ms, settings.min_throughput, settings.max_energy)):
+        from epochzero.hardware.latency import slowest, timed, with_energy
 
-        task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, settings.max_latency_ms)
+        most = slowest(settings.max_latency_ms, settings.min_throughput, settings.latency_batch)
+        task, limit = timed(task, settings.latency, settings.latency_batch, settings.threads, most)
+        limit = with_energy(task, limit, settings.energy, settings.max_energy)
     return PreparedSearch(settings, task, method, goals or objective, budget, accuracies, bounds, limit, inside)
 
 
