@@ -9,11 +9,13 @@ from __future__ import annotations
 import ipaddress
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -29,6 +31,11 @@ SAFE = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """headers of every answer"""
+CONNECTIONS = 64
+"""answered at a time; more are told to come back"""
+REQUEST_SECONDS, REQUEST_BYTES = 10, 2**14
+"""in which a request has to be complete; a longer or slower one is cut off"""
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 def serve(
@@ -68,13 +75,40 @@ class Server(ThreadingHTTPServer):
     """Holds the subject and its latest content."""
 
     daemon_threads = True
+    request_queue_size = 2 * CONNECTIONS
 
     def __init__(self, subject: Subject, host: str, place: tuple[str, int], family: int, open_to_all: bool) -> None:
         self.address_family = family
         self.subject, self.host, self.open_to_all = subject, host, open_to_all
         self._lock = Lock()
         self._version, self._content = "", b""
+        self._connections = BoundedSemaphore(CONNECTIONS)
+        self.awaited: dict[socket.socket, float] = {}
+        """connections with a request that is not complete, and the time until which it has to be"""
         super().__init__(place, Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._connections.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.setblocking(False)
+            request.send(BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._connections.release()
+
+    def service_actions(self) -> None:
+        """Cuts off requests that take too long; called several times a second."""
+        now = time.monotonic()
+        for connection, until in self.awaited.copy().items():
+            if now > until:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing of a browser that went away in the middle of an answer."""
@@ -108,13 +142,50 @@ class Server(ThreadingHTTPServer):
         }
 
 
+class _Limited:
+    """The lines of a request, up to a number of bytes; ConnectionError beyond."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.left = file, REQUEST_BYTES
+
+    def readline(self, limit: int) -> bytes:
+        line: bytes = self._file.readline(min(limit, self.left + 1))
+        self.left -= len(line)
+        if self.left < 0:
+            raise ConnectionError("A request is too long.")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers GET for the page and for its data."""
 
     server: Server
     server_version, sys_version = "EpochZero", ""
-    protocol_version = "HTTP/1.1"
+    protocol_version, default_request_version = "HTTP/1.1", "HTTP/1.0"
     timeout = 30
+
+    def handle_one_request(self) -> None:
+        self.server.awaited[self.connection] = time.monotonic() + REQUEST_SECONDS
+        self.rfile: Any = _Limited(self._read)
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.awaited.pop(self.connection, None)
+
+    def setup(self) -> None:
+        super().setup()
+        self._read = self.rfile
+
+    def parse_request(self) -> bool:
+        """Reads the head; the connection of a request with a body, which none needs, ends with the answer."""
+        complete = super().parse_request()
+        self.server.awaited.pop(self.connection, None)
+        if complete and {"content-length", "transfer-encoding"} & {name.lower() for name in self.headers}:
+            self.close_connection = True
+        return complete
 
     def do_GET(self) -> None:
         if not self.server.own(self.headers.get("Host", "")):
