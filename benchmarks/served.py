@@ -65,7 +65,8 @@ def main() -> None:
 
 def told(what: str, port: int, process: int, attack: Callable[[], str]) -> None:
     """One row of the table: what was answered, and honest requests right after."""
-    answers, times = attack(), []
+    answers = attack()
+    times: list[float] = []
     give_up = time.monotonic() + 60
     while len(times) < HONEST and time.monotonic() < give_up:
         start = time.perf_counter()
