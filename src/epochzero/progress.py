@@ -14,6 +14,16 @@ def silent(done: int, total: int | None, note: str) -> None:
     """Progress that nobody sees."""
 
 
+def part_of(progress: Progress, number: int, count: int, name: str) -> Progress:
+    """Progress of one of several equal pieces of work, in that of all."""
+
+    def show(done: int, total: int | None, note: str) -> None:
+        each = total or 0
+        progress(number * each + done, count * each, f"{name}: {note}")
+
+    return show
+
+
 class Lines:
     """Progress as lines on standard error, at most one every few seconds."""
 

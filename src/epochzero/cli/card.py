@@ -13,6 +13,7 @@ from epochzero.cli.console import out, plain_table
 from epochzero.evaluate.cards import Card, Demands
 from epochzero.evaluate.cards.demands import COUNTS
 from epochzero.evaluate.evidence import tables
+from epochzero.stats.text import short
 
 WIDEST = 100
 COMMON = ("cifar10", "cifar100", "imagenet16")
@@ -121,11 +122,11 @@ def _by_source(card: Card) -> dict[tuple[str, str, str], dict[str, str]]:
     by_source: dict[tuple[str, str, str], dict[str, str]] = {}
     for ours in card.measured:
         source = f"ours on {ours.data}, n {ours.n}/{ours.n + ours.unscored}"
-        value = f"{_short(ours.spearman)} [{_short(ours.low)}, {_short(ours.high)}]"
+        value = f"{short(ours.spearman)} [{short(ours.low)}, {short(ours.high)}]"
         by_source.setdefault((ours.proxy, ours.space, source), {})[ours.target.removesuffix("_test")] = value
     for theirs in card.published:
         if theirs.statistic == "spearman":
-            value = _short(theirs.value).removesuffix("0")
+            value = short(theirs.value).removesuffix("0")
             by_source.setdefault((theirs.proxy, theirs.space, theirs.source), {})[theirs.target] = value
     return by_source
 
@@ -154,7 +155,3 @@ def _width() -> int:
 
 def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _short(value: float) -> str:
-    return f"{value:.3f}".replace("0.", ".", 1)

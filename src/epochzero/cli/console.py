@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 """markup is off: an architecture, a path or a reason may hold square brackets"""
+BAR, OTHERS = 20, 42
+"""characters of the bar, and of its other columns; a note that is longer than the rest of the line is cut off"""
 
 
 def print_json(value: Any) -> None:
@@ -47,7 +49,7 @@ def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, in
     left = (TextColumn("left"), TimeRemainingColumn()) if estimate else ()
     bar = Progress(
         TextColumn(what),
-        BarColumn(),
+        BarColumn(BAR),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         *left,
@@ -60,6 +62,8 @@ def progress_bar(what: str, estimate: bool = True) -> Iterator[Callable[[int, in
         if not bar.task_ids:
             bar.add_task("", total=total)
             bar.start()
+        room = max(0, err.width - BAR - OTHERS)
+        note = note if len(note) <= room else f"{note[: room - 1]}…" if room else ""
         bar.update(bar.task_ids[0], completed=done, total=total, description=note)
 
     try:
@@ -75,6 +79,13 @@ def plain_table(*heads: str, numbers: Iterable[str] = ()) -> Table:
     for head in numbers:
         table.add_column(head, justify="right", overflow="fold")
     return table
+
+
+def print_aligned(lines: Sequence[tuple[Sequence[str], str, str]]) -> None:
+    """Prints lines of cells, aligned to the right, each with a text of any length at its end, and a style."""
+    widths = [max(map(len, column)) for column in zip(*(cells for cells, _, _ in lines), strict=True)]
+    for cells, text, style in lines:
+        out.print("  ".join(map(str.rjust, cells, widths)), text, style=style)
 
 
 def score_json(proxy: Proxy, score: Score) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Option
 
-from epochzero.cli.console import err, out, print_json, progress_bar
+from epochzero.cli.console import err, out, print_aligned, print_json, progress_bar
 from epochzero.cli.options import (
     AsJson,
     BatchSize,
@@ -143,10 +143,8 @@ def _show(made: Leaderboard) -> None:
     for i, board in enumerate(made.boards, start=1):
         out.print(f"{i:3}  {board.name}, {len(board.archs):,} networks", style="dim")
     heads = ["mean", "worst", "rank", "vs flops", *map(str, range(1, len(made.boards) + 1))]
-    lines = [(heads, "")] + [(_cells(made, row), row.name) for row in made.rows]
-    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in lines), strict=True)]
-    for (cells, name), style in zip(lines, ["dim", *("" if row.rank else "dim" for row in made.rows)], strict=True):
-        out.print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), name, style=style)
+    rows = ((_cells(made, row), row.name, "" if row.rank else "dim") for row in made.rows)
+    print_aligned([(heads, "", "dim"), *rows])
     for name, chosen in made.chosen.items():
         out.print(f"{name}: {', '.join(dict.fromkeys(one.text for one in chosen.objectives.values()))}", style="dim")
     if any(row.rank is None for row in made.rows):

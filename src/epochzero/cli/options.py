@@ -94,7 +94,7 @@ Gpus = Annotated[
     float | None, Option("--gpus", help="GPUs of each Ray worker, 0.25 for a quarter; default: 1 on cuda.")
 ]
 BadLines = Annotated[
-    str, Option("--bad-lines", help="Of a table of clicks: strict stops at the first bad line, skip puts it aside.")
+    str, Option("--bad-lines", help="strict stops at the first bad line of a table of clicks, skip puts it aside.")
 ]
 DataFolder = Annotated[
     str, Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where experiments find tables and images, by name.")
@@ -114,16 +114,31 @@ def panel(name: str) -> Callable[[type[T]], type[T]]:
 
 
 @panel("Data")
-class SampleOptions:
+class BatchOptions:
     """The batch that networks are scored on."""
 
     data: DataSource = "pink"
     input_shape: InputShape = None
-    batch_size: BatchSize = 64
-    classes: Classes = None
     image_size: ImageSize = None
     unreadable: Unreadable = "stop"
+    batch_size: BatchSize = 64
+    classes: Classes = None
+
+
+@panel("Data")
+class SampleOptions(BatchOptions):
     loss: LossName = None
+
+
+@panel("Data")
+class ClickOptions:
+    """The format of a table of clicks."""
+
+    schema: Annotated[
+        str | None,
+        Option(help="Columns of a table of clicks: criteo, avazu, kdd12, kdd12_clicks, or a .json or .toml file."),
+    ] = None
+    bad_lines: BadLines = "strict"
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from epochzero.cli.console import as_json, counted, counts, err, number, out, print_json, with_interval
+from epochzero.cli.console import as_json, counted, counts, err, number, out, print_aligned, print_json, with_interval
 from epochzero.cli.winner import course_json, known_of, say_next, say_places, say_time
 from epochzero.errors import UserError
 from epochzero.evaluate.front_plot import drawn
@@ -71,11 +71,8 @@ def _member_json(result: Result, member: Member, latency: Latency | None, table:
 def show_front(result: Result, report: dict[str, Any]) -> None:
     """The front in columns, the best by the first objective first; architectures are for copying, and not broken."""
     columns = _printed(report)
-    texts = ["arch", *(one["arch"] for one in report["front"])]
-    widths = [max(map(len, (name, *cells))) for name, cells in columns.items()]
-    for cells, text in zip((tuple(columns), *zip(*columns.values(), strict=True)), texts, strict=True):
-        aligned = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        out.print(f"{aligned}  {text}", style="dim" if text is texts[0] else None)
+    rows = zip(zip(*columns.values(), strict=True), report["front"], strict=True)
+    print_aligned([(tuple(columns), " arch", "dim"), *((cells, f" {one['arch']}", "") for cells, one in rows)])
     if "latency" in report:
         measured = "runs" in report["latency"]
         how = f"; milliseconds, medians of {RUNS} runs with 95 % intervals" if measured else ""

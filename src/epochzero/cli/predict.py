@@ -8,9 +8,8 @@ from typing import Annotated
 from typer import Option
 
 from epochzero.cli.console import err, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Device, Threads
+from epochzero.cli.options import AsJson, BadLines, Device, Threads
 from epochzero.cli.recommend.old_spelling import predict as predict_clicks
-from epochzero.cli.recommend.options import BadLines
 from epochzero.recommend.recommender import holds_recommender
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 import epochzero as ez
-from epochzero.cli.console import err, number, out, print_json, progress_bar
+from epochzero.cli.console import err, number, out, print_aligned, print_json, progress_bar
 from epochzero.cli.options import (
     AsJson,
     Device,
@@ -84,11 +84,8 @@ def _show(ranking: ez.Ranking) -> None:
     """Prints a line for each network; names come last, since architectures are long."""
     timed = any(row.latency is not None for row in ranking)
     heads = ["", "params", "flops", "MiB", *(["ms"] if timed else []), "by flops", ranking.text, "±", "group"]
-    lines = [(heads, "")] + [(_cells(place, row, timed), row.name) for place, row in enumerate(ranking.scored, 1)]
-    widths = [max(map(len, column)) for column in zip(*(cells for cells, _ in lines), strict=True)]
-    for i, (cells, name) in enumerate(lines):
-        style = "" if i else "dim"
-        out.print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)), name, style=style)
+    rows = ((_cells(place, row, timed), row.name, "") for place, row in enumerate(ranking.scored, 1))
+    print_aligned([(heads, "", "dim"), *rows])
     for row in ranking:
         if row.status != "ok":
             out.print(Text.assemble(f"{row.name}  ", (f"{row.status}: {row.why}", "yellow")))

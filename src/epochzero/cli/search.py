@@ -12,19 +12,13 @@ from typer import Option
 from epochzero.cli.console import progress_bar
 from epochzero.cli.options import (
     AsJson,
-    BadLines,
-    BatchSize,
-    Classes,
-    DataSource,
-    ImageSize,
+    ClickOptions,
     Init,
-    InputShape,
-    LossName,
     RunningOptions,
+    SampleOptions,
     Seed,
     SpaceName,
     StorePath,
-    Unreadable,
     panel,
     spread,
 )
@@ -38,7 +32,7 @@ from epochzero.registry import searches, spaces
 from epochzero.store import Store
 from epochzero.study.loop import FittedToTable
 from epochzero.study.result import INTERRUPTED, Result
-from epochzero.study.search import BATCH_SIZE, UNLIMITED, SearchSettings, prepare
+from epochzero.study.search import UNLIMITED, SearchSettings, prepare
 from epochzero.study.sources import Feedback
 
 
@@ -101,17 +95,6 @@ class LimitOptions:
     ] = None
 
 
-@panel("Data")
-class DataOptions:
-    data: DataSource = "pink"
-    input_shape: InputShape = None
-    image_size: ImageSize = None
-    unreadable: Unreadable = "stop"
-    loss: LossName = None
-    batch_size: BatchSize = BATCH_SIZE
-    classes: Classes = None
-
-
 @panel("Scoring")
 class ScoringOptions:
     seed: Seed = 0
@@ -150,9 +133,7 @@ class OutputOptions:
 
 
 @panel("Recommenders (now `epochzero recommend search`)")
-class RecommenderOptions:
-    schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
-    bad_lines: BadLines = "strict"
+class RecommenderOptions(ClickOptions):
     warmup: Annotated[float, Option(help="Share of an epoch that the supernet is trained for.")] = 0.01
     preset: Annotated[str | None, Option(help="published sizes, or reduced ones; default: reduced without --data.")] = (
         None
@@ -163,7 +144,7 @@ class RecommenderOptions:
 def search(
     what: SearchOptions,
     limits: LimitOptions,
-    data: DataOptions,
+    data: SampleOptions,
     scoring: ScoringOptions,
     running: RunningOptions,
     output: OutputOptions,
@@ -221,7 +202,7 @@ def search(
 
 
 def _feedback(
-    recipe: str, what: SearchOptions, data: DataOptions, scoring: ScoringOptions, running: RunningOptions
+    recipe: str, what: SearchOptions, data: SampleOptions, scoring: ScoringOptions, running: RunningOptions
 ) -> Feedback:
     """The short training that scores networks; UserError for options that do not go with it."""
     from epochzero.data import NOISE

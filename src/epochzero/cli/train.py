@@ -11,7 +11,7 @@ from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
-from epochzero.cli.options import AsJson, BadLines, From, SpaceName, Top, panel, spread
+from epochzero.cli.options import AsJson, ClickOptions, From, SpaceName, Top, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
@@ -54,9 +54,8 @@ class OutputOptions:
 
 
 @panel("Recommenders (now `epochzero recommend train`)")
-class ClickOptions:
-    schema: Annotated[str | None, Option(help="--data is a table of clicks (criteo, avazu, a .json file).")] = None
-    bad_lines: BadLines = "strict"
+class RecommenderOptions(ClickOptions):
+    pass
 
 
 @spread
@@ -73,7 +72,7 @@ def train(
     reading: ImageOptions,
     running: RunOptions,
     output: OutputOptions,
-    clicks: ClickOptions,
+    clicks: RecommenderOptions,
 ) -> None:
     """Train a network on images with a paper's recipe or with our own.
 

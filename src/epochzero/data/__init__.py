@@ -10,6 +10,7 @@ by a reader that runs no code.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict
 
 from epochzero.data import cifar, npz
 from epochzero.data.batch import DEFAULT_CLASSES, Batch, check_request
@@ -29,6 +30,18 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar")
 ACCEPTED = (
     "'pink', 'white', an .npz file, a folder of images for each class, or a CIFAR-10 or CIFAR-100 archive or folder"
 )
+
+
+class Sampling(TypedDict, total=False):
+    """The keywords of `load`, for functions that pass them on."""
+
+    input_shape: Shape | None
+    num_classes: int | None
+    size: int
+    parts: int
+    seed: int
+    image_size: int | None
+    skip_unreadable: bool
 
 
 def load(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -26,47 +26,27 @@ from epochzero.errors import UserError
 from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, fitting_arguments, native_of
 from epochzero.spaces.budget import Budget, BudgetedSpace, Size, Sizing
-from epochzero.types import Footprint, Origin, Shape
+from epochzero.types import Footprint, Origin
 
 
-def batch_for(
-    space: AnySpace,
-    source: str | Path = "pink",
-    *,
-    input_shape: Shape | None = None,
-    num_classes: int | None = None,
-    size: int = 64,
-    parts: int = 4,
-    seed: int = 0,
-    image_size: int | None = None,
-    skip_unreadable: bool = False,
-) -> Batch:
-    """Loads data for the networks of a space.
+def batch_for(space: AnySpace, source: str | Path = "pink", **asked: Unpack[data_.Sampling]) -> Batch:
+    """Loads data for the networks of a space, as `data.load` does.
 
     Noise has the shape and number of classes that the space was made for, and image files have its size. For language
     models it is rows of ids.
     """
-    noise = source in data_.NOISE
+    shape, noise = asked.get("input_shape"), source in data_.NOISE
     if noise and (native := native_of(space)) is not None:
-        input_shape = input_shape or native[0]
-        num_classes = num_classes or native[1]
-    elif not noise and image_size is None and data_.is_image_folder(Path(source)):
+        asked |= {"input_shape": shape or native[0], "num_classes": asked.get("num_classes") or native[1]}
+    elif not noise and asked.get("image_size") is None and data_.is_image_folder(Path(source)):
         native = native_of(space)
-        image_size = input_shape[-1] if input_shape else native[0][-1] if native else None
-    if noise and takes_ids(space) and input_shape and num_classes:
-        if len(input_shape) > 1:
-            raise UserError(f"{space.name} takes rows of ids, such as 128, not {shape_text(input_shape)}.")
-        return suited(space, ids(str(source), input_shape[0], num_classes, size, parts, seed))
-    return data_.load(
-        source,
-        input_shape=input_shape,
-        num_classes=num_classes,
-        size=size,
-        parts=parts,
-        seed=seed,
-        image_size=image_size,
-        skip_unreadable=skip_unreadable,
-    )
+        asked["image_size"] = shape[-1] if shape else native[0][-1] if native else None
+    if noise and takes_ids(space) and (row := asked.get("input_shape")) and (words := asked.get("num_classes")):
+        if len(row) > 1:
+            raise UserError(f"{space.name} takes rows of ids, such as 128, not {shape_text(row)}.")
+        counts = {"size": asked.get("size", 64), "parts": asked.get("parts", 4), "seed": asked.get("seed", 0)}
+        return suited(space, ids(str(source), row[0], words, **counts))
+    return data_.load(source, **asked)
 
 
 class Unbuilt:

@@ -13,18 +13,15 @@ import torch
 from epochzero.ensemble.model import Ensemble, Pixels
 from epochzero.ensemble.selection import Job
 from epochzero.plan.module import PlanModule
+from epochzero.progress import part_of
 
 
 def train_members(job: Job, archs: Sequence[Any], facts: Mapping[str, Any] | None = None) -> Ensemble:
     """Trains each architecture, the i-th from seed + i, with checkpoints in the folder's `member-1`, `member-2`, ..."""
     trained = []
     for place, arch in enumerate(archs):
-
-        def of_member(done: int, total: int | None, note: str, place: int = place) -> None:
-            steps = total or 0
-            job.progress(place * steps + done, len(archs) * steps, f"member {place + 1}  {note}")
-
-        trained.append(_trunk(job.trained(arch, job.images, place, f"member-{place + 1}", of_member)))
+        progress = part_of(job.progress, place, len(archs), f"member {place + 1}")
+        trained.append(_trunk(job.trained(arch, job.images, place, f"member-{place + 1}", progress)))
     return Ensemble(job.space, archs, trained, Pixels.of(job.images), facts).eval()
 
 

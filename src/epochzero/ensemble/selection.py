@@ -31,7 +31,7 @@ from epochzero.ensemble.posterior import Likelihood, check_likelihood, fit_poste
 from epochzero.errors import UserError
 from epochzero.objectives.objective import parse_objective
 from epochzero.plan.module import PlanModule
-from epochzero.progress import Progress, silent
+from epochzero.progress import Progress, part_of, silent
 from epochzero.registry import check_known
 from epochzero.spaces.base import Space
 from epochzero.spaces.darts import Darts
@@ -149,7 +149,7 @@ def _nesbs(job: Job) -> list[Any]:
         seed=settings.seed,
         device=job.device,
         folder=job.subfolder("supernet"),
-        progress=_named("supernet", job.progress),
+        progress=part_of(job.progress, 0, 1, "supernet"),
     )
     posterior = fit_posterior(
         weights,
@@ -195,7 +195,7 @@ def _nes_rs(job: Job) -> list[Any]:
     x = halves.standardised(halves.test_x)
     predictions = []
     for place, arch in enumerate(pool):
-        note = _named(f"pool {place + 1} of {len(pool)}", job.progress)
+        note = part_of(job.progress, place, len(pool), f"pool {place + 1} of {len(pool)}")
         module = job.trained(arch, halves, place, f"pool-{place + 1}", note).eval()
         with torch.inference_mode():
             parts = [probabilities_of(module(some.to(job.device))).cpu() for some in torch.split(x, 256)]
@@ -222,11 +222,6 @@ def _proxies(job: Job) -> list[Any]:
     merits = [float("nan") if merit is None else merit for merit in objective.merits(scores)]
     distances = distances_at_start(plans, x[:count], settings.seed)
     return [pool[place] for place in training_free(merits, distances, settings.size)]
-
-
-def _named(what: str, progress: Progress) -> Progress:
-    """Progress with a name in front of each note."""
-    return lambda done, total, note: progress(done, total, f"{what}  {note}")
 
 
 METHODS: dict[str, Callable[[Job], list[Any]]] = {

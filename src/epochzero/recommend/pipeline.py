@@ -21,7 +21,7 @@ from epochzero.errors import UserError
 from epochzero.export.product import Exported
 from epochzero.files import as_json, made_folder
 from epochzero.files import write as write_file
-from epochzero.progress import Progress, silent
+from epochzero.progress import Progress, part_of, silent
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.jobs import (
     CHOICE,
@@ -49,7 +49,7 @@ from epochzero.recommend.sub_one_shot import (
 from epochzero.recommend.supernet.warm_up import Schedule
 from epochzero.recommend.training.baselines import BASELINES, baseline, baseline_class
 from epochzero.recommend.training.source import TrainingSource
-from epochzero.recommend.training.trainer import Trained, evaluate, part_of, rows_in
+from epochzero.recommend.training.trainer import Trained, evaluate, rows_in
 from epochzero.recommend.training.trainer import train as train_model
 
 BASELINE_RESULT = "baselines.json"

@@ -32,7 +32,7 @@ from epochzero.data.batch import Batch, digest
 from epochzero.errors import DataError, UserError
 from epochzero.files import made_folder
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
-from epochzero.progress import Progress, silent
+from epochzero.progress import Progress, part_of, silent
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
@@ -40,7 +40,7 @@ from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_pa
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, part_of, rows_in
+from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
 from epochzero.study.result import LEADERS, Candidate, Result, nothing_found

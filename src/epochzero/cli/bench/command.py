@@ -11,17 +11,12 @@ from epochzero.cli.bench.tables import show
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import (
     AsJson,
-    BatchSize,
-    Classes,
-    DataSource,
-    ImageSize,
+    BatchOptions,
     Init,
-    InputShape,
     ProxyNames,
     RunningOptions,
     Seed,
     StorePath,
-    Unreadable,
     panel,
     spread,
 )
@@ -51,13 +46,7 @@ class ComparisonOptions:
 
 
 @panel("Data")
-class DataOptions:
-    data: DataSource = "pink"
-    input_shape: InputShape = None
-    image_size: ImageSize = None
-    unreadable: Unreadable = "stop"
-    batch_size: BatchSize = 64
-    classes: Classes = None
+class DataOptions(BatchOptions):
     seed: Seed = 0
     seeds: Annotated[
         str | None, Option(help="Repeats: seeds of weights and batch, such as 0,1,2; default: the --seed.")

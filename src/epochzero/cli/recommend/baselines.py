@@ -12,15 +12,15 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, spread
-from epochzero.cli.recommend.options import Reading, SearchedData, Training, remarks_shown
+from epochzero.cli.options import AsJson, ClickOptions, spread
+from epochzero.cli.recommend.options import SearchedData, Training, remarks_shown
 
 
 @spread
 def baselines(
     data: SearchedData,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for baselines.json and checkpoints.")],
-    reading: Reading,
+    reading: ClickOptions,
     training: Training,
     models: Annotated[
         str, typer.Option("--models", help="Models to train, separated by commas.")

@@ -20,20 +20,6 @@ SearchedData = Annotated[
     ),
 ]
 RecommenderSpace = Annotated[str, typer.Option("--space", help="nasrec_small or nasrec_full.")]
-BadLines = Annotated[
-    str, typer.Option("--bad-lines", help="strict stops at the first bad line, skip puts bad lines aside.")
-]
-
-
-@panel("Data")
-class Reading:
-    """The format of the table."""
-
-    schema: Annotated[
-        str | None,
-        typer.Option("--schema", help="Columns: criteo, avazu, kdd12, kdd12_clicks, or a .json or .toml file."),
-    ] = None
-    bad_lines: BadLines = "strict"
 
 
 @panel("Training")

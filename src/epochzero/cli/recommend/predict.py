@@ -10,8 +10,7 @@ import typer
 
 from epochzero import recommend
 from epochzero.cli.console import err, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Device
-from epochzero.cli.recommend.options import BadLines
+from epochzero.cli.options import AsJson, BadLines, Device
 
 
 def predict(

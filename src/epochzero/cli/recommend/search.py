@@ -12,9 +12,9 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Plugins, Seed, Threads, panel, spread
+from epochzero.cli.options import AsJson, ClickOptions, Plugins, Seed, Threads, panel, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommend.options import Reading, RecommenderSpace, remarks_shown
+from epochzero.cli.recommend.options import RecommenderSpace, remarks_shown
 from epochzero.quantities import count, key_values
 
 
@@ -54,7 +54,7 @@ class Sizes:
 
 @spread
 def search(
-    reading: Reading,
+    reading: ClickOptions,
     searching: Searching,
     sizes: Sizes,
     data: Annotated[

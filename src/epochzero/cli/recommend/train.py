@@ -10,16 +10,16 @@ import typer
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
-from epochzero.cli.options import AsJson, Plugins, spread
+from epochzero.cli.options import AsJson, ClickOptions, Plugins, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommend.options import Reading, RecommenderSpace, SearchedData, Training, remarks_shown
+from epochzero.cli.recommend.options import RecommenderSpace, SearchedData, Training, remarks_shown
 
 
 @spread
 def train(
     data: SearchedData,
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the recommender and its checkpoint.")],
-    reading: Reading,
+    reading: ClickOptions,
     training: Training,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: the best of the search.")] = None,
     space: RecommenderSpace = "nasrec_small",

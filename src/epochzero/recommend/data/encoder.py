@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochzero.errors import DataError, UserError
+from epochzero.errors import DataError, needed
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
 from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, line_by_line
 from epochzero.recommend.data.schema import Schema
@@ -83,7 +83,7 @@ class Encoder:
 
     def __iter__(self) -> Iterator[Encoded]:
         """All blocks in order. Two threads parse ahead; vocabularies grow in the order of the file."""
-        need_polars()
+        needed("polars", "Reading tables", "ctr")
         source = self._lines()
         under_way: deque[Future[tuple[Encoded, dict[int, Words]]]] = deque()
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -193,14 +193,6 @@ class Encoder:
                     "vocabulary: give it the encoding hash."
                 )
         return words.replaced(lambda value: codes.get(value, UNSEEN))
-
-
-def need_polars() -> None:
-    """UserError if polars is not installed."""
-    try:
-        import polars  # noqa: F401
-    except ImportError as error:
-        raise UserError("Reading tables needs polars: pip install 'epochzero[ctr]'.") from error
 
 
 def hashed_rows(texts: pl.Series, rows: int) -> NDArray[np.int32]:

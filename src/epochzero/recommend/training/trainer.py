@@ -272,16 +272,6 @@ def between_steps() -> Iterator[Callable[[], bool]]:
         signal(SIGINT, before)
 
 
-def part_of(progress: Progress, number: int, count: int, name: str) -> Progress:
-    """Progress of one of several equal pieces of work, in that of all."""
-
-    def show(done: int, total: int | None, note: str) -> None:
-        each = total or 0
-        progress(number * each + done, count * each, f"{name}: {note}")
-
-    return show
-
-
 def rows_in(share: float, total: int) -> int:
     return max(1, round(share * total))
 

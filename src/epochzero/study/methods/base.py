@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from epochzero.errors import UserError
+from epochzero.errors import UserError, needed
 
 Floats = NDArray[np.float64]
 TRIES = 1000
@@ -176,10 +176,7 @@ def lowest(merits: Sequence[float | None]) -> list[float]:
 
 def bayesian(search: str, seed: int, acquisition: str, bounds: Mapping[str, tuple[float, float]]) -> Any:
     """An optimiser of a few numbers by a Gaussian process, for `search`; acquisition `ei` (xi = 0) or `ucb` (2.576)."""
-    try:
-        import bayes_opt
-    except ImportError as error:
-        raise UserError(f"The search {search} needs bayesian-optimization: pip install 'epochzero[hnas]'.") from error
+    bayes_opt = needed("bayes_opt", f"The search {search}", "hnas")
     kinds = bayes_opt.acquisition
     chosen = kinds.ExpectedImprovement(xi=0.0) if acquisition == "ei" else kinds.UpperConfidenceBound(kappa=2.576)
     return bayes_opt.BayesianOptimization(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from epochzero.errors import UserError
+from epochzero.errors import UserError, needed
 from epochzero.registry import searches
 from epochzero.study.methods.base import Choices, OneByOne, Sampler
 
@@ -63,10 +63,7 @@ class TPE(OneByOne):
 
 def _study(seed: int, startup: int, of: Choices) -> tuple[Any, dict[str, Any]]:
     """Optuna's study, and one categorical distribution for each place."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError("The search tpe needs Optuna: pip install 'epochzero[optuna]'.") from error
+    optuna = needed("optuna", "The search tpe", "optuna")
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
