@@ -137,6 +137,13 @@ def test_what_is_slow_to_load_is_loaded_where_it_is_used_alone(fresh: Fresh) -> 
     assert fresh(program).err == "\n"
 
 
+def test_the_design_names_every_package_and_module_at_the_top() -> None:
+    design = (ROOT.parents[1] / "docs" / "design.md").read_text(encoding="utf-8")
+    tree = set(design.split("## The tree")[1].split("\n## ")[0].split())
+    modules = {path.name for path in ROOT.glob("*.py") if not path.name.startswith("__")}
+    assert {*modules, *(f"{path.parent.name}/" for path in ROOT.glob("*/__init__.py"))} <= tree
+
+
 def test_no_file_is_a_drawer() -> None:
     """Nothing is called utils, and no file holds more than one thing."""
     for file in FILES:
