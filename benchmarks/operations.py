@@ -18,7 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import epochzero
 from epochzero import data
-from epochzero.engine import Proxy
+from epochzero.engine import Proxy, postponed
+from epochzero.engine.population import columns
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_network, score_together
 from epochzero.engine.space_networks import network_of
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--where", type=int, default=0, help="lines of code to list")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    postponed.POSTPONE_ON = columns.LISTS_ON = {"cpu"}  # as on a GPU
     mbconv.register()
     print(f"{'':16} {'':14} {'':6} {'operations':>10} {'views':>7} {'reads':>6}")
     for only, members in groups(asked.only).items():

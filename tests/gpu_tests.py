@@ -18,8 +18,18 @@ from collections.abc import Iterator
 from tempfile import TemporaryFile
 from typing import IO, NamedTuple
 
-MODULES = ("tests.test_gpu_kernels", "tests.test_gpu_replay", "tests.test_gpu_side_stream")
-FIRST = ("test_operations", "test_populations", "test_recorded", "test_convolutions", "test_a_gradient")
+MODULES = ("tests.test_gpu_lone", "tests.test_gpu_kernels", "tests.test_gpu_replay", "tests.test_gpu_side_stream")
+FIRST = (
+    "test_cells",
+    "test_depthwise",
+    "test_transformers",
+    "test_modules_by",
+    "test_operations",
+    "test_populations",
+    "test_recorded",
+    "test_convolutions",
+    "test_a_gradient",
+)
 """the longest ones"""
 AT_ONCE = 10
 

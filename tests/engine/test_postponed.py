@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from epochzero.engine import PlanNetwork, parse_list, postponed
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Item, Pass, Summed, together
+from epochzero.engine.population import columns
 from epochzero.engine.score import score_network, score_together
 from epochzero.engine.single.run import run_pass
 from epochzero.errors import DegenerateError
@@ -51,9 +54,9 @@ def network(kind: str) -> Network:
     return PlanNetwork(space.plan(space.sample(Random(1)), 3, (3, 16, 16)))
 
 
-def scores(kind: str, way: str) -> dict[str, Score]:
+def scores(kind: str, way: str, readers: str = READERS) -> dict[str, Score]:
     torch.manual_seed(0)
-    asked = parse_list(READERS)
+    asked = parse_list(readers)
     one = network(kind)
     if way == "tape":
         assert isinstance(one, PlanNetwork)
@@ -114,3 +117,21 @@ def test_sums_and_reasons() -> None:
     each, (summed,), why = run_pass(Pass(dtype="float64"), items, network("nb201"), BATCH, 0).values()
     assert torch.stack(each).sum().item() == pytest.approx(summed.item())
     assert isinstance(why, DegenerateError)
+
+
+@pytest.mark.parametrize(("kind", "way"), [("nb201", "alone"), ("darts_search", "tape"), ("module", "alone")])
+def test_functions_of_lists_are_those_of_layers(kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = scores(kind, way, "grad_norm,snip,synflow,l2_norm,nasi_trace")
+    found_at_once: list[bool] = []
+    real = columns._of_lists
+
+    def seen(function: Callable[..., Tensor], lists: Sequence[Sequence[Any]]) -> Tensor | None:
+        found_at_once.append((values := real(function, lists)) is not None)
+        return values
+
+    monkeypatch.setattr(columns, "_of_lists", seen)
+    monkeypatch.setattr(columns, "LISTS_ON", {"cpu"})
+    for text, found in scores(kind, way, "grad_norm,snip,synflow,l2_norm,nasi_trace").items():
+        assert found.status == each[text].status, text
+        assert not found.ok or found.value == pytest.approx(each[text].value, rel=1e-5), text
+    assert len(found_at_once) >= 5 and all(found_at_once)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, each_layer, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, foreach, need, proxy
+from epochzero.engine.passes import in_lists
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
@@ -25,6 +26,7 @@ def grad_norm(trace: Trace) -> Tensor:
     return each_layer(norm, [trace], "gradients").sum()  # [L] -> []
 
 
+@in_lists(foreach.norm)
 def norm(numbers: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(numbers)
     return length

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from epochzero.engine import Pass, Trace, each_layer, need, proxy
+from epochzero.engine import Pass, Trace, each_layer, foreach, need, proxy
+from epochzero.engine.passes import in_lists
 
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
@@ -24,6 +25,7 @@ def snip(trace: Trace) -> Tensor:
     return each_layer(felt, [trace], "weights", "gradients").sum()  # [L] -> []
 
 
+@in_lists(lambda weights, gradients: foreach.norm(foreach.mul(weights, gradients), 1))
 def felt(weight: Tensor, gradient: Tensor) -> Tensor:
     """Returns the sum of the absolute sensitivities of a layer's connections."""
     return (weight * gradient).abs().sum()

@@ -204,6 +204,8 @@ def _of_all_layers(function: Callable[..., Tensor], sources: Sequence[Source]) -
     rows = [columns.rows[item] for columns, item in sources]
     if not all(one.stacked and one.fits(rows[0]) for one in rows) or not rows[0].groups:
         return None
+    if sources[0][0].size == 1 and (values := _of_lists(function, [one.of(0) for one in rows])) is not None:
+        return [values.cpu()]
     flat = torch.cat([_mapped(function, values) for values in zip(*(one.groups for one in rows), strict=True)])
     return rows[0].cut(flat.cpu())
 
@@ -231,8 +233,22 @@ def _named(sources: Sequence[Source]) -> tuple[Any, ...]:
     return tuple((columns.number, item) for columns, item in sources)
 
 
+LISTS_ON = {"cuda"}
+"""kinds of devices where a function of lists of tensors runs for all layers"""
+
+
+def _of_lists(function: Callable[..., Tensor], lists: Sequence[Sequence[Any]]) -> Tensor | None:
+    """Returns [L], the function of each layer's tensors by its form for lists; None where that does not help."""
+    many = getattr(function, "of_lists", None)
+    if many is None or lists[0][0] is None or lists[0][0].device.type not in LISTS_ON:
+        return None
+    return torch.stack(list(many(*(list(map(Tensor.contiguous, one)) for one in lists))))
+
+
 def of_each(layers: Sequence[tuple[Tensor, ...]], function: Callable[..., Tensor]) -> Tensor:
     """Returns [L], the function of each layer's tensors; layers of equal shapes are computed together."""
+    if layers and (at_once := _of_lists(function, list(zip(*layers, strict=True)))) is not None:
+        return at_once
     alike: dict[tuple[torch.Size, ...], list[int]] = {}
     for i, layer in enumerate(layers):
         alike.setdefault(tuple([tensor.shape for tensor in layer]), []).append(i)

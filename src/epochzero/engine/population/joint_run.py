@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from epochzero.data.batch import Batch
+from epochzero.engine import foreach
 from epochzero.engine.gpu.block_run import BlockRun
 from epochzero.engine.gpu.graph import own_stream
 from epochzero.engine.gpu.replay import Replay
@@ -26,7 +27,7 @@ from epochzero.engine.gpu.side_stream import HostCopy
 from epochzero.engine.inputs import like, pass_curve
 from epochzero.engine.loss import check_labels, label_loss, log_sums
 from epochzero.engine.network import PlanNetwork, jet_of
-from epochzero.engine.passes import Item, Pass
+from epochzero.engine.passes import Item, Pass, in_lists
 from epochzero.engine.population.columns import ResultColumns, Rows
 from epochzero.engine.population.kernels import tangent_kernels
 from epochzero.engine.population.population import Population, side_by_side
@@ -281,6 +282,7 @@ def _filled(by_name: Mapping[str, Tensor], packed: Mapping[str, Tensor], names: 
     return {name: by_name[name] if name in by_name else torch.zeros_like(packed[name]) for name in names}
 
 
+@in_lists(lambda gradients: foreach.norm(gradients, 1))
 def _absolute_sum(gradient: Tensor) -> Tensor:
     """Returns a sum that is zero only if every entry is: squares of small numbers could vanish."""
     return gradient.abs().sum()
