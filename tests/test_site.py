@@ -178,3 +178,9 @@ def test_the_site_builds_without_a_warning_and_stays_offline(tmp_path: Path, fre
     assert "--max-params" in commands and "<math" in proxy and "copybutton" in proxy
     assert 'id="epochzero.score"' in names and "left exactly as it was" in names
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(https?:)?//", commands + names + proxy)
+
+
+def test_pages_count_the_proxies() -> None:
+    own = sum(proxies.origins[name].startswith("epochzero") for name in proxies)
+    assert f"\n  {own} proxies, each with" in (DOCS / "index.md").read_text(encoding="utf-8")
+    assert f"\n| training-free proxies | {own} |" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
