@@ -5,7 +5,7 @@
 #               the default executor beside its alternatives; what lockstep costs the host of a GPU; what executors cost
 #               beside scoring; a table of 423,624 rows; what searches cost beyond scoring; CTR tables: rows a second,
 #               samples a second of training, scoring; images a second of training, against a plain loop
-# make docs     the documentation site, in build/docs
+# make docs     the documentation site, in build/docs; make check-docs looks at every page of it in Chromium
 # make clean    forget the environment
 
 PYTHON ?= python3
@@ -14,7 +14,7 @@ BIN := .venv/bin
 # many tests wait for other processes: one more of them than there are cores
 TESTERS = $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
-.PHONY: search test lint fuzz bench docs clean
+.PHONY: search test lint fuzz bench docs check-docs clean
 
 search: .venv/installed
 	@mkdir -p runs
@@ -49,6 +49,9 @@ bench: .venv/installed
 docs: .venv/installed
 	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
 	@echo "build/docs/index.html"
+
+check-docs: docs
+	$(BIN)/python docs/check.py build/docs
 
 clean:
 	rm -rf .venv

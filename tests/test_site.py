@@ -19,8 +19,12 @@ from tests.test_docs import COMMAND, DOCS, GENERATED, PAGES, check_command, whol
 
 with patch.object(sys, "path", [str(DOCS), *sys.path]):  # they are no package
     import catalogue  # type: ignore[import-not-found]
+    import check  # type: ignore[import-not-found]
     import pages  # type: ignore[import-not-found]
     import proxy_pages  # type: ignore[import-not-found]
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @cache
@@ -184,3 +188,19 @@ def test_pages_count_the_proxies() -> None:
     own = sum(proxies.origins[name].startswith("epochzero") for name in proxies)
     assert f"\n  {own} proxies, each with" in (DOCS / "index.md").read_text(encoding="utf-8")
     assert f"\n| training-free proxies | {own} |" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+
+
+BAD = """<html lang="en"><body><main><article><h1>A</h1><h1>B</h1><p style="color: #bbb">faint</p><img src="none.png">
+<div style="width: 2000px; height: 13000px">wide</div></article></main>
+<script>console.error("oh")</script></body></html>"""
+GOOD = """<html lang="en"><body><main><article><h1>A</h1><p>plain</p></article></main></body></html>"""
+
+
+@pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="there is no Chromium")
+def test_the_check_of_the_site_finds_what_is_wrong(tmp_path: Path) -> None:
+    for name, text in (("bad", BAD), ("good", GOOD)):
+        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
+    found = check.problems(tmp_path)
+    assert not [line for line in found if "good.html" in line]
+    for told in ("pixels long", "sideways", "2 titles", "no alternative", "no such image", "faint 1.", "oh"):
+        assert any(told in line for line in found), (told, found)
