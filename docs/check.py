@@ -1,8 +1,8 @@
 """Looks at every page of the built site in a browser: python docs/check.py build/docs (after `make docs`).
 
-Each page has at most 12,000 pixels at a width of 1,280, does not scroll sideways at 390, has one title, a main landmark,
-alternative texts, readable contrast in light and dark, no error in the console, and loads nothing from elsewhere. Needs
-playwright and Chromium.
+Each page has at most 12,000 pixels at a width of 1,280 and does not scroll sideways at 390. It has one title, one main
+landmark, alternative texts, and readable contrast in light and dark; there is no error in the console, and nothing is
+loaded from elsewhere. Needs playwright and Chromium.
 """
 
 from __future__ import annotations
