@@ -91,7 +91,7 @@ def test_folders_keep_their_class_names_up_to_the_card(tmp_path: Path) -> None:
         "| classes | 0 blue, 1 red |",
         "| test | 1 images, held out of the training images by seed 0 |",
         f"| test error | {ran.json['ensemble']['error']:.4f} |",
-        "| input | image files are scaled until their shorter side is 8 pixels, and cropped to the centre; pixels are ",
+        "| input | image files are cropped to the square in their centre, and scaled to 8 pixels; pixels are ",
         "| recipe | epochs 1, batch_size 128, ",
         "| seed | 0 to 1, one for each member |",
         "| on | random and real inputs |",
@@ -138,7 +138,7 @@ def test_the_report_shows_members_and_what_was_measured(file: Path, tmp_path: Pa
     shown = opened(Path(report["store"]))
     members = [member["arch"] for member in report["members"]]
     assert [shown.head["archs"][at] for at in shown.head["members"]] == members
-    assert (shown.head["kind"], shown.head["title"]) == ("ensemble", "Ensemble of nb201")
+    assert (shown.head["kind"], shown.head["title"]) == ("ensemble", "Ensemble of networks of nb201")
     accuracies = shown.columns["feedback:test_accuracy"][shown.head["members"]]
     assert accuracies == pytest.approx([100 * (1 - member["test_error"]) for member in report["members"]])
     (attack,) = report["attacks"]
