@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from epochzero.api import rank, score, search, space
     from epochzero.data import Batch
     from epochzero.engine import Network
+    from epochzero.engine.modules.slim import slim
     from epochzero.export.predict import predict
     from epochzero.next_steps import Ranking, Result, Study
     from epochzero.plan import Plan
@@ -52,6 +53,7 @@ __all__ = [
     "rank",
     "score",
     "search",
+    "slim",
     "space",
 ]
 
@@ -62,6 +64,7 @@ _HOMES = {
     "score": "epochzero.api",
     "search": "epochzero.api",
     "space": "epochzero.api",
+    "slim": "epochzero.engine.modules.slim",
     "Batch": "epochzero.data",
     "Feedback": "epochzero.study.sources",
     "Network": "epochzero.engine",
