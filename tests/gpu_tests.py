@@ -73,10 +73,10 @@ def outcome(code: int, said: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=100.0, help="after which the tests under way are ended")
-    parser.add_argument("--only", default="", help="a part of the names")
+    parser.add_argument("--only", default="", help="parts of names, separated by commas")
     asked = parser.parse_args()
     begun = time.perf_counter()
-    waiting = [name for name in names() if asked.only in name]
+    waiting = [name for name in names() if any(part in name for part in asked.only.split(","))]
     at_once = max(1, min(AT_ONCE, (os.cpu_count() or 2) - 2))
     running: list[Running] = []
     passed = every = 0
