@@ -15,7 +15,10 @@ import epochzero as ez
 from epochzero import data
 from epochzero.cli import app
 from epochzero.cli.loading import ABOUT, loaded
+from epochzero.evaluate.cards import card
+from epochzero.evaluate.evidence import tables
 from epochzero.registry import proxies, searches, spaces
+from epochzero.stats.text import short
 from epochzero.supernet import methods
 from tests.command import CHEAP, CUT, epochzero, process
 
@@ -39,7 +42,15 @@ def test_list(kind: str) -> None:
 
 def test_a_narrow_terminal_cuts_no_word_of_the_proxies() -> None:
     listed = epochzero("list", "proxies").out
-    assert "…" not in listed and "all trainable" in listed and "paper" not in listed.splitlines()[0]
+    assert "…" not in listed and all(card(one).summary.rstrip(".").split()[-1] in listed for one in proxies.values())
+
+
+def test_the_list_says_what_a_proxy_is_what_it_costs_and_how_good_it_is() -> None:
+    wide = {row["name"]: row for row in epochzero("list", "proxies", "--json").json["proxies"]}
+    known = [table.known["snip"].spearman for table in tables() if "snip" in table.known]
+    assert wide["snip"]["spearman"] == short(sum(known) / len(known), 2) and wide["snip"]["tables"] == len(known)
+    assert (wide["snip"]["passes"], wide["ntk_cond"]["passes"], wide["params"]["passes"]) == ("1+1", "1+B", "0+0")
+    assert "auto:1, the default, has .56 on 12" in " ".join(epochzero("list", "proxies").out.split())
 
 
 def test_list_says_what_matters() -> None:

@@ -73,7 +73,8 @@ def main() -> None:
             raise
         _stop("There is not enough memory for this: use a smaller --batch-size or --input-shape.", 1)
     if code == 130:  # typer's code for Ctrl-C
-        _stop("Stopped. With a --store, or a folder of checkpoints, the same command resumes.", 130)
+        err.print("Stopped. With a --store, or a folder of checkpoints, the same command resumes.")
+        sys.exit(code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

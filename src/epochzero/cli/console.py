@@ -27,8 +27,24 @@ if TYPE_CHECKING:
     from epochzero.engine import Proxy
     from epochzero.spaces.base import Measured
 
-out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-err = Console(highlight=False, markup=False, emoji=False, stderr=True)
+
+class WordConsole(Console):
+    """Breaks text that is wrapped softly between words on a terminal; in a file or a pipe it stays one line.
+
+    One long word, such as an architecture, stays whole on a terminal too, and so does a command, with `no_wrap`: both
+    are copied.
+    """
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        soft = how.get("soft_wrap")
+        soft = self.soft_wrap if soft is None else soft
+        if soft and self.is_terminal and not how.get("no_wrap") and any(" " in str(x).strip() for x in objects):
+            how["soft_wrap"] = any(not isinstance(x, (str, Text)) for x in objects)
+        super().print(*objects, **how)
+
+
+out = WordConsole(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = WordConsole(highlight=False, markup=False, emoji=False, stderr=True)
 """markup is off: an architecture, a path or a reason may hold square brackets"""
 BAR, OTHERS = 20, 42
 """characters of the bar, and of its other columns; a note that is longer than the rest of the line is cut off"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import asdict
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from rich.table import Table
@@ -19,10 +20,12 @@ from epochzero.engine import Proxy
 from epochzero.errors import UserError
 from epochzero.evaluate.cards import card as proxy_card
 from epochzero.evaluate.cards import card_of
+from epochzero.evaluate.evidence import tables
 from epochzero.objectives.auto import NAME
 from epochzero.objectives.objective import parse_objective, parse_objectives
 from epochzero.registry import Registry, check_known, experiments, options_of, proxies, searches, spaces
 from epochzero.spaces.base import native_of
+from epochzero.stats.text import short
 from epochzero.supernet import methods
 
 KINDS: dict[str, Registry[Any]] = {
@@ -32,16 +35,16 @@ KINDS: dict[str, Registry[Any]] = {
     "experiments": experiments,
 }
 COLUMNS = {
-    "proxies": ["name", "paper", "better", "data", "labels", "fwd", "bwd", "layers"],
+    "proxies": ["name", "rho", "passes", "what it is"],
     "spaces": ["name", "networks", "input", "classes", "about"],
     "searches": ["name", "options", "about"],
 }
 """columns of the tables; --json has all facts"""
-WIDE = 100
-"""width of a terminal from which papers are listed, too"""
+RIGHT = ("rho", "networks")
 LEGEND = """
-  fwd, bwd: forward and backward passes at default settings (B: for each sample; L: between blocks).
-  Formula, options, cost, weaknesses and measured correlations: epochzero list proxies --card NAME"""
+  rho: mean Spearman correlation with accuracies (on how many of our tables); counting flops is the one to beat.
+  passes: forward + backward (B: for each sample; L: between blocks; *: needs labels).
+  Formula, options, weaknesses, papers and every measured correlation: epochzero list proxies --card NAME"""
 
 
 def list_(
@@ -75,17 +78,18 @@ def list_(
         print_json({kind: rows})
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    columns = [column for column in COLUMNS[kind] if column != "paper" or out.width >= WIDE]
+    columns = COLUMNS[kind]
     for column in columns:
-        justify: Literal["left", "right"] = "right" if column in ("fwd", "bwd", "networks") else "left"
+        justify: Literal["left", "right"] = "right" if column in RIGHT else "left"
         table.add_column(column, justify=justify, no_wrap=column == "name")
     for row in rows:
-        table.add_row(*(_short(row[column]) for column in columns))
+        table.add_row(*(_short(_shown(row, column)) for column in columns))
     out.print(table)
     if kind == "proxies":
         out.print(LEGEND, style="dim")
         newest = parse_objective(NAME)
-        out.print(f"  {newest.text}, which combines some of them: {newest.about}", style="dim")
+        mean, count = _quality(newest.text)
+        out.print(f"  {newest.text}, the default, has {mean} on {count}. It combines some: {newest.about}", style="dim")
 
 
 def _show_cards(kind: str, asked: str, json: bool) -> None:
@@ -105,15 +109,19 @@ def _facts(member: Any) -> dict[str, Any]:
     if isinstance(member, Proxy):
         card = proxy_card(member)
         needs = asdict(card.needs)
+        spearman, count = _quality(member.text)
         return {
             "paper": card.paper,
             "better": card.better,
             **needs,
+            "spearman": spearman,
+            "tables": count,
+            "passes": f"{card.needs.forward_passes}+{card.needs.backward_passes}",
             "labels": "needed" if card.needs.labels else "",
             "fwd": card.needs.forward_passes,
             "bwd": card.needs.backward_passes,
             "settings": ", ".join(f"{option.name}={option.value}" for option in card.options),
-            "about": card.summary,
+            "about": card.summary.rstrip("."),
         }
     if inspect.isclass(member):
         settings = ", ".join(f"{name}={default}" for name, default in options_of(member).items())
@@ -124,6 +132,24 @@ def _facts(member: Any) -> dict[str, Any]:
     made_for = {} if native is None else {"input": shape_text(native[0]), "classes": native[1]}
     about = getattr(member, "about", about).rstrip(".")
     return {"networks": size, "input": "", "classes": "", **made_for, "about": about}
+
+
+def _shown(row: dict[str, Any], column: str) -> Any:
+    """A cell of the table, which joins some of the facts of a proxy."""
+    match column:
+        case "rho":
+            return f"{row['spearman']} ({row['tables']})" if row["tables"] else ""
+        case "passes":
+            return f"{row['passes']}{'*' if row['labels'] else ''}"
+        case "what it is":
+            return row["about"].partition(": ")[2] or row["about"]
+    return row[column]
+
+
+def _quality(name: str) -> tuple[str, int]:
+    """The mean Spearman correlation of a score over the tables of our evidence, and the number of these."""
+    known = [table.known[name].spearman for table in tables() if name in table.known]
+    return (short(fmean(known), 2) if known else "", len(known))
 
 
 def _short(value: Any) -> str:

@@ -281,7 +281,7 @@ def say_next(result: Result, store: Path | None, more: bool = False) -> None:
     commands += [f"epochzero train --from {name} --data FILE.npz --out trained"] if store else []
     commands += ["the same with --winner-scores all scores the winner by every quick proxy"] if more else []
     for place, command in enumerate(commands):
-        err.print(f"{'' if place else 'next':7} {command}", soft_wrap=True)
+        err.print(f"{'' if place else 'next':7} {command}", soft_wrap=True, no_wrap=True)
 
 
 def files_of(result: Result, report: dict[str, Any], auxiliary: bool) -> dict[str, Callable[[], str]]:
