@@ -28,6 +28,7 @@ LAYERS = [
         "user_code",
         "frames",
         "pictures",
+        "callbacks",
     },
     {"plan"},
     {"data"},

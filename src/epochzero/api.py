@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from epochzero import data as data_
+from epochzero.callbacks import Callback, telling
 from epochzero.data import Batch
 from epochzero.data.loaders import batch_of, batches_of
 from epochzero.engine import Network, PlanNetwork, score_network
@@ -154,6 +155,7 @@ def search(
     store: str | Path = ":memory:",
     options: Mapping[str, Any] | None = None,
     progress: Callable[[Result], None] | None = None,
+    callbacks: Sequence[Callback | str] = (),
     executor: str | Executor = "auto",
     workers: int | None = None,
     threads: int | None = None,
@@ -165,7 +167,8 @@ def search(
 
     The budget is the published one of the method, else 300, or only limited by time with a `time_limit` in seconds; of
     "nasi" and "zero_cost_pt", which search inside one network, it counts steps. With a store on disk, the same call
-    resumes where it stopped. `progress` is called with the result so far.
+    resumes where it stopped. `progress` is called with the result so far; `callbacks` are told of each network, such as
+    "tensorboard:logs" (`epochzero.callbacks`).
 
     `proxy` may be several proxies, which are combined by rank; a column of a `table` of known networks,
     "table:cifar10_val_12ep"; or a function of an architecture, such as a short training, whose values the store keeps
@@ -223,7 +226,7 @@ def search(
     else:
         crew = nullcontext(executor)
     with crew as scorer, Store.open(store) as opened:
-        result = prepare(settings, scorer).run(opened, progress, Result)
+        result = prepare(settings, scorer).run(opened, progress, Result, callbacks=callbacks)
     assert isinstance(result, Result)
     return result
 
@@ -249,6 +252,7 @@ def rank(
     latency: str | None = None,
     store: str | Path = ":memory:",
     progress: Progress = silent,
+    callbacks: Sequence[Callback | str] = (),
 ) -> Ranking:
     """Ranks networks by a score, over several draws of weights and data: which of them to train?
 
@@ -289,8 +293,11 @@ def rank(
         for batch, seed in zip(batches, drawn, strict=True)
     ]
     told_by = None if latency is None else lambda task: Latency(meter_of(latency, task, threads=threads), task.space)
-    with Store.open(store) as opened:
-        return ranked(entries, tasks, objective, opened, latency=told_by, progress=progress, kind=Ranking)
+    about = {"proxy": objective.text, "draws": len(drawn), "data": batches[0].about}
+    with Store.open(store) as opened, telling(callbacks, "rank", about) as told:
+        ranking = ranked(entries, tasks, objective, opened, latency=told_by, progress=progress, kind=Ranking)
+        ranking.tell(told)
+    return ranking
 
 
 def as_network(

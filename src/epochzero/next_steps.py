@@ -13,6 +13,7 @@ from epochzero.study import ask_tell, ranking, result
 from epochzero.types import Origin
 
 if TYPE_CHECKING:
+    from epochzero.callbacks import Callback
     from epochzero.export import Exported
     from epochzero.study.task import Task
     from epochzero.train.images import Trained
@@ -42,11 +43,17 @@ class Result(result.Result):
         return [*super().sentences, *filter(None, [self.trust])]
 
     def train(
-        self, data: str | Path, *, recipe: str = "default", folder: str | Path | None = None, **changes: Any
+        self,
+        data: str | Path,
+        *,
+        recipe: str = "default",
+        folder: str | Path | None = None,
+        callbacks: Sequence[Callback | str] = (),
+        **changes: Any,
     ) -> Trained:
         """Trains the winner on images by a recipe; `changes` are settings of the recipe, such as `epochs=10`.
 
-        With a folder every epoch is kept, and the same call resumes.
+        With a folder every epoch is kept, and the same call resumes. `callbacks` are told of each epoch.
         """
         from epochzero.train.image_data import load_images
         from epochzero.train.images import train_architecture
@@ -56,7 +63,7 @@ class Result(result.Result):
         images = load_images(Path(data), seed=task.origin.seed, side=side_of(task))
         place = None if folder is None else Path(folder)
         seed, device = task.origin.seed, task.device
-        return train_architecture(task.space, self.winner.arch, images, how, place, seed=seed, device=device)
+        return train_architecture(task.space, self.winner.arch, images, how, place, callbacks, seed=seed, device=device)
 
     def export(self, folder: str | Path, **how: Unpack[How]) -> Exported:
         """Writes the winner as code, weights, ONNX and a model card.

@@ -134,21 +134,6 @@ def test_what_teaches_nothing(file: Path, taught: Path, tmp_path: Path) -> None:
         read_teacher(tmp_path)
 
 
-def test_tensorboard_reads_back_what_was_logged(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    from epochzero.train.tensorboard import logged
-
-    with logged(tmp_path) as log:
-        for epoch in (1, 2, 3):
-            log({"epoch": epoch, "loss": 1 / epoch})
-    with logged(tmp_path) as log:  # resumed after the second epoch
-        log({"epoch": 3, "loss": 0.25})
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert [(event.step, round(event.value, 4)) for event in events.Scalars("loss")] == [(1, 1.0), (2, 0.5), (3, 0.25)]
-
-
 # Windows and colours
 
 

@@ -99,6 +99,10 @@ BadLines = Annotated[
 DataFolder = Annotated[
     str, Option("--data-folder", envvar="EPOCHZERO_DATA", help="Where experiments find tables and images, by name.")
 ]
+Log = Annotated[
+    list[str] | None,
+    Option("--log", help="Also log to tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT. May be repeated."),
+]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else on standard output.")]
 
 

@@ -15,6 +15,7 @@ from epochzero.cli.options import (
     AsJson,
     Device,
     Init,
+    Log,
     Plugins,
     SampleOptions,
     StorePath,
@@ -54,6 +55,7 @@ def rank(
     by: ScoreOptions,
     samples: SampleOptions,
     store: StorePath = None,
+    log: Log = None,
     device: Device = "cpu",
     threads: Threads = None,
     plugin: Plugins = None,
@@ -69,7 +71,9 @@ def rank(
     place of each network if multiply-accumulates decided. With a store the same command resumes.
     """
     load_plugins(plugin)
-    options: dict[str, Any] = vars(which) | vars(by) | vars(samples) | {"input_shape": shape(samples.input_shape)}
+    options: dict[str, Any] = (
+        {"callbacks": log or ()} | vars(which) | vars(by) | vars(samples) | {"input_shape": shape(samples.input_shape)}
+    )
     with progress_bar("rank") as bar:
         ranking = ez.rank(networks, store=store or ":memory:", device=device, threads=threads, progress=bar, **options)
     if json:

@@ -14,6 +14,7 @@ from epochzero.cli.options import (
     AsJson,
     ClickOptions,
     Init,
+    Log,
     RunningOptions,
     SampleOptions,
     Seed,
@@ -129,6 +130,7 @@ class OutputOptions:
     auxiliary: Annotated[
         bool, Option("--auxiliary", help="Give model.py the auxiliary tower of a DARTS network, for training.")
     ] = False
+    log: Log = None
     json: AsJson = False
 
 
@@ -193,7 +195,7 @@ def search(
             def update(result: Result) -> None:
                 bar(result.steps or result.evaluated, result.total if limited else None, result.note or result.headline)
 
-            result = prepared.run(store, update, keep_interrupted=True)
+            result = prepared.run(store, update, keep_interrupted=True, callbacks=output.log or ())
         if result.best is None:
             raise no_score(result, None if limits.pool else scoring.table)
         end_search(result, store, scoring.winner_scores, folder, output)

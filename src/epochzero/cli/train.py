@@ -11,7 +11,7 @@ from typer import Option
 
 from epochzero.cli.console import err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
-from epochzero.cli.options import AsJson, ClickOptions, From, SpaceName, Top, panel, spread
+from epochzero.cli.options import AsJson, ClickOptions, From, Log, SpaceName, Top, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.old_spelling import trained as trained_recommender
 from epochzero.engine.device import usable
@@ -26,7 +26,6 @@ from epochzero.train.images import METRICS, plan_for, train_architecture
 from epochzero.train.processes import joined
 from epochzero.train.recipes import Recipe
 from epochzero.train.teacher import read_teacher
-from epochzero.train.tensorboard import logged
 
 
 @panel("Network")
@@ -47,9 +46,8 @@ class OutputOptions:
     out_dir: Annotated[
         Path, Option("--out", help="Folder for checkpoints and metrics. The same command resumes from it.")
     ]
-    tensorboard: Annotated[Path | None, Option(help="Also log loss and accuracy for TensorBoard in this folder.")] = (
-        None
-    )
+    tensorboard: Annotated[Path | None, Option(help="The same as --log tensorboard:FOLDER.")] = None
+    log: Log = None
     json: AsJson = False
 
 
@@ -96,6 +94,7 @@ def train(
             "--classes": reading.classes,
             "--teacher": network.teacher,
             "--tensorboard": output.tensorboard,
+            "--log": output.log,
         }
         given = asdict(training) | asdict(clicks) | {"space": network.space, "arch": network.arch}
         given |= {"data": str(data), "seed": running.seed, "device": running.device}
@@ -147,18 +146,19 @@ def _trained(
     plan = plan_for(space, arch, images, recipe) if isinstance(space, Space) else None
     with ExitStack() as stack:
         progress, processes = stack.enter_context(progress_bar("train")), stack.enter_context(joined(running.device))
-        first, board = processes.first, output.tensorboard
+        first = processes.first
+        board = () if output.tensorboard is None else (f"tensorboard:{output.tensorboard}",)
         trained = train_architecture(
             space,
             arch,
             images,
             recipe,
             folder,
+            (*board, *(output.log or ())) if first else (),
             seed=running.seed,
             teacher=None if network.teacher is None else read_teacher(network.teacher),
             processes=processes,
             progress=progress if first else silent,
-            watch=stack.enter_context(logged(board)) if board is not None and first else None,
         )
     if not first:
         return None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from epochzero.callbacks import Told
 from epochzero.errors import UserError
 from epochzero.frames import Framed, as_html
 from epochzero.objectives.objective import Objective
@@ -173,6 +174,13 @@ class Ranking(Sequence[Ranked], Framed):
         return as_html(
             {n: c for n, c in columns.items() if any(one not in (None, "") for one in c)}, (), self.sentences
         )
+
+    def tell(self, told: Told) -> None:
+        """Tells callbacks of each network, and of the order."""
+        for place, row in enumerate(self.to_json()["networks"], 1):
+            told.log(place, {name: row[name] for name in ("params", "flops", "memory", "value", "spread", "group")})
+        names = [row.name for row in self.scored]
+        told.summary |= {"best": names[0] if names else None, "order": names, "says": self.sentences}
 
     def to_json(self) -> dict[str, Any]:
         """As `epochzero rank --json` prints it."""

@@ -188,11 +188,29 @@ class Result(Framed):
     @property
     def history(self) -> list[Evaluation]:
         """Every network with its scores, in the order of evaluation."""
+        return self.since(0)
+
+    def since(self, first: int) -> list[Evaluation]:
+        """The history from a step on."""
         text, columns = self.task.space.text, self._values.items()
         return [
             Evaluation(step, arch, text(arch), {name: column[step] for name, column in columns})
-            for step, arch in enumerate(self._archs)
+            for step, arch in enumerate(self._archs[first:], first)
         ]
+
+    @property
+    def standing(self) -> dict[str, float]:
+        """The best so far, or the size of the front, by name."""
+        if self.front is not None:
+            return {"front": float(len(self.front))}
+        return {} if self.best is None else {"best": self.best.score.value}
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The outcome in plain values."""
+        found = {"arch": None} if self.best is None else {"arch": self.best.text, "score": self.best.score.value}
+        did = {"evaluated": self.evaluated or self.steps, "seconds": self.seconds, "stopped": self.stopped}
+        return found | self.standing | did | {"run": self.run}
 
     def table(self) -> dict[str, list[Any]]:
         """The history as columns, `arch` and one per proxy; also `to_pandas()` and `to_polars()`."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epochzero.callbacks import Callback, Told, telling
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.executors.local import LOCAL, Local
 from epochzero.objectives.auto import DEFAULT
@@ -121,12 +122,19 @@ class PreparedSearch:
         progress: Callable[[Any], None] | None = None,
         kind: type[Result] = Result,
         keep_interrupted: bool = False,
+        callbacks: Sequence[Callback | str] = (),
     ) -> Result:
         """Searches, or resumes the search in the store.
 
-        With `keep_interrupted`, Ctrl-C returns the result so far, if there is any.
+        With `keep_interrupted`, Ctrl-C returns the result so far, if any. `callbacks` are told of each network.
         """
         settings = self.settings
+        if callbacks:
+            facts = {name: value for name, value in vars(settings).items() if value not in (None, {})}
+            with telling(callbacks, "search", facts | {"method": self.method}) as told:
+                result = self.run(store, _also_telling(told, progress), kind, keep_interrupted)
+                told.summary |= result.summary
+            return result
         latest: list[Result] = []
 
         def watch(result: Result) -> None:
@@ -158,6 +166,21 @@ class PreparedSearch:
                 result.stopped = INTERRUPTED
         result.accuracies = self.accuracies
         return result
+
+
+def _also_telling(told: Told, progress: Callable[[Any], None] | None) -> Callable[[Result], None]:
+    """Progress that tells callbacks of the networks that are new."""
+    logged = 0
+
+    def watch(result: Result) -> None:
+        nonlocal logged
+        for one in result.since(logged):
+            told.log(one.step, one.scores | result.standing)
+        logged = result.evaluated
+        if progress is not None:
+            progress(result)
+
+    return watch
 
 
 def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSearch:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -20,6 +20,7 @@ from typing import Any, TypedDict, Unpack
 import torch
 from torch import nn
 
+from epochzero.callbacks import Callback, telling
 from epochzero.data import white
 from epochzero.data.sealed import put
 from epochzero.engine.failure import PassFailedError, blaming
@@ -41,7 +42,7 @@ FORMAT = 1
 METRICS = "metrics.jsonl"
 
 Watch = Callable[[dict[str, float]], None]
-"""called with the record of each epoch after it was trained"""
+"""called with the record of each epoch after it was trained, and first with those of a training that resumes"""
 
 
 class How(TypedDict, total=False):
@@ -100,9 +101,22 @@ def check_module(module: nn.Module, images: Images) -> None:
 
 
 def train_architecture(
-    space: AnySpace, arch: Any, images: Images, recipe: Recipe, folder: Path | None = None, **how: Unpack[How]
+    space: AnySpace,
+    arch: Any,
+    images: Images,
+    recipe: Recipe,
+    folder: Path | None = None,
+    callbacks: Sequence[Callback | str] = (),
+    **how: Unpack[How],
 ) -> Trained:
-    """Trains an architecture of a space; a checkpoint names both."""
+    """Trains an architecture of a space; a checkpoint names both. `callbacks` are told of each epoch."""
+    if callbacks:
+        facts = {"space": space.name, "arch": space.text(arch), "seed": how.get("seed", 0), **recipe.as_json()}
+        with telling(callbacks, "train", facts | {"data": images.facts["file"]}) as told:
+            how["watch"] = lambda record: told.log(int(record["epoch"]), record)
+            trained = train_architecture(space, arch, images, recipe, folder, **how)
+            told.summary |= trained.history[-1]
+        return trained
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     facts = {"space": space.name, "arch": space.text(arch)}
@@ -159,6 +173,9 @@ def train(
     together.wait()
     writes = kept if together.first else None
     _write_metrics(writes, trained.history)
+    if watch is not None:
+        for record in trained.history:
+            watch(record)
     for epoch in range(trained.resumed, recipe.epochs):
         trained.history.append(run.epoch(epoch, progress))
         if writes is not None:
