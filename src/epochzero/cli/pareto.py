@@ -35,7 +35,7 @@ def end_front(result: Result, folder: Path | None, store: Path | None, json: boo
         print_json(report)
     else:
         show_front(result, report)
-        say_time(result)
+        say_time(result, report["trust"])
         say_places("front", store, folder, files)
         say_next(result, store)
 

@@ -228,7 +228,7 @@ def show(result: Result, report: dict[str, Any], scores: Table) -> None:
             out.print(f"{place:3}  {number(one['score'])}  {one['arch']}")
     if "known" in report and report["known"] is None:
         err.print("The accuracy table does not hold the winner: nothing is known of its accuracy.", style="yellow")
-    say_time(result, report["winner_seconds"])
+    say_time(result, report["trust"], report["winner_seconds"])
 
 
 def show_known(known: Mapping[str, float], table: str) -> None:
@@ -239,7 +239,7 @@ def show_known(known: Mapping[str, float], table: str) -> None:
         out.print(f"{column:{width}}  {number(value)}")
 
 
-def say_time(result: Result, winner_seconds: float = 0.0) -> None:
+def say_time(result: Result, trust: str, winner_seconds: float = 0.0) -> None:
     """Prints the number of networks or steps, the time by part, and why networks have no score."""
     did = counted(result.steps, "step") if result.steps else counted(result.evaluated, "network")
     said = [f"{did} in {result.seconds:.1f} s"]
@@ -260,7 +260,7 @@ def say_time(result: Result, winner_seconds: float = 0.0) -> None:
         err.print(remark, style="yellow")
     for why, times in result.unscored.items():
         err.print(f"  {times} × {why}")
-    if trust := trust_in_search(result):
+    if trust:
         err.print(trust, soft_wrap=True)
 
 

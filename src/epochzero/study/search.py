@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochzero.callbacks import Callback, Told, telling
-from epochzero.errors import UnknownNameError, UserError
+from epochzero.errors import UserError
 from epochzero.executors.local import LOCAL, Local
 from epochzero.objectives.auto import DEFAULT
 from epochzero.objectives.goals import LATENCY, Goals, parse_goals
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.quantities import skips
-from epochzero.registry import near_miss, searches, spaces
+from epochzero.registry import check_known, searches, spaces
 from epochzero.spaces.budget import Budget
 from epochzero.study.given import GivenSpace
 from epochzero.study.loop import budget_of, run_search
@@ -187,7 +187,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     """Checks the settings and loads the data; UserError for anything that cannot be searched."""
     goals = None if settings.objectives is None else parse_goals(settings.objectives)
     method = settings.method or ("evolution" if goals is None else "pareto")
-    inside = _is_inside(method)
+    inside = method not in searches
     if inside:
         limits = [one.name for one in fields(SearchSettings) if one.name.startswith(("max_", "min_"))]
         names = ["objectives", *limits, "pool", "among", "loss"]
@@ -248,20 +248,11 @@ def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
     return suited(space, with_loss(batch, settings.loss))
 
 
-def _is_inside(method: str) -> bool:
-    """True for a search inside one network; UnknownNameError for an unknown name."""
-    if method in searches:
-        return False
+def _check_inside(method: str, given: Mapping[str, object]) -> None:
+    """UserError for a name that is unknown, or options that mean nothing to a search inside one network."""
     from epochzero.supernet import methods
 
-    if method not in methods:
-        known = sorted([*searches, *methods])
-        raise UnknownNameError(f"No search is called '{method}'.{near_miss(method, known)} Known: {', '.join(known)}.")
-    return True
-
-
-def _check_inside(method: str, given: Mapping[str, object]) -> None:
-    """UserError for options that mean nothing inside one network."""
+    check_known(method, sorted([*searches, *methods]), f"No search is called '{method}'")
     for option, value in given.items():
         if value is not None:
             raise UserError(
