@@ -50,6 +50,25 @@ def test_the_cache_gives_the_same_tensors_and_forgets_the_oldest() -> None:
     assert fresh is not conv and torch.equal(fresh, conv) and kept is other
 
 
+def test_drawings_find_what_was_drawn_ahead() -> None:
+    wide, narrow = Param((8, 3), "weight", 3, 4), Param((2, 3), "weight", 3, 4)
+    drawings = [init.Drawing(["a", "b"], wide), init.Drawing(["a"], narrow), init.Drawing(["c", "c"], wide)]
+    asked: list[int] = []
+    real = init._fresh
+
+    def fresh(origin: Origin, params: dict[str, Param], device: torch.device) -> list[Tensor]:
+        asked.append(len(params))
+        return real(origin, params, device)
+
+    with mock.patch.object(init, "_fresh", fresh), mock.patch.object(init, "_drawn", init._Drawn(2**20)):
+        init.draw_ahead(drawings, Origin(seed=9), torch.device("cpu"))
+        assert asked == [3, 1], "a name of two shapes needs a second buffer"
+        together = [drawing.drawn(Origin(seed=9)) for drawing in drawings]
+        assert len(asked) == 2, "nothing is drawn again"
+    for drawing, found in zip(drawings, together, strict=True):
+        assert torch.equal(found, drawing.drawn(Origin(seed=9)))
+
+
 def test_moved_tensors_keep_names_values_and_kinds() -> None:
     tensors = {"a": torch.randn(3, 4), "count": torch.tensor(3), "wide": torch.randn(2).double()}
     for name, own in moved(tensors, torch.device("cpu")).items():

@@ -19,7 +19,7 @@ import hashlib
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, lru_cache, partial
@@ -71,7 +71,7 @@ class _Drawn:
         keys = [(origin, name, param, device) for name, param in params.items()]
         known = {key: self._kept.pop(key) for key in keys if key in self._kept}
         missing = {key[1]: key[2] for key in keys if key not in known}
-        fresh = iter(_fresh(origin, missing, device))
+        fresh = iter(_fresh(origin, missing, device) if missing else ())
         tensors = []
         for key in keys:
             if (tensor := known.get(key)) is None:
@@ -166,6 +166,19 @@ class Drawing:
         if len(each) == 1 and self.index is None:
             return each[0]
         return torch.cat(each) if self.index is None else torch.stack(each).index_select(0, self.index).flatten(0, 1)
+
+
+def draw_ahead(drawings: Iterable[Drawing], origin: Origin, device: torch.device) -> None:
+    """Draws the weights that are not known yet into few buffers, so that each drawing finds its own."""
+    buffers: list[dict[str, Param]] = []  # a name may have several shapes
+    for drawing in drawings:
+        for name in drawing.names:
+            fitting = (buffer for buffer in buffers if buffer.get(name, drawing.own) == drawing.own)
+            if (buffer := next(fitting, None)) is None:
+                buffers.append(buffer := {})
+            buffer[name] = drawing.own
+    for buffer in buffers:
+        _drawn(origin, buffer, device)
 
 
 def constants(params: Mapping[str, Param], device: torch.device = CPU) -> dict[str, Tensor]:

@@ -25,10 +25,12 @@ from epochzero.engine.population.merged import Merged
 from epochzero.engine.population.tape import BackSums, Tape
 from epochzero.engine.population.watch import Places, WatcherOfMany
 from epochzero.plan import execute
-from epochzero.plan.init import Drawing, check, constants
+from epochzero.plan.init import Drawing, check, constants, draw_ahead
 from epochzero.plan.plan import Inlined, Node, Plan
 from epochzero.types import Origin
 
+AHEAD_ON = {"cuda"}
+"""kinds of devices to which weights are copied together"""
 MOST_PARAMS = 16
 """an upper bound of the number of an op's parameters"""
 Owners = tuple[Numbers, Numbers, Numbers]
@@ -95,6 +97,8 @@ class Population:
         (drawn_from,) = origins
         assert drawn_from is not None
         check(drawn_from)
+        if self.device.type in AHEAD_ON:
+            draw_ahead(self._drawings.values(), drawn_from, self.device)
         return self._constant | {name: drawing.drawn(drawn_from) for name, drawing in self._drawings.items()}
 
     @cached_property
