@@ -44,8 +44,10 @@ html_copy_source = False
 html_show_copyright = False
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
+python_display_short_literal_types = True
 
 
 def fill(app: Sphinx, page: str, source: list[str]) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
+
+import pytest
+from torch import nn
+
 import epochzero as ez
 
 
@@ -15,3 +21,11 @@ def test_lists_stay_the_same_when_asked_again() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert all(getattr(ez, name) is not None for name in ez.__all__)
+
+
+@pytest.mark.parametrize("name", ["space", "score", "search", "rank", "choices"])
+def test_the_examples_of_docstrings_are_right(name: str) -> None:
+    function = inspect.unwrap(getattr(ez, name))
+    (examples,) = doctest.DocTestFinder(recurse=False).find(function, name, globs={"ez": ez, "nn": nn})
+    told: list[str] = []
+    assert examples.examples and doctest.DocTestRunner().run(examples, out=told.append).failed == 0, "".join(told)

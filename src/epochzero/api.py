@@ -50,7 +50,11 @@ Data = Any
 
 
 def space(name: str | Space) -> Space:
-    """The search space of that name."""
+    """The search space of that name.
+
+    >>> ez.space("nb201").count()
+    15625
+    """
     if not isinstance(name, str):
         return name
     named: Space = spaces[name]
@@ -97,6 +101,9 @@ def score(
     inputs, the whole numbers among them stay those of the data; where there are no others, it moves their embeddings.
 
     On a CPU torch runs on `threads` threads: by default on one or on all, whichever is faster.
+
+    >>> ez.score("16", ["params", "flops"], space="mlp")["params"].value
+    12730.0
     """
     usable(device)
     named = proxies if isinstance(proxies, str) else ",".join(proxies)
@@ -186,6 +193,10 @@ def search(
     `executor` is where networks are scored: "local", this process; "processes", `workers` of them on this machine, by
     default one per core; "auto", the one or the other, whichever is faster; "ray", a cluster at `address`, or one
     started here; or an open executor of your own, which stays open. Each network is scored by `threads` threads.
+
+    >>> found = ez.search("nb201", "params", budget=10, max_params="300k")
+    >>> found.plan.params <= 300_000
+    True
     """
     settings = SearchSettings(
         space=space,
@@ -264,6 +275,9 @@ def rank(
     The result lists networks by their mean score, with its spread, parameters, multiply-accumulates, peak memory, the
     latency if one is named ("torch", "onnxruntime"), groups that do not differ significantly, and the order by FLOPs.
     A network without a score comes last with the reason. With a store on disk the same call resumes.
+
+    >>> ez.rank(["8", "16"], space="mlp", proxy="params").best.name
+    '16'
     """
     usable(device)
     drawn = list(range(seeds)) if isinstance(seeds, int) else list(seeds)

@@ -42,6 +42,9 @@ def choices(build: Callable[..., nn.Module], /, **options: Option) -> FactorySpa
     """Returns the space of all networks that `build` makes from options, each a list or a function that gives one.
 
     A function's arguments are names of earlier choices. `build` may take `num_classes` and `input_shape` as well.
+
+    >>> ez.choices(lambda width: nn.Conv2d(3, width, 3), width=[8, 16, 32]).count()
+    3
     """
     return FactorySpace(build, options)
 
