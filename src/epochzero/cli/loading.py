@@ -31,7 +31,7 @@ ABOUT = {
     "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",
     "reproduce": "Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.",
     "report": "Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.",
-    "store": "Show the runs in a result store, export its scores, or add those of another.",
+    "store": "Show the runs in a result store, export its scores, add those of another, copy it, or salvage it.",
     "analyze": "Why a network scores as it does: topology, landscapes, features.",
     "data": "Benchmark tables and official files as one small file.",
 }

@@ -86,8 +86,9 @@ function progressBar(content) {
   if (!isLive || content.state === "finished" || !content.budget) return "";
   const now = performance.now(), done = Math.min(content.evaluated, content.budget);
   if (!seen.length || seen.at(-1)[1] !== done) seen.push([now, done]);
-  while (seen.length > 2 && now - seen[0][0] > 120000) seen.shift();
-  const rate = seen.length > 1 ? (1000 * (done - seen[0][1])) / (now - seen[0][0]) : 0;
+  while (seen.length > 3 && now - seen[0][0] > 120000) seen.shift();
+  const [at, was] = seen.length > 2 ? seen[1] : content.resumed.length ? [now, done] : [now - (Date.parse(content.made) - Date.parse(content.started)), 0];
+  const rate = now > at ? (1000 * (done - was)) / (now - at) : 0; // from the first change that the page saw, or from the start
   const pace = rate > 0 ? ` · ${rate.toPrecision(2)} a second · ${seconds((content.budget - done) / rate)} left` : "";
   const bar = el("i");
   bar.style.width = `${((100 * done) / content.budget).toFixed(1)}%`;

@@ -55,7 +55,7 @@ function networkCard(content, one, place) {
     el("p", { class: "arch-text" }, content.archs[i]),
     image ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of the cell of ${name}` }, image)) : "",
     facts(content, i, content.by),
-    place || !ranked || content.members.length || content.front.length ? "" : copyButtons(content, i),
+    one.role ? el("div", { class: "copies" }, copyButton(`arch-${place}`, "Copy architecture", content.archs[i])) : place || !ranked || content.members.length ? "" : copyButtons(content, i),
     place ? "" : winnerScores(content, i));
 }
 
@@ -86,7 +86,7 @@ function foundSection(content) {
   const about = `${order} Dashed lines carry nothing.`;
   const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front: best, knee and cheap end" : content.searched ? "Runners-up" : by ? "The best by the table" : "Some of its networks";
   return section("found", title, about,
-    el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place)).slice(first)));
+    el("div", { class: `networks${content.drawings.length - first === 3 ? " three" : ""}` }, content.drawings.map((one, place) => networkCard(content, one, place)).slice(first)));
 }
 
 // ---- how the search went

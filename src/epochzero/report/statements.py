@@ -30,7 +30,7 @@ LETTERS = {"G": 1e9, "M": 1e6, "k": 1e3}
 def statements(run: Run, candidates: Candidates, judgement: Judgement, trust: str) -> list[dict[str, Any]]:
     """The statements, without those that the run says nothing about."""
     if not judgement.searched:
-        told = _of_figures(run, candidates)
+        told = _of_figures(run, candidates, judgement)
     elif judgement.front:
         told = [_front(candidates, judgement), _statement("Trust", trust), _knee(candidates, judgement)]
     else:
@@ -157,7 +157,7 @@ def corners(candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]
     return [{"role": role, "network": at} for at, role in placed.items()]
 
 
-def _of_figures(run: Run, candidates: Candidates) -> list[dict[str, Any]]:
+def _of_figures(run: Run, candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]]:
     """What a benchmark or a reproduction found."""
     figures = [one for one in figures_of(run) if one["value"] is not None and one["low"] is not None]
     papers = [one for one in figures if one["paper"] is not None]
@@ -167,8 +167,22 @@ def _of_figures(run: Run, candidates: Candidates) -> list[dict[str, Any]]:
         far = max(papers, key=lambda one: abs(one["value"] - one["paper"]))
         most = f"{far['name']}: {short(far['value'])} {_interval(far)}; the paper has {short(far['paper'])}."
         return [_statement("Found", each), _statement("Farthest from it", most)]
+    if run.kind == "ensemble":
+        return _of_ensemble(run, judgement)
     ranks = [one for one in figures if one["statistic"] == "spearman"]
     return list(_of_benchmark(run, candidates, ranks)) if run.kind == "bench" and ranks else []
+
+
+def _of_ensemble(run: Run, judgement: Judgement) -> list[dict[str, Any]]:
+    """The error of an ensemble beside the mean of its members', and how often these disagree."""
+    known = {one["name"]: one["value"] for one in figures_of(run)}
+    if not {"error", "ate", "ppd"} <= known.keys():
+        return []
+    members = len(judgement.members)
+    error, alone = short(known["error"]), short(known["ate"])
+    found = f"{members} members together have a test error of {error}, alone {alone} on average."
+    why = f"Two members predict different classes for a share of {short(known['ppd'])} of the test images."
+    return [_statement("Found", found), _statement("Why", why)]
 
 
 def _of_benchmark(run: Run, candidates: Candidates, ranks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
