@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from random import Random
-from statistics import NormalDist
+from statistics import NormalDist, mean, pstdev
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from epochzero.objectives import auto, reference
 from epochzero.objectives.auto import VERSIONS, Member, Version
 from epochzero.objectives.goals import parse_goals
 from epochzero.objectives.objective import Objective, parse_objective, parse_objectives
+from epochzero.objectives.ranks import combined
 from epochzero.objectives.reference import Reference, reference_of
 from epochzero.registry import proxies, spaces
 from epochzero.store import Store
@@ -62,12 +63,15 @@ def slow(version: Version, rows: list[list[float | None]]) -> list[float | None]
     whole = [row for row in rows if all(row[k] is not None for k in places)]
     found: list[float | None] = []
     for row in rows:
-        total = 0.0
+        total, shares = 0.0, []
         for (weight, _), k in zip(used, places, strict=True):
             below = sum(other[k] < row[k] for other in whole) if row[k] is not None else 0  # type: ignore[operator]
             equal = sum(other[k] == row[k] for other in whole)
             if row in whole:
-                total += weight * NormalDist().inv_cdf((below + equal / 2) / len(whole))
+                shares.append((below + equal / 2) / len(whole))
+                total += weight * NormalDist().inv_cdf(shares[-1])
+        if shares and version.method == "agreement":
+            total = mean(shares) - pstdev(shares) / math.sqrt(len(shares))
         found.append(total if row in whole else None)
     return found
 
@@ -76,13 +80,14 @@ def slow(version: Version, rows: list[list[float | None]]) -> list[float | None]
 
 
 @pytest.mark.parametrize("lacking", [0.0, 0.05, 0.5])
-def test_a_slow_version_agrees(lacking: float) -> None:
-    rng, objective = np.random.default_rng(3), parse_objective("auto:0")
-    table = rng.integers(0, 9, (40, 4)).astype(float)
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_slow_version_agrees(lacking: float, version: int) -> None:
+    rng, objective = np.random.default_rng(3), parse_objective(f"auto:{version}")
+    table = rng.integers(0, 9, (40, len(objective.proxies))).astype(float)
     table[rng.random(table.shape) < lacking] = np.nan
     rows = [[None if math.isnan(x) else x for x in row] for row in table.tolist()]
     found = objective.merits(scores_of(rows, objective))
-    assert found == pytest.approx(slow(AZ, rows))
+    assert found == pytest.approx(slow(VERSIONS[version], rows))
     assert sum(x is not None for x in found) > 10
 
 
@@ -127,6 +132,21 @@ def test_two_networks() -> None:
     objective = parse_objective("auto:0")
     better, worse = objective.merits(scores_of([[2.0, 1.0, 2.0, 2.0], [1.0, 2.0, 1.0, 1.0]], objective))
     assert better == -worse == pytest.approx(2.5 * NormalDist().inv_cdf(0.75))  # type: ignore[operator]
+
+
+def test_a_network_that_all_members_find_good_beats_one_that_a_member_ranks_last() -> None:
+    """The mean rank of the first two networks is the same."""
+    objective = parse_objective("auto:2")
+    names = [proxy.text for proxy in objective.proxies]
+    by = {
+        "size": [9, 7, 1, 2],
+        "depth": [9, 7, 1, 2],
+        "near": [9, 7, 1, 2],
+        "az_trainability(samples=16)": [1, 9, 2, 3],
+    }
+    rows: list[list[float | None]] = [[by[name][i] if name in by else 0.0 for name in names] for i in range(4)]
+    first, agreed, *_ = objective.merits(scores_of(rows, objective))
+    assert agreed > first  # type: ignore[operator]
 
 
 # ---- its name and its members
@@ -229,6 +249,21 @@ def test_size_does_not_count_among_networks_of_its_size() -> None:
     assert networks.percentile(np.array([15.0, math.exp(15), 0.0, 0.0])) == pytest.approx(50, abs=6)
     sized = np.array([np.nan, math.exp(15), np.nan, np.nan])  # nothing but its size is known
     assert networks.percentile(sized) == pytest.approx(50, abs=6) and networks.meaning(sized) == "by size"
+
+
+@pytest.mark.parametrize("of_size", [False, True])
+def test_a_percentile_by_agreement(of_size: bool) -> None:
+    """Beyond the size, each member has the share of reference networks below it; the value orders their agreement."""
+    version, rng = VERSIONS[2], np.random.default_rng(1)
+    rows = rng.normal(size=(400, len(version.scores)))
+    rows[:, version.scores.index("flops")] = 1e6
+    networks = Reference("among these", "by size", version, rows, of_size)
+    kept = [version.scores.index(member.scores[0]) for member in version.members]
+    order = np.argsort(combined("agreement", rows[:, kept].tolist()))
+    values = np.array([networks.percentile(row) for row in rows[order]])
+    assert (np.diff(values) > -1).all() and values[0] < 1 and values[-1] > 99
+    row = rows[order[200]]
+    assert networks.percentile(row + np.where(np.arange(len(row)) == kept[2], 1.0, 0.0)) > values[200]
 
 
 def test_reference_networks_that_are_all_alike() -> None:

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 from epochzero.errors import UnknownNameError, UserError
 from epochzero.objectives.objective import Objective, members, parse_objective, parse_objectives, single
-from epochzero.objectives.ranks import Ranking, combined, harmonic
+from epochzero.objectives.ranks import Ranking, Term, combined, harmonic
 from epochzero.types import Score
 
 # ---- ranks
@@ -34,6 +34,21 @@ def test_equal_scores_share_their_mean_rank() -> None:
 def test_equal_scores_leave_no_gap_in_te_nas_ranks() -> None:
     # 7, 7, 1, 9 are on 2, 2, 1, 3; 0.5, 0.1, 0.2, 0.2 on 3, 1, 2, 2.
     assert combined("te_rank", [[7, 0.5], [7, 0.1], [1, 0.2], [9, 0.2]]) == [5, 3, 3, 5]
+
+
+def test_agreement_by_hand() -> None:
+    """The mean share of the first two is 1/2; the second one's scores agree on it, and the first one's do not."""
+    found = combined("agreement", [[3, 1], [2, 2], [1, 3], [4, 4]])
+    shares = [(5 / 8, 1 / 8), (3 / 8, 3 / 8), (1 / 8, 5 / 8), (7 / 8, 7 / 8)]
+    expected = [(a + b) / 2 - abs(a - b) / 2 / math.sqrt(2) for a, b in shares]
+    assert found == pytest.approx(expected) and found[1] > found[0] == found[2]  # type: ignore[operator]
+
+
+def test_a_score_without_weight_does_not_count_in_an_agreement() -> None:
+    rows = np.random.default_rng(2).normal(size=(9, 3))
+    ranking = Ranking("agreement", 3, [Term(1.0, (0,)), Term(0.0, (1,)), Term(1.0, (2,))])
+    ranking.add(rows)
+    assert ranking.merits.tolist() == pytest.approx(combined("agreement", rows[:, [0, 2]].tolist()))
 
 
 def test_ranks_are_scipys() -> None:
@@ -63,13 +78,13 @@ def test_a_set_that_grows_is_ranked_as_if_it_came_at_once(method: str) -> None:
 
 
 def test_a_network_that_lacks_a_score_gets_none_and_takes_no_rank() -> None:
-    for method in ("rank", "mean_rank", "te_rank"):
+    for method in ("rank", "mean_rank", "te_rank", "agreement"):
         found = combined(method, [[5, 10], [99, None], [1, 20], [None, None]])
         assert [found[0], found[2]] == combined(method, [[5, 10], [1, 20]])
         assert found[1] is found[3] is None
 
 
-@pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank"])
+@pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank", "agreement"])
 def test_nothing_to_rank(method: str) -> None:
     assert combined(method, []) == []
     assert combined(method, [[None, 1.0], [2.0, None]]) == [None, None]
@@ -78,7 +93,7 @@ def test_nothing_to_rank(method: str) -> None:
 def test_only_the_order_of_scores_matters() -> None:
     merits = [[3.0, -1.0], [1.0, 5.0], [2.0, 0.0]]
     stretched = [[math.exp(a), 100 * b] for a, b in merits]
-    for method in ("rank", "mean_rank", "te_rank"):
+    for method in ("rank", "mean_rank", "te_rank", "agreement"):
         assert combined(method, merits) == combined(method, stretched)
 
 
@@ -107,7 +122,7 @@ def test_a_proxy_alone() -> None:
     assert not objective.of_a_set
 
 
-@pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank", "harmonic"])
+@pytest.mark.parametrize("method", ["rank", "mean_rank", "te_rank", "agreement", "harmonic"])
 def test_proxies_with_settings_within_a_combination(method: str) -> None:
     objective = parse_objective(f"{method}(dextr(points=8),zico(batches=4),flops)")
     assert [proxy.text for proxy in objective.proxies] == ["dextr(points=8)", "zico(batches=4)", "flops"]

@@ -3,6 +3,8 @@ r"""Combination of several scores of each network into one, over a set of networ
     rank         sum_k log(rank_k / N)          AZ-NAS; the best network has rank N
     normal_rank  sum_k Phi^-1((rank_k - 1/2) / N)
     mean_rank    mean_k rank_k
+    agreement    mean_k q_k - std_k(q_k) / sqrt(K), q_k = (rank_k - 1/2) / N: the mean less its standard error over the K
+                 scores, so that of two networks with the same mean rank the one that they agree on is better
     te_rank      sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
     harmonic     2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
 
@@ -64,8 +66,18 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {
     "normal_rank": lambda ascending: normal((_shared(ascending) - 0.5) / len(ascending)),
     "mean_rank": _shared,
     "te_rank": _dense,
+    "agreement": lambda ascending: (_shared(ascending) - 0.5) / len(ascending),
 }
 """contribution of a score to each network's merit, for networks in ascending order of that score"""
+
+
+def joined(method: str, parts: Floats, weights: Floats) -> Floats:
+    """Returns the merits of networks from what each score contributes [scores, networks]."""
+    if method != "agreement":
+        return np.asarray(weights @ parts / (len(parts) if method == "mean_rank" else 1))
+    shares = weights / max(float(weights.sum()), 1e-12)
+    mean = shares @ parts
+    return np.asarray(mean - np.sqrt(shares @ (parts - mean) ** 2 / max(np.count_nonzero(weights), 1)))
 
 
 class Ranking:
@@ -104,11 +116,11 @@ class Ranking:
         """The merits of all networks so far, higher is better; nan for a network that lacks a score."""
         chosen = self.chosen
         whole = np.bincount(np.concatenate([self._places[k] for k in chosen]), minlength=self.networks) == len(chosen)
-        total = np.where(whole, 0.0, np.nan)
-        for (weight, _), k in zip(self.terms, chosen, strict=True):
+        parts = np.full((len(chosen), self.networks), np.nan)
+        for part, k in zip(parts, chosen, strict=True):
             kept = whole[self._places[k]]
-            total[self._places[k][kept]] += weight * METHODS[self.method](self._ascending[k][kept])
-        return total / len(chosen) if self.method == "mean_rank" else total
+            part[self._places[k][kept]] = METHODS[self.method](self._ascending[k][kept])
+        return joined(self.method, parts, np.array([weight for weight, _ in self.terms]))
 
 
 def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:

@@ -3,7 +3,7 @@ r"""The value of one network alone: its percentile among reference networks, who
 Of reference networks r and their scores x_m:
 
     z_m(x)   = Phi^-1 of the share of reference networks below x, linear between them and beyond both ends
-    t(x)     = sum_m weight_m z_m(x_m)
+    t(x)     = sum_m weight_m z_m(x_m), or the agreement of all Phi(z_m(x_m))
     value    = 100 * share of reference networks whose t is below; beyond them it approaches 0 and 100
 
 The reference networks are random ones of the same space with the same input. For any other network they are those of
@@ -21,16 +21,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from epochzero.objectives.auto import Version
-from epochzero.objectives.ranks import Floats, normal
+from epochzero.objectives.ranks import Floats, joined, normal
 from epochzero.types import Shape
 
 FILE = Path(__file__).with_suffix(".json")
 SIZE = "flops"
+FORMS: dict[str, Callable[[Floats], Floats]] = {
+    "normal_rank": lambda z: z,
+    "agreement": np.vectorize(NormalDist().cdf, otypes=[float]),
+}
+"""what z contributes to a merit, by the version's method"""
 END = 10
 """the slope beyond an end is that of the tenth of the networks next to it"""
 
@@ -98,6 +104,7 @@ class Reference:
         """Returns the value of a network by these scores, one for each member."""
         rows = self._whole(columns)
         weights = np.array([member.weight for member in self.version.members])  # [members]
+        deviations = np.ones(len(columns))
         scales = [_normal_scores(rows[:, k]) for k in columns]
 
         def z(x: Floats) -> Floats:  # [..., scores] -> [..., members]
@@ -112,10 +119,11 @@ class Reference:
             lines = np.asarray(np.linalg.lstsq(design(rows), z(rows), rcond=None)[0], np.float64)
             deviations = (z(rows) - design(rows) @ lines).std(axis=0)
             counts = (deviations > 1e-6) & (np.array(columns) != self._size)
-            weights = np.where(counts, weights / np.where(counts, deviations, 1.0), 0.0)
+            weights, deviations = np.where(counts, weights, 0.0), np.where(counts, deviations, 1.0)
 
         def total(x: Floats) -> Floats:  # [..., scores] -> [...]
-            return np.asarray((z(x) - design(x) @ lines) @ weights)
+            parts = np.moveaxis((z(x) - design(x) @ lines) / deviations, -1, 0)  # [members, ...]
+            return joined(self.version.method, FORMS[self.version.method](parts), weights)
 
         share = _shares(total(rows))
         return lambda row: 100 * share(float(total(row)))

@@ -191,9 +191,10 @@ def _board(target: Target, table: AccuracyTable, stored: StoredScores, networks:
     chosen = _most_scored(known, texts, of_data, networks, seed)
     notes = [*table.notes, *([f"{unknown:,} networks without {target.column} are left out."] if unknown else [])]
     notes.append(f"{len(chosen):,} of {len(known):,} networks with scores, of {len(truths):,} in the table.")
-    batches = {repeat[0] for by in of_data.values() for repeat in by}
-    notes += ["Scores with TF32, of one draw of weights."] if all(one.endswith(TF32) for one in batches) else []
     kept = {name: rows for name, by in of_data.items() if (rows := _rows([texts[arch] for arch in chosen], by))}
+    repeats = {repeat for rows in kept.values() for repeat in rows}
+    if repeats and all(batch.endswith(TF32) for batch, _ in repeats):
+        notes.append(f"Scores with TF32, of {len({origin for _, origin in repeats})} draw(s) of weights and batch.")
     kept = _with_sizes(kept, table, chosen)
     truth = np.array([truths[arch] for arch in chosen])
     unit = unit_of(target.column, truth, table.source) if target.higher else ""

@@ -20,18 +20,18 @@ from epochzero.evaluate.leaderboard.boards import SIZES, Board, boards_of, targe
 from epochzero.evaluate.leaderboard.chosen import Choice, Chosen
 from epochzero.evaluate.leaderboard.standings import Contestant, Row, Rules, proxy_contestant, standings
 from epochzero.evaluate.leaderboard.stored import read_stored
-from epochzero.objectives.auto import NAME
+from epochzero.objectives.auto import NAME, VERSIONS
 from epochzero.objectives.objective import Objective, parse_objective
 from epochzero.progress import Progress, silent
 from epochzero.store import Store
 
 PUBLISHED = (
-    NAME,
+    *(f"{NAME}:{version}" for version in VERSIONS),
     "rank(az_expressivity,az_progressivity,az_trainability,flops)",
     "te_rank(ntk_cond(of=sum),linear_regions)",
     "rank(params,flops)",
 )
-"""combinations that are compared if their scores are there: auto, AZ-NAS, TE-NAS, and size alone"""
+"""combinations that are compared if their scores are there: all versions of auto, AZ-NAS, TE-NAS, and size alone"""
 
 
 @dataclass(frozen=True)
