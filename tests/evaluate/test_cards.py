@@ -376,7 +376,7 @@ def test_card_is_shown() -> None:
 
 def test_the_card_of_the_default_has_its_row_of_the_leaderboard() -> None:
     shown = epochzero("list", "proxies", "--card", "auto").out
-    known = {table.target: table.known["auto:1"] for table in tables()}
+    known = {table.target: table.known[parse_objective("auto").text] for table in tables()}
     for target, one in known.items():
         assert re.search(rf"{target}\s+\d+\s+{one.spearman:.2f} \[{one.low:.2f}, {one.high:.2f}\]", shown)
 

@@ -82,6 +82,36 @@ def test_auto_compares_with_the_other_networks() -> None:
     assert ranking[2].name == "a" and ranking["a"].group == 2 and ranking["twin"].group == ranking["b"].group == 1
 
 
+def test_one_network_has_its_percentile() -> None:
+    """Its ranks among its own draws would say nothing."""
+    alone = ez.rank([CHEAP], space="nb201", proxy="auto", batch_size=8, seeds=2)
+    assert alone[0].status == "ok" and alone[0].value == pytest.approx(np.mean(alone[0].scores))
+    first = ez.score(CHEAP, "auto", space="nb201", batch_size=8)["auto"]
+    assert alone[0].scores[0] == pytest.approx(first.value) and 0 < first.value < 100
+    assert f"the value is its {first.why}." in alone.remarks[0]
+    lone = ez.rank([broken], proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=2)
+    assert lone[0].status == "failed" and lone.remarks == [] and "no such width" in lone[0].why
+
+
+def test_members_that_give_way_are_named() -> None:
+    """One convolution each: the depth is the same for all, and there are no blocks to pass gradients between."""
+    alike = ez.rank({"a": net(4), "b": net(9)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=2)
+    assert alike.remarks == [
+        "auto:2 counts flops in place of depth: all networks have the same.",
+        "auto:2 counts flops in place of az_trainability(samples=16): 100% of the networks lack it.",
+    ]
+    assert not ez.rank([CHEAP, MIXED], space="nb201", proxy="auto:1", batch_size=8, seeds=1).remarks
+
+
+def test_equal_scores_and_members_that_all_fail() -> None:
+    twins = ez.rank({"a": net(4)(4), "b": net(4)(4)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=1)
+    assert [row.status for row in twins] == ["ok"] * 2 and twins.best.name in "ab"
+    failed = ez.rank({"a": broken, "b": broken}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=1)
+    assert [row.status for row in failed] == ["failed"] * 2 and failed.remarks == []
+    with pytest.raises(UserError, match="No network has a auto:2 score: 'a' cannot be built"):
+        _ = failed.best
+
+
 def test_architectures_of_a_space(shallow_nb201: None) -> None:
     ranking = ez.rank(
         [CHEAP, MIXED, CUT], space="nb201", proxy="naswot", seeds=2, batch_size=8, input_shape=(3, 16, 16)

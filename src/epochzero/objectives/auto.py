@@ -20,8 +20,9 @@ its networks. `epochzero.objectives.reference` has the formulas.
 Beware: a value within one set says nothing about a network of another set. The percentile does, but beyond its random
 networks it is an extrapolation.
 
-Beware: expect less on further spaces than on the tables of the leaderboard. Version 2's members are the same whichever
-space is left out by one criterion, but not by others, and its form was chosen on all tables; so were version 1's members.
+Beware: expect less on further spaces than on the tables of the leaderboard: version 2's members are also those that a
+fixed procedure chooses without any one of six spaces, but not without the seventh (AutoFormer; docs/choice.md), and its
+form was chosen on all tables. So were version 1's members.
 
 Beware: where none of its members applies, it orders networks as counting FLOPs does.
 

@@ -91,6 +91,21 @@ class Objective:
             return as_merits(np.array([self.reference.percentile(row) for row in as_rows(rows)]))
         return as_merits(combined_rows(self.ranking(), as_rows(rows)))
 
+    def given_way(self, rows: Sequence[Sequence[float | None]]) -> list[str]:
+        """Returns a sentence for each member of `auto` that does not apply to these networks."""
+        said: list[str] = []
+        if self.made_of is None or self.reference is not None or len(rows) < 2:
+            return said
+        values, ranking = as_rows(rows), self.ranking()
+        ranking.add(values)
+        for term, chosen in zip(ranking.terms, ranking.chosen, strict=True):
+            (first, other), column = (self.proxies[k].text for k in (term.columns[0], chosen)), values[:, term.columns[0]]
+            without = int(np.isnan(column).sum())
+            why = f"{without / len(rows):.0%} of the networks lack it" if without else "all networks have the same"
+            if first != other:
+                said.append(f"{self.text} counts {other} in place of {first}: {why}.")
+        return said
+
     def percentile(self, scores: Mapping[str, Score]) -> Score:
         """Returns one network's value among the reference networks, or why it has none."""
         (merit,) = self.merits([scores])

@@ -174,6 +174,7 @@ def run_search(
         _choose(search, result, store)
     if isinstance(search, Remarking):
         result.remarks += search.remarks
+    result.remarks += result.given_way
     result.seconds = result.clock.seconds
     if result.out_of_time:
         return result

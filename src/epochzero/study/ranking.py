@@ -252,7 +252,9 @@ def ranked(
         progress(len(rows), None if listed is None else len(listed), rows[-1].name)
     if not rows:
         raise UserError("There is no network to rank: give at least one.")
-    _judge(rows, scores, objective)
+    alone = objective.calibrated("+".join(names), first.batch.input_shape, of_size=True)
+    compared = alone if len(rows) == 1 else objective
+    _judge(rows, scores, compared)
     ranking = kind(objective, len(tasks), rows, first.batch.about, "+".join(names))
     flops = [row.flops for row in rows if row.flops is not None]
     ranking.facts = facts_of(structures, flops, first.batch.input_shape) if structures else None
@@ -261,6 +263,11 @@ def ranked(
             f"{keep_weights} of them are modules, which keep their weights: their spread is over data alone. Give "
             "functions that make them, or an initialisation, to draw weights as well."
         )
+    if compared.reference is not None and ranking.scored:
+        meaning = compared.percentile(scores[0][0]).why
+        ranking.remarks.append(f"There is no other network to compare with: the value is its {meaning}.")
+    every = [compared.row(by_proxy) for own in scores for by_proxy in own]
+    ranking.remarks += compared.given_way([[None if math.isnan(x) else x for x in row] for row in every])
     ranking.task = first
     ranking.sources = {name: (space, arch) for name, space, arch in listed or ()}
     ranking.run = run.id

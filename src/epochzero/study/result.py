@@ -228,9 +228,19 @@ class Result(Framed):
     @property
     def merits(self) -> list[float | None]:
         """The merit of every network, higher is better, in the order of evaluation; None without a score."""
+        return self.objective.of_rows(self._rows)
+
+    @property
+    def given_way(self) -> list[str]:
+        """A sentence for each member of `auto` that does not apply to these networks."""
+        return self.objective.given_way(self._rows)
+
+    @property
+    def _rows(self) -> list[tuple[float | None, ...]]:
+        """The merits of every network by each proxy."""
         proxies = self.objective.proxies
         columns = ([None if math.isnan(x) else p.merit(x) for x in self._values[p.text]] for p in proxies)
-        return self.objective.of_rows(list(zip(*columns, strict=True)))
+        return list(zip(*columns, strict=True))
 
     def _repr_html_(self) -> str:
         if self.front is not None:
