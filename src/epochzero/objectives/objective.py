@@ -99,9 +99,9 @@ class Objective:
         values, ranking = as_rows(rows), self.ranking()
         ranking.add(values)
         for term, chosen in zip(ranking.terms, ranking.chosen, strict=True):
-            (first, other), column = (self.proxies[k].text for k in (term.columns[0], chosen)), values[:, term.columns[0]]
-            without = int(np.isnan(column).sum())
-            why = f"{without / len(rows):.0%} of the networks lack it" if without else "all networks have the same"
+            first, other = (self.proxies[k].text for k in (term.columns[0], chosen))
+            without = float(np.isnan(values[:, term.columns[0]]).mean())
+            why = f"{without:.0%} of the networks lack it" if without else "all networks have the same"
             if first != other:
                 said.append(f"{self.text} counts {other} in place of {first}: {why}.")
         return said

@@ -3,8 +3,8 @@ r"""Combination of several scores of each network into one, over a set of networ
     rank         sum_k log(rank_k / N)          AZ-NAS; the best network has rank N
     normal_rank  sum_k Phi^-1((rank_k - 1/2) / N)
     mean_rank    mean_k rank_k
-    agreement    mean_k q_k - std_k(q_k) / sqrt(K), q_k = (rank_k - 1/2) / N: the mean less its standard error over the K
-                 scores, so that of two networks with the same mean rank the one that they agree on is better
+    agreement    mean_k q_k - std_k(q_k) / sqrt(K), q_k = (rank_k - 1/2) / N: the mean less its standard error over
+                 the K scores, so that of two networks with the same mean rank the one that they agree on is better
     te_rank      sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
     harmonic     2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
 
