@@ -139,12 +139,13 @@ class Procedure:
         there = {one: k for k, one in enumerate(self.names)}
         if name == ONE:
             return np.arange(len(there))[:, None]
+        found: np.ndarray
         if name == ANY:
             found = np.array(list(combinations(range(len(there)), min(4, len(there)))))
         else:
             kinds = [(SIZES if kind == "size" and name == ANY_SIZE else scores) for kind, scores in KINDS]
             found = np.array(list(product(*filter(None, ([there[s] for s in own if s in there] for own in kinds)))))
-        return found[self.runs[found].any(1).sum(1) <= PASSES]
+        return np.asarray(found[self.runs[found].any(1).sum(1) <= PASSES])
 
     def known(self, sets: str, method: str) -> tuple[np.ndarray, Floats]:
         """The sets, and the correlation of each with accuracy [boards, M]."""

@@ -259,7 +259,7 @@ def test_a_percentile_by_agreement(of_size: bool) -> None:
     rows[:, version.scores.index("flops")] = 1e6
     networks = Reference("among these", "by size", version, rows, of_size)
     kept = [version.scores.index(member.scores[0]) for member in version.members]
-    order = np.argsort(combined("agreement", rows[:, kept].tolist()))
+    order = np.argsort(np.array(combined("agreement", rows[:, kept].tolist()), float))
     values = np.array([networks.percentile(row) for row in rows[order]])
     assert (np.diff(values) > -1).all() and values[0] < 1 and values[-1] > 99
     row = rows[order[200]]

@@ -73,11 +73,15 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {
 
 def joined(method: str, parts: Floats, weights: Floats) -> Floats:
     """Returns the merits of networks from what each score contributes [scores, networks]."""
+    total: Floats = weights @ parts
+    if method == "mean_rank":
+        return total / len(parts)
     if method != "agreement":
-        return np.asarray(weights @ parts / (len(parts) if method == "mean_rank" else 1))
-    shares = weights / max(float(weights.sum()), 1e-12)
-    mean = shares @ parts
-    return np.asarray(mean - np.sqrt(shares @ (parts - mean) ** 2 / max(np.count_nonzero(weights), 1)))
+        return total
+    whole, counted = max(float(weights.sum()), 1e-12), max(int((weights > 0).sum()), 1)
+    mean = total / whole
+    variance: Floats = weights @ (parts - mean) ** 2 / whole
+    return np.asarray(mean - np.sqrt(variance / counted))
 
 
 class Ranking:
