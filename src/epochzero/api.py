@@ -145,6 +145,7 @@ def search(
     max_weight_bytes: str | float | None = None,
     max_activation_bytes: str | float | None = None,
     max_peak_memory: str | float | None = None,
+    max_kv_bytes: str | float | None = None,
     byte_width: int = 4,
     max_latency_ms: float | None = None,
     min_throughput: float | None = None,
@@ -182,7 +183,8 @@ def search(
     under the function's name. With a `pool`, a table of scores, the search keeps to its networks and its scores.
 
     Limits of memory are in bytes, for one sample and numbers of `byte_width` bytes: `max_weight_bytes`,
-    `max_activation_bytes`, and `max_peak_memory` for both together; "256k" is 256,000.
+    `max_activation_bytes`, `max_peak_memory` for both together, and `max_kv_bytes` for the keys and values that a
+    language model keeps; "256k" is 256,000.
 
     With `objectives`, such as "dextr,-flops,latency", the search has several goals, and the result has a `front`.
     `latency` is "torch" or "onnxruntime", measured here, "table:FILE:COLUMN", or "command:./run {onnx}", a program that
@@ -212,6 +214,7 @@ def search(
         max_weight_bytes=max_weight_bytes,
         max_activation_bytes=max_activation_bytes,
         max_peak_memory=max_peak_memory,
+        max_kv_bytes=max_kv_bytes,
         byte_width=byte_width,
         max_latency_ms=max_latency_ms,
         min_throughput=min_throughput,

@@ -84,20 +84,30 @@ def test_the_same_network_as_that_of_transformers(text: str) -> None:
 
 
 def cached(arch: Arch, places: int) -> int:
-    """The bytes of keys and values, counted one by one."""
+    """The keys and values, counted one by one."""
     total = 0
     for _layer in range(arch.depth):
         for _key in range(arch.heads // arch.group):
             for _token in range(min(places, arch.context)):
-                total += 2 * 2 * (arch.width // arch.heads)
+                total += 2 * (arch.width // arch.heads)
     return total
 
 
 def test_the_cache_of_keys_and_values() -> None:
     rng = Random(0)
     for arch in [SPACE.smallest(), *(SPACE.sample(rng) for _ in range(20))]:
-        assert [SPACE.kv_bytes(arch, (places,)) for places in (16, 500)] == [cached(arch, 16), cached(arch, 500)]
-    assert SPACE.kv_bytes(SPACE.smallest()) == 2 * 2 * 16 * 1 * 32 * 2
+        assert [SPACE.kv_values(arch, (places,)) for places in (16, 500)] == [cached(arch, 16), cached(arch, 500)]
+    assert SPACE.kv_values(SPACE.smallest()) == 2 * 2 * 16 * 1 * 32
+    limit: dict[str, Any] = {"max_kv_bytes": "20k", "byte_width": 2, "max_params": "500k"}
+    found = ez.search("decoder", "params", "random", 20, batch_size=2, **limit)
+    kept = [2 * SPACE.kv_values(one.arch) for one in found.history]
+    assert len(kept) == 20 and 10_000 < max(kept) <= 20_000
+    with pytest.raises(
+        UserError, match="No decoder network keeps at most 4,000 bytes of keys and values: the smallest"
+    ):
+        ez.search("decoder", max_kv_bytes=4000)
+    with pytest.raises(UserError, match="Networks of nb201 keep no keys and values"):
+        ez.search("nb201", max_kv_bytes=4000)
 
 
 def test_text_mutation_crossover_and_drawing() -> None:

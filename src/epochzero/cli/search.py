@@ -74,6 +74,7 @@ class LimitOptions:
         str | None, Option(help="Most bytes of the input and all values that are alive at once, for one sample.")
     ] = None
     max_peak_memory: Annotated[str | None, Option(help="Most bytes of weights and activations together.")] = None
+    max_kv_bytes: Annotated[str | None, Option(help="Most bytes of a decoder's cache of keys and values.")] = None
     byte_width: Annotated[int, Option(help="Bytes of a weight and of an activation: 4, 2, or 1 for 8 bits.")] = 4
     max_latency_ms: Annotated[
         float | None, Option(help="Most milliseconds for one batch, at the upper end of a 95 % interval.")

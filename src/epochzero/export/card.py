@@ -26,6 +26,7 @@ LIMITS = {
     "max_weight_bytes": "bytes of weights",
     "max_activation_bytes": "bytes of activations",
     "max_peak_memory": "bytes of both",
+    "max_kv_bytes": "bytes of keys and values",
     "max_latency_ms": "milliseconds a sample",
 }
 """limits of a search and their units"""

@@ -59,6 +59,14 @@ class Sizing(Protocol):
 
 
 @runtime_checkable
+class Caching(Protocol):
+    """A space of language models, which keep keys and values of the tokens so far."""
+
+    def kv_values(self, arch: Any, input_shape: Shape) -> int:
+        """Returns the number of values that are kept for a row of tokens."""
+
+
+@runtime_checkable
 class Redrawing(Protocol):
     """A space that proposes the steps of a walk."""
 
@@ -97,8 +105,10 @@ class Budget:
     max_activation_bytes: int | None = None
     max_peak_memory: int | None = None
     """bytes of weights and activations together"""
+    max_kv_bytes: int | None = None
+    """bytes of the keys and values that a language model keeps for a row of tokens"""
     byte_width: int = WIDTH
-    """bytes of a weight and of an activation: 4 in single precision, 1 in 8 bits"""
+    """bytes of a weight, an activation or a kept value: 4 in single precision, 1 in 8 bits"""
 
     @staticmethod
     def given(settings: Any, start: str = "--") -> Budget:
@@ -127,7 +137,7 @@ class Budget:
     def facts(self) -> dict[str, int]:
         """The limits that there are, and the byte width if one of them is in bytes."""
         given = {one.name: getattr(self, one.name) for one in fields(self)}
-        if not self.memory_limits():
+        if not self.memory_limits() and self.max_kv_bytes is None:
             del given["byte_width"]
         return {name: value for name, value in given.items() if value is not None}
 
@@ -159,7 +169,7 @@ class BudgetedSpace:
         self.limits = list(budget.limits())
         self.num_classes, self.input_shape = num_classes, input_shape
         self.fits: Callable[[Any], bool] = lambda arch: True
-        self.limited = bool(self.limits or budget.memory_limits())
+        self.limited = bool(self.limits or budget.memory_limits() or budget.max_kv_bytes is not None)
         self._seen: list[Any] = []
         """trial samples that fit"""
         if not self.limited:
@@ -171,10 +181,26 @@ class BudgetedSpace:
             if least > limit:
                 raise UserError(f"No {space.name} network has at most {limit:,} {words}: the smallest has {least:,}.")
 
+        caches_little = self._caching(budget.max_kv_bytes)
+
         def fits(arch: Any) -> bool:
-            return budget.fits(measured(arch)) and (not budget.memory_limits() or budget.holds(self.remember(arch)))
+            if not caches_little(arch) or not budget.fits(measured(arch)):
+                return False
+            return not budget.memory_limits() or budget.holds(self.remember(arch))
 
         self.fits = lru_cache(maxsize=100_000)(fits)
+
+    def _caching(self, limit: int | None) -> Callable[[Any], bool]:
+        """Returns whether the keys and values that an architecture keeps are within the limit."""
+        if limit is None:
+            return lambda arch: True
+        space, shape, width = self.space, self.input_shape, self.budget.byte_width
+        if not isinstance(space, Caching):
+            raise UserError(f"Networks of {space.name} keep no keys and values: leave the limit of them out.")
+        if (least := width * space.kv_values(space.smallest(), shape)) > limit:
+            words = "bytes of keys and values"
+            raise UserError(f"No {space.name} network keeps at most {limit:,} {words}: the smallest keeps {least:,}.")
+        return lambda arch: width * space.kv_values(arch, shape) <= limit
 
     def _followed(self, arch: Any) -> Footprint:
         if not isinstance(self.space, GivesPlans):

@@ -8,9 +8,8 @@ Token ids become vectors; each layer, with hidden = width * ratio, is
     x = x + down(silu(gate(norm(x))) * up(norm(x)))
 
 and an RMS norm and a linear layer give the logits of the next token at every place: no biases, and a head of its own.
-A cache of keys and values holds, in half precision, for T tokens
-
-    2 * depth * (width / heads) * keys * min(context, T) * 2 bytes
+For a row of T tokens a cache holds 2 * depth * (width / heads) * keys * min(context, T) keys and values, which
+`--max-kv-bytes` limits, with `--byte-width 2` in half precision.
 
     width                          depth                  heads    heads per key    ratio      context
     64, 96, 128, 192, 256, 384     2, 3, 4, 6, 8, 12      4, 8     1, 2, 4          2, 3, 4    32, 64, 128
@@ -46,8 +45,6 @@ from epochzero.types import Shape
 
 NORM, SUM = RMSNorm(), Add()
 TEXT = re.compile(r"w([0-9]{1,6})-d([0-9]{1,6})-h([0-9]{1,6})-k([0-9]{1,6})-r([0-9]{1,6})-c([0-9]{1,6})")
-HALF = 2
-"""bytes of a number in half precision"""
 
 
 class Arch(NamedTuple):
@@ -111,10 +108,10 @@ class Decoder(Choices[int], Architectures):
     def smallest(self) -> Arch:
         return Arch(*super().smallest())
 
-    def kv_bytes(self, arch: tuple[int, ...], input_shape: Shape = (128,)) -> int:
-        """Returns the bytes of the cache of keys and values for a row of tokens, in half precision."""
+    def kv_values(self, arch: tuple[int, ...], input_shape: Shape = (128,)) -> int:
+        """Returns the number of keys and values in the cache for a row of tokens."""
         one = Arch(*arch)
-        return 2 * one.depth * one.width // one.heads * one.keys * min(one.context, input_shape[0]) * HALF
+        return 2 * one.depth * one.width // one.heads * one.keys * min(one.context, input_shape[0])
 
     def plan(self, arch: tuple[int, ...], num_classes: int = 256, input_shape: Shape = (128,)) -> Plan:
         check_classes(self.name, num_classes)

@@ -69,6 +69,8 @@ class SearchSettings:
     max_activation_bytes: str | float | None = None
     max_peak_memory: str | float | None = None
     """bytes of weights and activations, for one sample"""
+    max_kv_bytes: str | float | None = None
+    """bytes of keys and values that a language model keeps for a row of tokens"""
     byte_width: int = WIDTH
     """bytes of a weight and of an activation"""
     max_latency_ms: float | None = None
