@@ -27,6 +27,7 @@ PARTS = {
     "spaces": space_pages.all_spaces,
     "searches": pages.all_searches,
     "commands": pages.command_table,
+    "trust": lambda: proxy_pages.where_it_works(proxy_pages.AUTO),
 }
 """by the names in the marks"""
 
