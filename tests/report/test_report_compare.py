@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from epochzero.registry import spaces
 from epochzero.report import Subject, write
+from epochzero.spaces.nb201 import NB201
 from epochzero.store import JSON, Store
 from epochzero.types import Setting
 from tests.report.pages import Page
@@ -268,3 +273,32 @@ def test_landmarks_and_names(report: Path, opened: Callable[..., Page]) -> None:
     page.locator("#to-networks").click()
     sync_api.expect(page.locator("#networks h2")).to_be_in_viewport()
     assert page.locator("body > header").bounding_box()["y"] == 0, "the sections stay at hand"
+
+
+def test_choices_are_read_from_the_texts_of_every_space(browser: Any) -> None:
+    """Networks that differ differ in a choice, and no text is one single choice but for spaces of one number."""
+    rng = Random(0)
+    known = {name: space for name, space in spaces.items() if hasattr(space, "plan") and name != "published"}
+    texts = {name: sorted({space.text(space.sample(rng)) for _ in range(25)}) for name, space in known.items()}
+    code = (files("epochzero.report") / "choices.js").read_text(encoding="utf-8")
+    page = browser.new_page()
+    read = page.evaluate(
+        f"(of) => {{ {code}; return Object.fromEntries(Object.entries(of).map(([k, v]) => [k, v.map(readChoices)])) }}",
+        texts,
+    )
+    page.close()
+    for name, choices in read.items():
+        assert len({str(one) for one in choices}) == len(texts[name]), name
+        assert all(len(one) > 1 for one in choices) or name == "mlp", name
+    cell = dict(read["nb201"][0])
+    arch = NB201().parse(texts["nb201"][0])
+    edges = ["0 → 1", "0 → 2", "1 → 2", "0 → 3", "1 → 3", "2 → 3"]
+    assert [cell[edge] for edge in edges] == list(arch)
+    for space, text, name, value in (
+        ("mnasnet", "e1k5", "1 e", "1"),
+        ("autoformer_tiny", "192:", "width", "192"),
+        ("transnas_micro", "64-", "width", "64"),
+        ("decoder", "w", "w", ""),
+    ):
+        (first,) = [one for one, of in zip(read[space], texts[space], strict=True) if of.startswith(text)][:1]
+        assert first[0][0] == name and first[0][1].startswith(value)

@@ -1,39 +1,52 @@
 // The choices of architectures, read from their texts: each place where the texts differ is a choice, its words the options.
 
-const EDGE = /^([a-z]\w*)~(\d+)$/i; // nor_conv_3x3~0: an op from node 0
-const LETTERED = /^(?:[a-z]\d+){2,}$/; // e3k5l2s1
 const MOST_OPTIONS = 24;
 
+const all = (text, pattern) => [...text.matchAll(pattern)];
+
+// Names of choices by the form of the text: [form, text => [name, value] of each].
+const FORMS = [
+  // |conv~0|+|conv~0|skip~1|: an op on each edge of a cell
+  [/^\|\w+~\d/, (text) => text.split("+").flatMap((node, k) => all(node, /(\w+)~(\d+)/g).map(([, op, from]) => [`${from} → ${k + 1}`, op]))],
+  // Genotype(normal=[('conv', 0), ...], reduce=...): two edges to each node
+  [/^Genotype\(/, (text) => all(text, /(\w+)=\[(.*?)\]/g).flatMap(([, cell, edges]) => all(edges, /\('(\w+)', (\d+)\)/g)
+    .flatMap(([, op, from], k) => [[`${cell} ${k + 1}`, op], [`${cell} ${k + 1} from`, from]]))],
+  // 64-41414-0_33_111: width, stages, ops on the edges of a cell
+  [/^\d+-\d+-/, (text) => {
+    const [width, stages, cell] = text.split("-");
+    const edges = /^\d/.test(cell) ? cell.split("_").flatMap((node, k) => [...node].map((op, from) => [`${from} → ${k + 1}`, op])) : [["cell", cell]];
+    return [["width", width], ...[...stages].map((kind, k) => [`stage ${k + 1}`, kind]), ...edges];
+  }],
+  // Kind(in,out,stride,width,layers)...
+  [/^\w+\([\d,]+\)/, (text) => all(text, /(\w+)\(([\d,]+)\)/g).flatMap(([, kind, sizes], k) => [[`${k + 1} kind`, kind],
+    ...sizes.split(",").slice(1).map((size, j) => [`${k + 1} ${["out", "stride", "inner", "layers"][j] ?? j}`, size])])],
+  // op:width@inputs/op:rows@inputs/left,right/merge,fm|...: blocks of a recommender
+  [/^[\w-]+:\d+@\d/, (text) => text.split("|").flatMap((block, k) => {
+    const parts = block.split("/").flatMap((part) => part.split(/[:@]/));
+    return parts.map((part, j) => [`${k + 1} ${["dense", "width", "from", "sparse", "rows", "rows from", "pair", "extra"][j] ?? j}`, part]);
+  })],
+  // conv3x3:0/conv1x1:01/output:2: vertices with the vertices that they read
+  [/^[a-z]\w*:\d+\//, (text) => text.split("/").flatMap((vertex, k) => vertex.split(":").map((part, j) => [`${k + 1} ${j ? "reads" : "op"}`, part]))],
+  // 192:3x4,4x3.5: width, then heads and ratio of each layer
+  [/^\d+:\d+x/, (text) => [["width", text.split(":")[0]], ...all(text, /(\d+)x([\d.]+)/g).flatMap(([, heads, ratio], k) => [[`${k + 1} heads`, heads], [`${k + 1} ratio`, ratio]])]],
+  // w192-d6 or e1k3/e4k5: letters and numbers
+  [/^(?:[a-z]\d+)+(?:[-/]|$)/, (text) => text.split("/").flatMap((part, k) => all(part, /([a-z]+)(\d+)/g).map(([, letter, size]) => [text.includes("/") ? `${k + 1} ${letter}` : letter, size]))],
+  // name=value, or words
+  [/./, (text) => text.split(/[|/:;,()[\]{}]/).filter(Boolean).map((word, k) => (word.includes("=") ? word.trim().split(/=(.*)/s) : [`choice ${k + 1}`, word.trim()]))],
+];
+
 // [name, value] of each choice of a text.
-function readChoices(text) {
-  if (/^\d+-\d+-[\w]+$/.test(text)) { // 64-41414-0_33_111
-    return [...text.replace(/-basic$/, "")].filter((letter) => !"-_".includes(letter)).map((letter, k) => [`choice ${k + 1}`, letter]);
-  }
-  const found = [];
-  const put = (name, value) => { if (value !== "") found.push([name || `choice ${found.length + 1}`, value]); };
-  const groups = text.includes("~") ? text.split("+") : [text];
-  const commas = text.includes("@") ? /[|/]/ : /[|/:;,()[\]{}]/;
-  groups.forEach((group, node) => {
-    group.split(commas).map((word) => word.replace(/['"\s]/g, "")).filter(Boolean).forEach((word, place) => {
-      const edge = EDGE.exec(word), pair = /^([^=]+)=(.+)$/.exec(word);
-      if (edge) put(`${edge[2]} → ${node + 1}`, edge[1]);
-      else if (pair) put(pair[1], pair[2]);
-      else if (LETTERED.test(word)) for (const [, letter, size] of word.matchAll(/([a-z])(\d+)/g)) put(`${place + 1} ${letter}`, size);
-      else word.split(/[:@]/).forEach((part) => put("", part));
-    });
-  });
-  return found;
-}
+const readChoices = (text) => (FORMS.find(([form]) => form.test(text))?.[1](text) ?? []).map(([name, value]) => [name, value]);
 
 // Choices that differ between networks: { name, options, codes }, -1 where a network has none.
 function choicesOf(archs) {
-  const all = [];
+  const found = [];
   archs.forEach((arch, i) => readChoices(arch).forEach(([name, value], k) => {
-    const one = (all[k] ??= { name, numbers: new Map(), codes: new Int16Array(archs.length).fill(-1) });
+    const one = (found[k] ??= { name, numbers: new Map(), codes: new Int16Array(archs.length).fill(-1) });
     if (one.numbers.size <= MOST_OPTIONS && !one.numbers.has(value)) one.numbers.set(value, one.numbers.size);
     one.codes[i] = one.numbers.get(value) ?? -1;
   }));
-  return all.filter(({ numbers }) => numbers.size > 1 && numbers.size <= MOST_OPTIONS).map(({ name, numbers, codes }) => {
+  return found.filter(({ numbers }) => numbers.size > 1 && numbers.size <= MOST_OPTIONS).map(({ name, numbers, codes }) => {
     const options = [...numbers.keys()].sort(compared_);
     const places = Int16Array.from(numbers.keys(), (option) => options.indexOf(option));
     return { name, options, codes: codes.map((code) => (code < 0 ? -1 : places[code])) };
