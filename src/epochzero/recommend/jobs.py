@@ -1,7 +1,7 @@
 """The data and settings of a step: which table, how to train on it, and which network.
 
-`data` is a text file with its schema, the folder of a table in numbers, `synthetic:ROWS` for generated clicks, or the
-folder of a search.
+`data` is a text file with its schema, the folder of a table in numbers, `synthetic:ROWS` or `synthetic:ROWS:LAW` for
+generated clicks, or the folder of a search.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from epochzero.errors import DataError, UserError
 from epochzero.progress import Progress
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encode
+from epochzero.recommend.data.laws import law
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable, open_table
@@ -55,20 +56,27 @@ class Clicks:
         if self.data.partition(":")[0] == SYNTHETIC:
             if self.schema is not None:
                 raise UserError(f"--data {self.data} has a schema of its own: leave --schema out.")
-            return Planted().schema
+            return self._generated[1].schema
         if Path(self.data).is_dir():
             return open_table(self.data).encoding.schema
         if self.schema is None:
             raise UserError(f"The table {self.data} needs a --schema: criteo, avazu, kdd12, or a .json or .toml file.")
         return load_schema(self.schema)
 
+    @property
+    def _generated(self) -> tuple[int, Planted]:
+        """The number of rows and the law of generated clicks."""
+        _, _, told = self.data.partition(":")
+        rows, _, name = told.partition(":")
+        if rows and not rows.isdecimal():
+            raise UserError(f"--data {SYNTHETIC} takes a number of rows, as {SYNTHETIC}:500000, not {self.data!r}.")
+        return int(rows or 500_000), law(name or "pairs")
+
     def table(self, progress: Progress) -> CtrTable:
         """The table in numbers: generated, opened, or made from the text file."""
-        schema, (kind, _, rows) = self.known_schema, self.data.partition(":")
-        if kind == SYNTHETIC:
-            if rows and not rows.isdecimal():
-                raise UserError(f"--data {SYNTHETIC} takes a number of rows, as {SYNTHETIC}:500000, not {self.data!r}.")
-            return synthetic(self.folder / TABLE, int(rows or 500_000))
+        schema = self.known_schema
+        if self.data.partition(":")[0] == SYNTHETIC:
+            return synthetic(self.folder / TABLE, *self._generated)
         if Path(self.data).is_dir():
             return open_table(self.data)
         table = encode(self.data, schema, self.folder / TABLE, bad_lines=self.bad_lines, progress=progress)

@@ -61,8 +61,8 @@ def search(
         str | None,
         typer.Option(
             "--data",
-            help="A table of clicks with its --schema, the folder of one in numbers, or synthetic:ROWS; default: "
-            "12,000 generated rows.",
+            help="A table of clicks with its --schema, the folder of one in numbers, or synthetic:ROWS, or "
+            "synthetic:ROWS:LAW (pairs, third, network, mixed); default: 12,000 generated rows.",
         ),
     ] = None,
     out_dir: Annotated[

@@ -7,7 +7,7 @@ k_d = floor(exp(1 + z)), z normal, with x_d = log(1 + k_d) - 1. The probability 
 
 with planted pairs (i, j) of categorical columns and (d, f) of a dense and a categorical one. All effects are normal.
 One value in twenty is missing and has no effect. A network that only adds up columns cannot fall below the log loss of
-the single effects, and no network below that of the true probabilities.
+the single effects, and no network below that of the true probabilities. `laws.py` has laws beyond pairs of columns.
 """
 
 from __future__ import annotations
@@ -102,18 +102,23 @@ class Planted:
     def chunk(self, number: int, count: int = CHUNK) -> Drawn:
         """The first `count` rows of chunk `number`."""
         rng = np.random.default_rng([RECIPE, self.seed, number])
-        values = (np.array(self.sizes) * rng.random((CHUNK, len(self.sizes))) ** 3).astype(np.int64)  # [N, F]
-        counts = np.exp(1 + rng.standard_normal((CHUNK, self.num_dense))).astype(np.int64)  # [N, D]
-        values[rng.random(values.shape) < MISSING] = -1
-        counts[rng.random(counts.shape) < MISSING] = -1
+        counts, values = self.features(rng)
         logit = self.logit(counts, values)
         label = rng.random(CHUNK) < 1 / (1 + np.exp(-logit))
         return Drawn(counts[:count], values[:count], logit[:count], label[:count].astype(np.uint8))
 
+    def features(self, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The counts [N, D] and values [N, F] of a chunk; -1 where missing."""
+        values = (np.array(self.sizes) * rng.random((CHUNK, len(self.sizes))) ** 3).astype(np.int64)
+        counts = np.exp(1 + rng.standard_normal((CHUNK, self.num_dense))).astype(np.int64)
+        values[rng.random(values.shape) < MISSING] = -1
+        counts[rng.random(counts.shape) < MISSING] = -1
+        return counts, values
+
     def logit(self, counts: NDArray[np.int64], values: NDArray[np.int64]) -> Floats:
         """The true logits [N] of counts [N, D] and values [N, F]."""
         effects = {key: np.concatenate([table, 0 * table[:1]]) for key, table in self.effects.items()}  # -1: missing
-        x = np.where(counts < 0, 0, np.log1p(np.maximum(counts, 0)) - 1)  # [N, D]
+        x = levels(counts)
         total: Floats = self.bias + x @ self.effects["a"]
         for column in range(len(self.sizes)):
             total += effects[f"w{column}"][values[:, column]]
@@ -126,6 +131,11 @@ class Planted:
     def chunks(self, count: int) -> Iterator[Drawn]:
         for first in range(0, count, CHUNK):
             yield self.chunk(first // CHUNK, min(CHUNK, count - first))
+
+
+def levels(counts: NDArray[np.int64]) -> Floats:
+    """The x_d [N, D] of counts [N, D]; 0 where missing."""
+    return np.where(counts < 0, 0, np.log1p(np.maximum(counts, 0)) - 1)
 
 
 def synthetic(folder: str | Path, count: int = 500_000, planted: Planted = Planted(), *, seed: int = SEED) -> CtrTable:
