@@ -256,7 +256,11 @@ def test_python_takes_the_same_steps(place: Path, tmp_path: Path) -> None:
         (["train", "--space=nasrec_small", "--data=PLACE/clicks.tsv", "--schema=criteo", "--out=OUT"], "give --arch"),
         (["export", "--weights=PLACE/run", "--out=OUT", "--arch=x"], "leave --arch out"),
         (["export", "--weights=PLACE/run", "--out=PLACE/run"], "choose another --out"),
-        (["predict", "--model=PLACE/search", "--data=PLACE/clicks.tsv", "--out=OUT"], "holds no recommender"),
+        (["predict", "--model=PLACE/search", "--data=PLACE/clicks.tsv", "--out=OUT"], "holds no model for images"),
+        (
+            ["recommend", "predict", "--model=PLACE/search", "--data=PLACE/clicks.tsv", "--out=OUT"],
+            "holds no recommender",
+        ),
         (["predict", "--model=PLACE/run", "--data=PLACE/none.tsv", "--out=OUT"], "none.tsv cannot be opened"),
         (["predict", "--model=PLACE/run", "--data=PLACE/schema.json", "--out=OUT"], "does not fit"),
         (

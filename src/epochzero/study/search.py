@@ -217,7 +217,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
     limit = None
-    if LATENCY in task.proxies or any((settings.max_latency_ms, settings.min_throughput, settings.max_energy)):
+    measured = (settings.max_latency_ms, settings.min_throughput, settings.max_energy)
+    if LATENCY in task.proxies or any(one is not None for one in measured):
         from epochzero.hardware.latency import slowest, timed, with_energy
 
         most = slowest(settings.max_latency_ms, settings.min_throughput, settings.latency_batch)
