@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -48,22 +48,23 @@ class Named(TyperCommand):
         return loaded([str(self.name)]).commands[str(self.name)].make_context(info_name, args, parent, **extra)
 
 
-def _without_bool(params: Sequence[Any]) -> list[Any]:
-    """The same options, whose help has no type where the option is a flag."""
-    for one in params:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return list(params)
+class FlagsWithoutType:
+    """Options whose help has no type where they are flags."""
 
-
-class Leaf(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_bool(super().get_params(ctx))
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in params:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return params
 
 
-class Group(TyperGroup):
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_bool(super().get_params(ctx))
+class Leaf(FlagsWithoutType, TyperCommand):
+    """A command of its own."""
+
+
+class Group(FlagsWithoutType, TyperGroup):
+    """A command with commands in it."""
 
 
 class Verbs(Group):
@@ -89,7 +90,7 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
                 info.cls = Leaf
             group.add_typer(member, name=name, cls=Group)
         else:
-            group.command(name, cls=Leaf, context_settings=_settings(member))(member)
+            group.command(name, cls=Leaf, context_settings=getattr(member, "settings", {}))(member)
     whole = typer.main.get_group(group)
     for name, load in others.items():
         verb, dot, part = name.partition(".")
@@ -97,7 +98,7 @@ def loaded(names: Iterable[str] = ABOUT) -> TyperGroup:
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
             member, own = load(), whole.commands[verb]
             assert isinstance(own, TyperGroup)
-            alone.command(part, cls=Leaf, context_settings=_settings(member))(member)
+            alone.command(part, cls=Leaf, context_settings=getattr(member, "settings", {}))(member)
             own.add_command(typer.main.get_command(alone), part)
     _check_numbers(whole)
     return whole
@@ -131,11 +132,6 @@ def _missing(name: str) -> Callable[..., None]:
         """Not installed: comes with the distribution epochzero-papers."""
         raise missing_papers(f"`epochzero {name.replace('.', ' ')}` comes")
 
-    refuse.lenient = True  # type: ignore[attr-defined]
+    any_option_will_do = {"ignore_unknown_options": True, "allow_extra_args": True}
+    refuse.settings = any_option_will_do  # type: ignore[attr-defined]
     return refuse
-
-
-def _settings(member: Any) -> dict[str, Any]:
-    """Any option will do for a command that is not installed."""
-    lenient = getattr(member, "lenient", False)
-    return {"ignore_unknown_options": True, "allow_extra_args": True} if lenient else {}

@@ -185,7 +185,7 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
         report |= result.limit.report(result.winner.arch)
     if result.accuracies is not None:
         report |= {"known": known_of(result.winner.text, result.accuracies), "table": result.accuracies.name}
-    files = {} if folder is None and output.json else files_of(result, report, output.auxiliary)
+    files = {} if folder is None else files_of(result, report, output.auxiliary)
     if folder is not None:
         with writing("winner", folder):
             for name, content in files.items():

@@ -92,16 +92,21 @@ class Database:
     def open(cls, path: str | Path) -> Database:
         """Opens the store at `path`, or creates one if nothing is there. Leaves any other file unchanged."""
         path = str(path)
-        if path != MEMORY:
-            _check_place(Path(path))
+        if path == MEMORY:
+            connection = sqlite3.connect(path, isolation_level=None)
+            _create(connection)
+            connection.execute("PRAGMA foreign_keys = ON")
+            return cls(path, connection)
+        _check_place(Path(path))
         left = _log_left(path)
         with _explained(path, opening=True):
-            if path != MEMORY:
-                _touch(Path(path))
+            _touch(Path(path))
             connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
             try:
                 if _is_blank(connection):
-                    _create(connection)
+                    with _transaction(connection):
+                        if _is_blank(connection):  # no other process was faster
+                            _create(connection)
                 _check_identity(path, connection)
                 _switch_to_wal(connection)
                 connection.execute("PRAGMA synchronous = NORMAL")
@@ -185,13 +190,10 @@ def _is_blank(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    with _transaction(connection):
-        if not _is_blank(connection):
-            return  # another process was faster
-        for statement in SCHEMA:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _check_identity(path: str, connection: sqlite3.Connection) -> None:

@@ -71,7 +71,7 @@ def run_inside(
     result.method, result.total = method, search.steps if steps is None else steps
     result.time_limit = math.inf if time_limit is None else time_limit
     texts: dict[str, JSON] = {key: str(value) for key, value in (known | options).items()}
-    run = begun(result, store, KIND, {"options": texts, "seed": seed}, {})
+    run = begun(result, store, KIND, {"options": texts, "seed": seed})
     before = result.clock.seconds
     inside, result.stopped = _taken(search, run, _state(store, run), result, progress)
     result.inside, result.steps = inside, inside.steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from epochzero.errors import UnknownNameError, UserError
@@ -237,8 +238,10 @@ def _goes_by_ranks(maker: Any) -> bool:
     return hasattr(maker, "revise") or not getattr(maker, "learns", True)
 
 
-def begun(result: Result, store: Store, kind: str, own: Mapping[str, JSON], about: Mapping[str, JSON]) -> Run:
-    """Begins or resumes the run that the settings of any search and its own define."""
+def begun(
+    result: Result, store: Store, kind: str, own: Mapping[str, JSON], about: Callable[[], Mapping[str, JSON]] = dict
+) -> Run:
+    """Begins or resumes the run that the settings of any search and its own define; `about` is for the manifest."""
     task = result.task
     settings: dict[str, JSON] = {
         "space": task.space.name,
@@ -249,11 +252,13 @@ def begun(result: Result, store: Store, kind: str, own: Mapping[str, JSON], abou
         "origin": str(task.origin),
         **own,
     }
-    shape = list(task.batch.input_shape)
-    facts: dict[str, JSON] = {"data": task.batch.about, "input_shape": shape, "device": task.device, **about}
-    kept = store.path != MEMORY
-    run = store.begin_run(kind, settings, manifest(settings | facts) if kept else {})
-    result.run, result.store = run.id, store.path if kept else None
+    facts: dict[str, JSON] = {}
+    if store.path != MEMORY:
+        result.store = store.path
+        shape = list(task.batch.input_shape)
+        facts = {"data": task.batch.about, "input_shape": shape, "device": task.device, **about()}
+    run = store.begin_run(kind, settings, manifest(settings | facts) if facts else {})
+    result.run = run.id
     return run
 
 
@@ -273,15 +278,21 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
         settings["pool"] = result.pool
     if task.sources:
         settings["sources"] = [source.name for source in task.sources]
-    known = {p.text: dict(p.resolved) for p in result.objective.proxies}
-    about: dict[str, JSON] = {
-        "executor": task.executor.about(),
-        "resolved": {"proxy": known, "method": resolved(result.method, options)},
-    }
-    if isinstance(result.objective, Objective) and result.objective.made_of:
-        about["auto"] = result.objective.about
-    if isinstance(space := task.space, FittedToTable):
-        about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
-    run = begun(result, store, "search", settings, about)
-    result.earlier = run.so_far()
+    run = begun(result, store, "search", settings, partial(_about, result, options))
+    if run.resumed:
+        result.earlier = run.so_far()
     return run
+
+
+def _about(result: Result, options: Mapping[str, Any]) -> dict[str, JSON]:
+    """What the manifest says of a search beside its settings."""
+    space, proxies = result.task.space, result.objective.proxies
+    about: dict[str, JSON] = {
+        "executor": result.task.executor.about(),
+        "resolved": {"proxy": {p.text: dict(p.resolved) for p in proxies}, "method": resolved(result.method, options)},
+    }
+    if result.objective.made_of:
+        about["auto"] = result.objective.about
+    if isinstance(space, FittedToTable):
+        about["fitted"] = {"dense": space.dense, "tables": space.tables, "widths": space.widths, "rows": space.rows}
+    return about

@@ -86,7 +86,7 @@ def _run(run: Pass, items: list[Item], wanted: set[str], network: Network, batch
         results["network"] = handle
     if wanted & NEED_FORWARD:
         streams: Streams = {item: [] for item in items if item[1] is not None and item[0] in wanted}
-        watcher = Watcher(streams, seed)
+        watcher = Watcher(streams, seed, x.device)
         watcher.within = network.holds_blocks if watcher.blocks else ""
         watcher.copies = not isinstance(network, PlanNetwork)
         ran = _run_samples(handle, wanted, watcher)

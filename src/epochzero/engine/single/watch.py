@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epochzero.engine import postponed
 from epochzero.engine.failure import REASONS, PassFailedError, blaming, or_why
 from epochzero.engine.passes import Item, Layer, Summed
-from epochzero.engine.postponed import Postponed
 from epochzero.engine.reads import TABLE
 from epochzero.plan import generator
 
@@ -24,14 +24,14 @@ Streams = dict[Item, list[Any] | Exception]
 class Watcher:
     """Collects the streams of one pass; a failure affects its own stream only."""
 
-    def __init__(self, streams: Streams, seed: int = 0) -> None:
+    def __init__(self, streams: Streams, seed: int, device: torch.device) -> None:
         self.streams = streams
         self.seed = seed
         self.remember: Callable[[Layer], Callable[[], Layer]] = in_memory
         """keeps a layer until its gradient arrives"""
         self.wanted = {stream for stream, _ in streams}
         self.blocks = bool(self.wanted & {"blocks", "block_gradients"})
-        self.postponed = Postponed()
+        self.postponed = postponed.Postponed() if device.type in postponed.POSTPONE_ON else None
         self.copies = False
         """true if the network may write into its outputs later"""
         self.within = ""
@@ -103,7 +103,7 @@ class Watcher:
             return
         try:
             with torch.no_grad(), blaming("the proxy"):
-                if self.postponed.takes(item, place, tuple(map(_widened, given)), self.copies):
+                if self.postponed and self.postponed.takes(item, place, tuple(map(_widened, given)), self.copies):
                     return
                 value = function(*(v.detach() if isinstance(v, Tensor) else v for v in given))
                 self._add(item, place, value)
@@ -121,7 +121,7 @@ class Watcher:
 
     def finish(self) -> None:
         """Computes the values that were postponed."""
-        for item, place, values in self.postponed.values():
+        for item, place, values in self.postponed.values() if self.postponed else ():
             if isinstance(self.streams[item], Exception):
                 continue
             if isinstance(values, Exception):
