@@ -237,7 +237,8 @@ def test_python_takes_the_same_steps(place: Path, tmp_path: Path) -> None:
     assert result.best.arch == found["best"]["arch"] and result.best.test_log_loss == found["best"]["test_log_loss"]
     report = recommend.train(tmp_path / "search", out=tmp_path / "run")
     assert report["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]
-    assert recommend.predict(tmp_path / "run", place / "clicks.tsv", tmp_path / "p.csv") == (ROWS, 0)
+    done = recommend.predict(tmp_path / "run", place / "clicks.tsv", tmp_path / "p.csv")
+    assert (done.rows, done.bad_lines, done.remarks) == (ROWS, 0, ())
     with pytest.raises(UserError, match="needs a --schema"):
         recommend.train(place / "clicks.tsv", arch=result.best.arch, out=tmp_path / "other")
     assert sorted(recommend.__all__) == recommend.__all__ and callable(recommend.baselines)

@@ -23,7 +23,7 @@ from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.schema import Categorical, Dense, Schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.recommender import predict_file
+from epochzero.recommend.recommender import Predicted, predict_file
 from epochzero.recommend.training.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
 from epochzero.recommend.training.metrics import auc, log_loss, measure
 from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
@@ -255,7 +255,10 @@ def test_a_network_of_a_space_is_trained_within_its_budget(table: CtrTable, tmp_
     path = tmp_path / "rows.tsv"
     write_text(path, 50, PLANTED)
     (tmp_path / "encoding.json").write_text(capped.encoding.text())
-    assert predict_file(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv") == (50, 0)
+    assert row_counts(predict_file(model, path, Encoding.read(tmp_path / "encoding.json"), tmp_path / "out.csv")) == (
+        50,
+        0,
+    )
     with pytest.raises(UserError, match="There are 3 categorical columns"):
         table.capped((3,))
 
@@ -320,10 +323,14 @@ def lines(tmp_path: Path) -> Iterator[list[str]]:
     yield (tmp_path / "rows.tsv").read_text().splitlines()
 
 
+def row_counts(done: Predicted) -> tuple[int, int]:
+    return done.rows, done.bad_lines
+
+
 def test_predictions_line_by_line(table: CtrTable, tmp_path: Path, lines: list[str]) -> None:
     model = small_dlrm(table).train()
     out = tmp_path / "out.csv"
-    assert predict_file(model, tmp_path / "rows.tsv", table.encoding, out) == (300, 0)
+    assert row_counts(predict_file(model, tmp_path / "rows.tsv", table.encoding, out)) == (300, 0)
     assert model.training
     written = [row.split(",") for row in out.read_text().splitlines()]
     assert written[0] == ["line", "probability", "why"]
@@ -350,7 +357,7 @@ def test_predictions_lose_no_line(table: CtrTable, tmp_path: Path, lines: list[s
     with pytest.raises(DataError, match="Line 5 of"):
         predict_file(small_dlrm(table), path, table.encoding, out)
     assert out.read_text() == "old"
-    assert predict_file(small_dlrm(table), path, table.encoding, out, bad_lines="skip") == (299, 1)
+    assert row_counts(predict_file(small_dlrm(table), path, table.encoding, out, bad_lines="skip")) == (299, 1)
     assert out.read_text().splitlines()[5] == '5,,"has 2 columns where 6 should be"'
     with pytest.raises(UserError, match="choose another place"):
         predict_file(small_dlrm(table), path, table.encoding, tmp_path / "nowhere" / "out.csv", bad_lines="skip")
@@ -363,7 +370,7 @@ def test_predictions_where_no_line_is_good(table: CtrTable, tmp_path: Path) -> N
     path, out = tmp_path / "bad.tsv", tmp_path / "out.csv"
     path.write_text("0\t1\n" + "\t".join("x" * 6) + "\n")
     model = space.plan(arch).module()
-    assert predict_file(model, path, table.encoding, out, bad_lines="skip") == (0, 2)
+    assert row_counts(predict_file(model, path, table.encoding, out, bad_lines="skip")) == (0, 2)
     assert [row.partition(",")[0] for row in out.read_text().splitlines()] == ["line", "1", "2"]
     assert model(torch.zeros(0, table.num_dense), torch.zeros(0, len(table.rows), dtype=torch.long)).shape == (0, 1)
 

@@ -83,6 +83,8 @@ class Clicks:
         if table.skipped:
             lines = "1 bad line" if table.skipped == 1 else f"{table.skipped:,} bad lines"
             warnings.warn(f"{lines} put aside: {table.folder / 'skipped.tsv'}", Remark, stacklevel=2)
+        for remark in table.about.get("remarks", []):
+            warnings.warn(str(remark), Remark, stacklevel=2)
         return table
 
 

@@ -36,7 +36,7 @@ from epochzero.recommend.jobs import (
     job_of,
     preset_of,
 )
-from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Recommender, described, predict_file
+from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Predicted, Recommender, described, predict_file
 from epochzero.recommend.spaces.nasrec import nasrec
 from epochzero.recommend.sub_one_shot import (
     EVOLUTION,
@@ -228,16 +228,20 @@ def predict(
     bad_lines: str = "strict",
     device: str = "cpu",
     progress: Progress = silent,
-) -> tuple[int, int]:
-    """Writes the probability of a click for every line of a table; returns the numbers of rows and of bad lines.
+) -> Predicted:
+    """Writes the probability of a click for every line of a table; returns counts of rows, bad lines and odd values.
 
     `model` is the folder of a training or of its export. The file `out` has the columns line, probability and why.
+    A column with many more unseen or missing values than the table of the training is a `Remark`.
     """
     usable(device)
     recommender = Recommender.read(Path(model))
-    return predict_file(
+    predicted = predict_file(
         recommender.module().to(device), data, recommender.encoding, out, bad_lines=bad_lines, progress=progress
     )
+    for remark in predicted.remarks:
+        _remark(remark)
+    return predicted
 
 
 def _trained(

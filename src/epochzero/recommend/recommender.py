@@ -31,6 +31,7 @@ from epochzero.files import as_json, replacing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
+from epochzero.recommend.data.census import Census, check_known_values, surprises
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encoder_of
 from epochzero.recommend.spaces.nasrec import Nasrec
@@ -135,6 +136,17 @@ class Recommender:
         return export(subject, folder, real=real, onnx=onnx, say=say, more=more)
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """The outcome of predicting a file."""
+
+    rows: int
+    bad_lines: int
+    columns: Mapping[str, Census]
+    remarks: tuple[str, ...]
+    """sentences on columns that differ from those of the training"""
+
+
 @torch.no_grad()
 def predict_file(
     model: nn.Module,
@@ -144,8 +156,8 @@ def predict_file(
     *,
     bad_lines: str = "strict",
     progress: Progress = silent,
-) -> tuple[int, int]:
-    """Writes `line,probability,why` for every row of `source`; returns the numbers of rows and of bad lines.
+) -> Predicted:
+    """Writes `line,probability,why` for every row of `source`.
 
     The source is read block by block as the model's own table was, and needs no label and no split. A bad line is an
     error, which leaves an older file as it was, or (`skip`) gets a reason and no probability.
@@ -168,13 +180,15 @@ def predict_file(
                 file.writelines(f"{text}\n".encode() for _, text in sorted(lines))
                 count, bad_count = count + len(block.line), bad_count + len(block.bad)
                 progress(count, None, "rows")
+            check_known_values(encoder.census, [c.name for c in encoding.schema.categorical], count, source)
     except OSError as error:
         raise UserError(
             f"The predictions cannot be written to {out} ({error.strerror}): choose another place."
         ) from error
     finally:
         model.train(training)
-    return count, bad_count
+    said = surprises(encoder.census, count, encoding.usual)
+    return Predicted(count, bad_count, encoder.census, tuple(said))
 
 
 def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:

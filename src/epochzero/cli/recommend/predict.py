@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import typer
 from epochzero import recommend
 from epochzero.cli.console import err, out, print_json, progress_bar
 from epochzero.cli.options import AsJson, BadLines, Device
+from epochzero.cli.recommend.options import remarks_shown
 
 
 def predict(
@@ -25,16 +27,17 @@ def predict(
 
     epochzero recommend predict --model run --data new.csv --out predictions.csv --bad-lines skip
 
-    The table may be larger than memory. Values that training did not see count as unseen. With --bad-lines skip, a bad
-    line gets no probability and says why; otherwise it stops the command, and an older file stays as it was.
+    The table may be larger than memory. A column with many more missing or unseen values than in training is named, and
+    a table without any known value refused. With --bad-lines skip, a bad line gets no probability and says why;
+    otherwise it stops the command, and an older file stays as it was.
     """
-    with progress_bar("predict") as bar:
-        rows, bad = recommend.predict(model, data, file, bad_lines=bad_lines, device=device, progress=bar)
+    with remarks_shown(), progress_bar("predict") as bar:
+        done = recommend.predict(model, data, file, bad_lines=bad_lines, device=device, progress=bar)
     if json:
         facts = loads((model / "recommender.json").read_text(encoding="utf-8"))
         network = {name: facts[name] for name in ("space", "arch")}
-        print_json({"rows": rows, "bad_lines": bad, "file": str(file), **network})
+        print_json(asdict(done) | {"file": str(file), **network})
         return
-    out.print(f"{rows:,} rows predicted: {file}")
-    if bad:
-        err.print(f"{bad:,} bad lines have no probability", style="yellow")
+    out.print(f"{done.rows:,} rows predicted: {file}")
+    if done.bad_lines:
+        err.print(f"{done.bad_lines:,} bad lines have no probability", style="yellow")

@@ -16,7 +16,7 @@ with p = 2^64 / golden ratio, an odd number. Row 0 is for missing values.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DataError, needed
+from epochzero.recommend.data.census import Census, read_values, unseen_rows
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
 from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, line_by_line
 from epochzero.recommend.data.schema import Schema
@@ -68,6 +69,16 @@ class Encoded(NamedTuple):
     bad: list[BadLine]
 
 
+class Parsed(NamedTuple):
+    """A block whose columns with a vocabulary are still words."""
+
+    rows: Encoded
+    words: dict[int, Words]
+    """by the place of the column among the categorical ones"""
+    census: dict[str, Census]
+    """by column"""
+
+
 @dataclass
 class Encoder:
     """Turns a file into numbers, block by block."""
@@ -80,20 +91,26 @@ class Encoder:
     """true if a new value takes the next row; otherwise it counts as unseen"""
     skip: bool = False
     """true if bad lines are put aside"""
+    seen: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """of hashed columns, the rows that training rows have [n]"""
+    census: dict[str, Census] = field(default_factory=dict)
+    """by column, of the rows so far"""
 
     def __iter__(self) -> Iterator[Encoded]:
         """All blocks in order. Two threads parse ahead; vocabularies grow in the order of the file."""
         needed("polars", "Reading tables", "ctr")
         source = self._lines()
-        under_way: deque[Future[tuple[Encoded, dict[int, Words]]]] = deque()
+        under_way: deque[Future[Parsed]] = deque()
         with ThreadPoolExecutor(WORKERS) as pool:
             while True:
                 under_way.extend(pool.submit(self._encode, block) for block in islice(source, AHEAD - len(under_way)))
                 if not under_way:
                     return
-                encoded, words = under_way.popleft().result()
+                encoded, words, census = under_way.popleft().result()
                 if encoded.bad and not self.skip:
                     raise self._refused(encoded.bad[0])
+                for name, counts in census.items():
+                    self.census.setdefault(name, Census()).add(counts)
                 for place, column in words.items():
                     encoded.ids[:, place] = self._rows(self.schema.categorical[place].name, column)
                 yield encoded
@@ -109,8 +126,7 @@ class Encoder:
             "--bad-lines skip."
         )
 
-    def _encode(self, block: Block) -> tuple[Encoded, dict[int, Words]]:
-        """The block in numbers; columns with a vocabulary stay words, by the index of their column."""
+    def _encode(self, block: Block) -> Parsed:
         import polars as pl
 
         frame, bad = self._quick(block), list[BadLine]()
@@ -135,13 +151,19 @@ class Encoder:
         if by_number:
             rows = [(pl.col(c.name) % (c.rows - 1) + 1).fill_null(0).cast(pl.Int32) for _, c in by_number]
             ids[:, [place for place, _ in by_number]] = frame.select(rows).to_numpy()
-        words = {}
+        words, census = dict[int, Words](), {c.name: Census(frame[c.name].null_count()) for c in self.schema.dense}
         for place, column in enumerate(self.schema.categorical):
+            texts, counts = frame[column.name], Census(frame[column.name].null_count())
+            if column.encoding != "hex":
+                texts, counts = read_values(texts)
             if column.encoding == "hash":
-                ids[:, place] = hashed_rows(frame[column.name], column.rows)
+                ids[:, place] = hashed_rows(texts, column.rows)
             elif column.encoding == "vocabulary":
-                words[place] = _words(frame[column.name])
-        return Encoded(dense, ids, label, part, line, bad), words
+                words[place] = _words(texts)
+            if column.name in self.seen:
+                counts.add(unseen_rows(ids[:, place], texts, self.seen[column.name]))
+            census[column.name] = counts
+        return Parsed(Encoded(dense, ids, label, part, line, bad), words, census)
 
     def _quick(self, block: Block) -> pl.DataFrame | None:
         """The typed columns of the block, None if a line of it is bad or quoted."""
@@ -192,7 +214,11 @@ class Encoder:
                     f"The column '{name}' of {self.layout.path} has more than {MOST_VALUES:,} values, too many for a "
                     "vocabulary: give it the encoding hash."
                 )
-        return words.replaced(lambda value: codes.get(value, UNSEEN))
+        rows = words.replaced(lambda value: codes.get(value, UNSEEN))
+        if unseen := int((rows == UNSEEN).sum()):
+            example = next(value for value in words.distinct if value not in codes)
+            self.census[name].add(Census(unseen=unseen, example=example))
+        return rows
 
 
 def hashed_rows(texts: pl.Series, rows: int) -> NDArray[np.int32]:

@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochzero.errors import DataError, UserError
+from epochzero.recommend.data.census import Usual, unpacked
 from epochzero.recommend.data.schema import Schema
 
-FORMAT = 1
+FORMAT = 2
+"""of the file, and of the way in which values are read"""
 UNSEEN, FIRST_VALUE = 1, 2
 """rows of a vocabulary's table; row 0 is for missing values"""
 
@@ -33,6 +35,10 @@ class Encoding:
     """by column, the values in the order of their rows"""
     folded_to: tuple[int, ...] = ()
     """rows of smaller embedding tables, if memory is short"""
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """by hashed column, the rows that training rows have, packed"""
+    usual: Mapping[str, Usual] = field(default_factory=dict)
+    """by column, the shares of missing and of unseen values to expect"""
 
     @property
     def num_dense(self) -> int:
@@ -67,6 +73,12 @@ class Encoding:
             for name, known in self.vocabulary.items()
         }
 
+    @cached_property
+    def seen_rows(self) -> dict[str, NDArray[np.bool_]]:
+        """By hashed column, whether a training row has a row [n]."""
+        sizes = {column.name: size for column, size in zip(self.schema.categorical, self.full, strict=True)}
+        return {name: unpacked(text, sizes[name]) for name, text in self.seen.items()}
+
     def text(self) -> str:
         content = {"format": FORMAT, **{field.name: getattr(self, field.name) for field in fields(self)}}
         return json.dumps(content | {"schema": self.schema.json()})
@@ -77,8 +89,10 @@ class Encoding:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             known = content["format"] == FORMAT
             schema, full, folded_to = (content[key] for key in ("schema", "full", "folded_to"))
-            encoding = cls(Schema.of(schema, "table"), tuple(full), dict(content["vocabulary"]), tuple(folded_to))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            usual = {name: (float(missing), float(unseen)) for name, (missing, unseen) in content["usual"].items()}
+            read = Schema.of(schema, "table"), tuple(full), dict(content["vocabulary"]), tuple(folded_to)
+            encoding = cls(*read, dict(content["seen"]), usual)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path} is not the encoding of a table ({str(error)[:200]}): write it again.") from error
         lists = list(encoding.vocabulary.values())
         if (
@@ -87,6 +101,8 @@ class Encoding:
             or not all(type(size) is int and 0 < size < 2**31 for size in (*encoding.full, *encoding.folded_to))
             or set(encoding.vocabulary) != {c.name for c in encoding.schema.categorical if c.encoding == "vocabulary"}
             or not all(type(values) is list and {*map(type, values)} <= {str} for values in lists)
+            or not set(encoding.seen) <= {c.name for c in encoding.schema.categorical if c.encoding != "vocabulary"}
+            or not all(type(text) is str for text in encoding.seen.values())
         ):
             raise DataError(f"{path} is of another version or damaged: write it again.")
         return encoding

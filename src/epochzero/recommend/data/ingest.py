@@ -10,6 +10,7 @@ of vocabularies. Only reading needs polars.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from epochzero.data.batch import digest
 from epochzero.errors import DataError, UserError
 from epochzero.progress import Progress, silent
+from epochzero.recommend.data.census import packed, remarks_on
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
 from epochzero.recommend.data.lines import layout
@@ -51,15 +53,21 @@ def encode(
         return table
     codes: dict[str, dict[str, int]] = {c.name: {} for c in schema.categorical if c.encoding == "vocabulary"}
     with Writer(folder) as writer:
-        for block in Encoder(schema, file, codes, growing=True, skip=skip):
+        encoder = Encoder(schema, file, codes, growing=True, skip=skip)
+        for block in encoder:
             writer.add(block)
             progress(writer.count, None, "reading: rows")
         writer.close_columns()
         part = _split(writer, schema, path, seed)
-        vocabulary = _settle(writer.mapped("ids", schema), part, schema, codes)
-        sizes = (FIRST_VALUE + len(vocabulary[c.name]) if c.name in codes else c.rows for c in schema.categorical)
-        encoding = Encoding(schema, tuple(sizes), vocabulary)
-        return writer.finish(encoding, fingerprint, source=str(path), seed=seed)
+        ids = writer.mapped("ids", schema)
+        vocabulary = _settle(ids, part, schema, codes)
+        sizes = [FIRST_VALUE + len(vocabulary[c.name]) if c.name in codes else c.rows for c in schema.categorical]
+        seen, unseen = _seen(ids, part, schema, sizes)
+        missing = {name: counts.missing / writer.count for name, counts in encoder.census.items()}
+        usual = {name: (share, unseen.get(name, 0.0)) for name, share in missing.items()}
+        encoding = Encoding(schema, tuple(sizes), vocabulary, seen=seen, usual=usual)
+        said = [*remarks_on(encoder.census, writer.count)]
+        return writer.finish(encoding, fingerprint, source=str(path), seed=seed, remarks=said)
 
 
 def _skips(bad_lines: str) -> bool:
@@ -126,6 +134,32 @@ def _settle(
     return kept
 
 
+def _seen(
+    ids: NDArray[np.int32], part: NDArray[np.uint8], schema: Schema, sizes: Sequence[int]
+) -> tuple[dict[str, str], dict[str, float]]:
+    """By hashed column, the rows that training rows have; by column, the share of unseen values in all other rows."""
+    stretches = [slice(first, first + STRETCH) for first in range(0, len(ids), STRETCH)]
+    named = [np.zeros(size, bool) for size in sizes]
+    for rows in stretches:
+        train = ids[rows][part[rows] == PARTS.index("train")]
+        for column, seen in zip(train.T, named, strict=True):
+            seen[column] = True
+    for column, seen in zip(schema.categorical, named, strict=True):
+        seen[0] = True  # missing
+        if column.encoding == "vocabulary":
+            seen[:] = True
+            seen[UNSEEN] = False
+    new, held_out = np.zeros(len(sizes), np.int64), 0
+    for rows in stretches:
+        others = ids[rows][part[rows] != PARTS.index("train")]
+        new += [np.count_nonzero(~seen[column]) for column, seen in zip(others.T, named, strict=True)]
+        held_out += len(others)
+    both = zip(schema.categorical, named, strict=True)
+    kept = {column.name: packed(seen) for column, seen in both if column.encoding != "vocabulary"}
+    shares = zip(schema.categorical, new.tolist(), strict=True)
+    return kept, {column.name: count / max(1, held_out) for column, count in shares}
+
+
 def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: str = "strict") -> Encoder:
     """An encoder that reads another file as the table was read; new values count as unseen.
 
@@ -133,4 +167,4 @@ def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: str = "stri
     """
     path, schema = Path(source), replace(encoding.schema, split="")
     unlabelled = replace(layout(path, schema, need_label=False), labelled=False)
-    return Encoder(schema, unlabelled, encoding.codes, skip=_skips(bad_lines))
+    return Encoder(schema, unlabelled, encoding.codes, skip=_skips(bad_lines), seen=encoding.seen_rows)
