@@ -17,12 +17,15 @@ Curve = Callable[[Tensor], Tensor]
 """an angle to the logits [points, K] of all the points, turned by it"""
 
 
-def output_curve(twin: Twin, shape: Shape, points: int, q: float, seed: int = 0, draw: int = 0) -> Curve:
+def output_curve(
+    twin: Twin, shape: Shape, points: int, q: float, seed: int = 0, draw: int = 0, alone: bool = False
+) -> Curve:
     """A point g and its velocity g' span the circle: turned by t, the point is g cos t + g' sin t."""
     at, ahead, _ = (part.double() for part in circle(shape, points, q, seed, draw))  # [points, *shape] each
 
     def turned(angle: Tensor) -> Tensor:
-        logits: Tensor = twin(at * angle.cos() + ahead * angle.sin())
+        there = at * angle.cos() + ahead * angle.sin()
+        logits: Tensor = torch.cat([twin(point[None]) for point in there]) if alone else twin(there)
         return logits
 
     return turned

@@ -11,9 +11,11 @@ import torch
 from epochzero.engine import PlanNetwork, parse
 from epochzero.engine.circle import circle
 from epochzero.errors import UserError
+from epochzero.plan import generator
 from epochzero.plan.ops.conv import Conv
 from epochzero.plan.ops.pool import GlobalAvgPool
-from tests.proxies.circles import by_differences, by_nested_jvp, mean_kappa, output_curve
+from epochzero.testing.proxies import check_population_does_not_matter
+from tests.proxies.circles import by_differences, by_nested_jvp, kappa, mean_kappa, output_curve
 from tests.proxies.nets import (
     CONNECTED,
     IMAGE,
@@ -21,6 +23,7 @@ from tests.proxies.nets import (
     assert_scores,
     batch_of,
     chain,
+    conv_net,
     cut_net,
     linear_net,
     random_batch,
@@ -83,6 +86,52 @@ def test_is_differences_along_the_circle(make: Callable[[], PlanNetwork]) -> Non
     assert_scores(network, "curvature(q=0.5)", random_batch(), expected, double=1e-4, seed=3)
 
 
+@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("make", CONNECTED)
+def test_points_alone(make: Callable[[], PlanNetwork], points: int) -> None:
+    """Each point is a batch of its own, so that batch norms do not see the others."""
+    network = make()
+    for derivatives, double in ((by_nested_jvp, 1e-7), (by_differences, 1e-3)):
+        _, velocity, acceleration = derivatives(output_curve(Twin(network, "written"), IMAGE, points, 1.0, alone=True))
+        expected = math.log(1 + mean_kappa(velocity, acceleration))
+        assert_scores(
+            network, f"curvature(points={points},alone=true)", unlabelled(random_batch()), expected, double=double
+        )
+
+
+def test_batch_norms_see_all_points_unless_alone() -> None:
+    network, batch = conv_net(), random_batch()
+    together, alone = (value(network, f"curvature(alone={one})", batch) for one in ("false", "true"))
+    assert abs(together - alone) > 1e-3
+    assert value(network, "curvature(points=1,alone=true)", batch) == value(network, "curvature(points=1)", batch)
+
+
+@pytest.mark.parametrize("alone", ["false", "true"])
+def test_drawn_outputs(alone: str) -> None:
+    """The same logits at every point, some of them more than once."""
+    network, batch = conv_net(), random_batch()
+    curve = output_curve(Twin(network, "written"), IMAGE, 3, 1.0, seed=5, alone=alone == "true")
+    _, velocity, acceleration = by_nested_jvp(curve)
+    drawn = torch.randint(velocity.shape[1], (10,), generator=generator(5, "drawn outputs", 0)).tolist()
+    bent = [
+        kappa([v[k] for k in drawn], [a[k] for k in drawn])
+        for v, a in zip(velocity.tolist(), acceleration.tolist(), strict=True)
+    ]
+    expected = math.log(1 + sum(bent) / 3)
+    assert_scores(network, f"curvature(points=3,outputs=10,alone={alone})", batch, expected, double=1e-7, seed=5)
+
+
+def test_points_alone_in_a_population() -> None:
+    check_population_does_not_matter("curvature(points=3,alone=true,outputs=4)")
+
+
+def test_the_scale_makes_a_sum_of_a_mean() -> None:
+    network, batch = conv_net(), random_batch()
+    _, velocity, acceleration = by_nested_jvp(output_curve(Twin(network, "written"), IMAGE, 3, 1.0))
+    total = sum(kappa(v, a) for v, a in zip(velocity.tolist(), acceleration.tolist(), strict=True))
+    assert_scores(network, "curvature(points=3,scale=3)", batch, math.log(1 + total), double=1e-7)
+
+
 def test_the_seed_draws_the_circle() -> None:
     network, batch = CONNECTED[0](), random_batch()
     assert value(network, "curvature", batch, seed=1) == value(network, "curvature", batch, seed=1)
@@ -105,6 +154,12 @@ def test_a_convolution_can_be_the_rotation() -> None:
     network = with_weights(chain((1, 2, 2), Conv(4, 2), GlobalAvgPool()), conv0=torch.eye(4).view(4, 1, 2, 2))
     batch = batch_of((torch.zeros(2, 1, 2, 2), None))
     assert value(network, "curvature", batch) == pytest.approx(math.log(1 + 1 / 2), rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", ["outputs=-1", "scale=0", "scale=-2", "scale=inf", "scale=nan"])
+def test_impossible_outputs_and_scales_are_refused(settings: str) -> None:
+    with pytest.raises(UserError, match="scale"):
+        _ = parse(f"curvature({settings})").needs
 
 
 @pytest.mark.parametrize("settings", ["points=0", "q=0", "q=-1", "q=nan", "q=inf"])

@@ -77,12 +77,25 @@ def test_is_singular_values_and_nested_derivatives(make: Callable[[], PlanNetwor
     assert_scores(network, "dextr", unlabelled(batch), oracle(network, batch), double=1e-7)
 
 
-@pytest.mark.parametrize("settings", ["", "points=1", "points=6", "q=0.25", "points=3,q=2"])
+@pytest.mark.parametrize(
+    "settings",
+    ["", "points=1", "points=6", "q=0.25", "points=3,q=2", "scale=24", "points=3,alone=true,outputs=10,scale=3"],
+)
 def test_combines_its_two_terms(settings: str) -> None:
     network, batch = conv_net(), random_batch()
     bending = value(network, f"curvature({settings})", batch, seed=4)
     expected = combined(value(network, "fmi", batch, seed=4), bending)
     assert value(network, f"dextr({settings})", batch, seed=4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_repeats_of_points_alone() -> None:
+    network, batch = conv_net(), random_batch()
+    parts = []
+    for which in range(2):
+        curve = output_curve(Twin(network, "written"), IMAGE, 3, 1.0, draw=which, alone=True)
+        _, velocity, acceleration = by_nested_jvp(curve)
+        parts.append(combined(decomposed(network, batch, which), math.log(1 + mean_kappa(velocity, acceleration))))
+    assert_scores(network, "dextr(repeats=2,points=3,alone=true)", batch, sum(parts) / 2, double=1e-7)
 
 
 @pytest.mark.parametrize("repeats", [2, 3])

@@ -99,6 +99,14 @@ def test_all_channels_are_dextr() -> None:
     assert value(network, "dextr_opt", batch) == pytest.approx(value(network, "dextr", batch), rel=1e-7)
 
 
+def test_the_scale_is_of_kappa() -> None:
+    network, batch = conv_net(), random_batch()
+    _, velocity, acceleration = by_nested_jvp(output_curve(Twin(network, "written"), IMAGE, 4, 1, 0))
+    bending = math.log(1 + 5 * mean_kappa(velocity, acceleration))
+    expected = combined(independence(network, batch, 2), bending)
+    assert_scores(network, "dextr_opt(channels=2,scale=5)", batch, expected, double=1e-7)
+
+
 def test_a_cut_network() -> None:
     found = score(cut_net(), "dextr_opt", random_batch())
     assert found.status == "degenerate"

@@ -121,6 +121,21 @@ def test_the_loss_is_that_of_the_last_batch() -> None:
     assert without - value(network, "sigeo(batches=3,weights=1/1/1)", batch) == pytest.approx(losses[2], rel=1e-5)
 
 
+def test_the_mean_loss() -> None:
+    network, batch = conv_net(), random_batch(parts=3)
+    losses = [Twin(network).loss(batch, part).item() for part in range(3)]
+    assert_scores(network, "sigeo(batches=3,weights=0/0/1,loss=mean)", batch, -sum(losses) / 3)
+    whole = oracle(network, batch, 3, 1, 50, 0) - sum(losses) / 3
+    assert_scores(network, "sigeo(batches=3,weights=warm_vision,loss=mean)", batch, whole, single=1e-3, double=1e-8)
+
+
+def test_the_terms_add_up() -> None:
+    network, batch = conv_net(), random_batch(parts=4)
+    terms = [value(network, f"sigeo(weights={of})", batch) for of in ("1/0/0", "0/1/0", "0/0/1")]
+    whole = value(network, "sigeo(weights=warm_vision)", batch)
+    assert whole == pytest.approx(terms[0] + 50 * terms[1] + terms[2], rel=1e-6)
+
+
 def test_the_first_term_alone_is_zico() -> None:
     network, batch = conv_net(), random_batch(parts=4)
     alone = value(network, "sigeo(weights=1/0/0)", batch)
@@ -170,7 +185,8 @@ def test_data_that_does_not_suffice() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", ["batches=1", "form=layer", "weights=warm", "weights=1/1", "weights=1/1/1/1", "weights=1/nan/1"]
+    "settings",
+    ["batches=1", "form=layer", "weights=warm", "weights=1/1", "weights=1/1/1/1", "weights=1/nan/1", "loss=first"],
 )
 def test_impossible_settings_are_refused(settings: str) -> None:
     with pytest.raises(UserError, match="sigeo takes"):

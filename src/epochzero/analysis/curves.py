@@ -79,6 +79,6 @@ def dextr_of_each(
         for why in refusals(need, ran).values():
             raise why
         read_trace = trace(need, ran, 0)
-        return bending(read_trace) if need.run.inputs == "circle" else independence(read_trace)
+        return bending([read_trace]) if need.run.inputs == "circle" else independence(read_trace)
 
-    return [float(harmonic(read(one_sample(i)), read(curve(points, q, i)))) for i in range(count)]
+    return [float(harmonic(read(one_sample(i)), read(curve(points, q, which=i)[0]))) for i in range(count)]

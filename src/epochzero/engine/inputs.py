@@ -84,9 +84,10 @@ def pass_curve(run: Pass, batch: Batch, seed: int, like: Tensor) -> Jet:
     """Returns points on a circle with their derivatives; integer columns keep the values of the first sample."""
     real = movable(batch)
     shape = batch.input_shape if real is None else (int(real.sum()),)
-    value, velocity, acceleration = circle(shape, run.points, run.radius, seed, run.draw)
+    used = slice(*run.only) if run.only else slice(None)
+    value, velocity, acceleration = (part[used] for part in circle(shape, run.points, run.radius, seed, run.draw))
     if real is not None:
-        first = _dropped(batch)[:1].expand(run.points, -1)  # [points, N]
+        first = _dropped(batch)[:1].expand(len(value), -1)  # [points, N]
         value = first.masked_scatter(real, value)
         velocity, acceleration = (
             torch.zeros_like(first).masked_scatter(real, moved) for moved in (velocity, acceleration)

@@ -46,7 +46,7 @@ class Pass:
     part: int = 0
     """the part of the data, by its number"""
     only: tuple[int, int] | None = None
-    """the range of its samples to use: first, end"""
+    """the range of its samples, or of the points on the circle, to use: first, end"""
     fewer: bool = False
     """true if a part with fewer samples will do"""
     points: int = 4
@@ -66,7 +66,7 @@ class Pass:
     def samples(self, size: int) -> int:
         """Returns the number of samples that run, for a batch of this size; a point on a circle counts three times."""
         if self.inputs == "circle":
-            return 3 * self.points
+            return 3 * (self.points if self.only is None else self.only[1] - self.only[0])
         if self.inputs == "ones":
             return 1
         count = size if self.only is None else self.only[1] - self.only[0]

@@ -18,6 +18,9 @@ time. The paper leaves open which layers count, how many points, and q; its code
 Options:
     points      number of points on the circle
     q           its squared radius, divided by the number N of inputs of a sample
+    alone       true: each point is a batch of one, as in the authors' code, so that batch norms see that point alone
+    outputs     number of logits that are drawn, with replacement, for v and a; 0: all
+    scale       constant that kappa is multiplied by; the number of points for their sum in place of their mean
     repeats     number of samples and circles over which the score is averaged
     variant     paper, or reference for the authors' code: it counts every layer and block (the authors nest
                 their NAS-Bench-201 network deeper, 507 outputs against our 408 for six 3x3 convs), draws ten outputs
@@ -47,6 +50,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -89,11 +93,18 @@ def independence(trace: Trace) -> Tensor:
     return ratios.sum().log1p()
 
 
-def bending(trace: Trace) -> Tensor:
-    v, a = of_network(pair, trace, "velocity", "acceleration")
+def bending(traces: Sequence[Trace], scale: float = 1.0, outputs: int = 0, which: int = 0) -> Tensor:
+    """Returns log(1 + kappa) over the points of all traces."""
+    pairs = [of_network(pair, trace, "velocity", "acceleration") for trace in traces]
+    v, a = (torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*pairs, strict=True))  # [points, K]
     if v.shape[1] == 1:
         raise DegenerateError("the network has one output, and a curve on a line does not bend")
-    return extrinsic_curvature(v, a).mean().log1p()
+    if outputs:
+        drawn = generator(traces[0].seed, "drawn outputs", which)
+        chosen = torch.randint(v.shape[1], (outputs,), generator=drawn).to(v.device)
+        v, a = v[:, chosen], a[:, chosen]
+    kappa = extrinsic_curvature(v, a).mean()
+    return (kappa * scale if scale != 1 else kappa).log1p()
 
 
 def pair(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,10 +128,16 @@ def one_sample(which: int = 0) -> Need:
     return need(Pass(only=(which, which + 1)), layers=gram)
 
 
-def curve(points: int, q: float, which: int = 0) -> Need:
+def curve(
+    points: int, q: float, alone: bool = False, outputs: int = 0, scale: float = 1.0, which: int = 0
+) -> list[Need]:
     if points < 1 or not 0 < q < math.inf:
         raise UserError("the circle needs at least one point (points) and a positive radius (q).")
-    return need(Pass(inputs="circle", points=points, radius=q, draw=which), "velocity", "acceleration")
+    if outputs < 0 or not 0 < scale < math.inf:
+        raise UserError("the curvature takes outputs of at least 0 (all) and a positive scale.")
+    whole = Pass(inputs="circle", points=points, radius=q, draw=which)
+    runs = [replace(whole, only=(i, i + 1)) for i in range(points)] if alone else [whole]
+    return [need(run, "velocity", "acceleration", *(["seed"] if outputs else [])) for run in runs]
 
 
 @proxy(needs=[one_sample()], higher_is_better=True, tf32=("nb101",))
@@ -129,26 +146,40 @@ def fmi(trace: Trace) -> Tensor:
     return independence(trace)
 
 
-@proxy(needs=lambda points, q: [curve(points, q)], higher_is_better=True)
-def curvature(trace: Trace, *, points: int = 4, q: float = 1.0) -> Tensor:
+@proxy(needs=curve, higher_is_better=True)
+def curvature(
+    *traces: Trace, points: int = 4, q: float = 1.0, alone: bool = False, outputs: int = 0, scale: float = 1.0
+) -> Tensor:
     """The second term of Dextr: the curvature of the output for inputs on a circle."""
-    return bending(trace)
+    return bending(traces, scale, outputs)
 
 
-def needs(points: int, q: float, repeats: int, variant: str) -> Sequence[Need]:
+def needs(points: int, q: float, alone: bool, outputs: int, scale: float, repeats: int, variant: str) -> Sequence[Need]:
     if variant == "reference":
         return [need(Pass(only=(0, 1)), "network")]
     if variant != "paper" or repeats < 1:
         raise UserError("dextr takes variant=paper or variant=reference, and repeats of at least 1.")
-    return [asked for which in range(repeats) for asked in (one_sample(which), curve(points, q, which))]
+    repeated = ([one_sample(i), *curve(points, q, alone, outputs, scale, i)] for i in range(repeats))
+    return [asked for one in repeated for asked in one]
 
 
 @proxy(needs=needs, higher_is_better=True)
-def dextr(*traces: Trace, points: int = 4, q: float = 1.0, repeats: int = 1, variant: str = "paper") -> Tensor:
+def dextr(
+    *traces: Trace,
+    points: int = 4,
+    q: float = 1.0,
+    alone: bool = False,
+    outputs: int = 0,
+    scale: float = 1.0,
+    repeats: int = 1,
+    variant: str = "paper",
+) -> Tensor:
     if variant == "reference":
         return as_published(traces[0].network)
-    samples, circles = traces[::2], traces[1::2]
-    values = [harmonic(independence(s), bending(c)) for s, c in zip(samples, circles, strict=True)]
+    values = []
+    for which in range(repeats):
+        sample, *circle = traces[which * len(traces) // repeats : (which + 1) * len(traces) // repeats]
+        values.append(harmonic(independence(sample), bending(circle, scale, outputs, which)))
     return torch.stack(values).mean()  # [repeats] -> []
 
 
@@ -191,19 +222,21 @@ def evenness_within(gram: Tensor, positions: Tensor) -> Tensor:
     return torch.where(high == 0, 0, low / high).sqrt()
 
 
-def needs_opt(points: int, q: float, channels: int) -> Sequence[Need]:
+def needs_opt(points: int, q: float, scale: float, channels: int) -> Sequence[Need]:
     if channels < 2:
         raise UserError(f"dextr_opt compares channels and needs at least 2, not {channels}.")
-    return [need(Pass(only=(0, 1)), "seed", layers=channel_gram), curve(points, q)]
+    return [need(Pass(only=(0, 1)), "seed", layers=channel_gram), *curve(points, q, scale=scale)]
 
 
 @proxy(needs=needs_opt, higher_is_better=True)
-def dextr_opt(sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, channels: int = 8) -> Tensor:
+def dextr_opt(
+    sample: Trace, circle: Trace, *, points: int = 4, q: float = 1.0, scale: float = 1.0, channels: int = 8
+) -> Tensor:
     """Dextr on a fixed number of random channels of each layer (eq. 22)."""
     ratios = each_layer(of_some_channels(evenness_within, channels, sample.seed), [sample], "layers")  # [L]
     if not len(ratios):
         raise DegenerateError("no layer has an output with channels and positions")
-    return harmonic(ratios.sum().log1p(), bending(circle))
+    return harmonic(ratios.sum().log1p(), bending([circle], scale))
 
 
 def as_published(network: Handle) -> Tensor:

@@ -4,14 +4,20 @@ r"""SiGeo: steady gradients, a loss that bends strongly at the weights, and a lo
     FR    = 1/k sum_i (theta . grad L(theta; D_i))^2                                         Fisher-Rao norm
 
 mu_m and sigma_m are the mean absolute value and the standard deviation of module m's gradient over k batches, as in
-ZiCo. FR runs over everything trainable, the loss is that of the last batch, and the weights are the same for every
-batch: the paper leaves these open.
+ZiCo. FR runs over everything trainable, the loss is by default that of the last batch, as eq. 7 writes it, and the
+weights are the same for every batch: the paper leaves these open.
+
+The terms alone are weights=1/0/0, 0/1/0 and 0/0/1 (the loss with its sign turned). Over networks the first varies a
+hundred times as much as the loss, so the sum has its order; a combination in which each counts alike is the ranks',
+
+    rank(sigeo(weights=1/0/0),sigeo(weights=0/0/1,loss=mean))
 
 Options:
     batches     k, number of batches, at least 2
     weights     l1, l2, l3: zero_shot (1, 1, 0: nothing trained yet), warm_vision (1, 50, 1: after a warm-up),
                 warm_recommender (1, 1, 1: after a warm-up), or any three numbers as 1/50/1
     form        module: a sum over modules; neuron: one norm over all weights
+    loss        last: that of the last batch; mean: the mean over the k batches
 
 Beware: a layer before a batch norm does not change the loss when it is scaled, so it adds nothing to FR: before any
 training FR sees the head, layers without a norm, and the norms themselves. On 1,000 networks of NAS-Bench-201 with
@@ -49,10 +55,10 @@ def lambdas(weights: str) -> tuple[float, float, float]:
     return one, two, three
 
 
-def on_each_batch(batches: int, weights: str, form: str) -> Sequence[Need]:
+def on_each_batch(batches: int, weights: str, form: str, loss: str) -> Sequence[Need]:
     lambdas(weights)
-    if batches < 2 or form not in ("module", "neuron"):
-        raise UserError("sigeo takes batches of at least 2, and form=module or form=neuron.")
+    if batches < 2 or form not in ("module", "neuron") or loss not in ("last", "mean"):
+        raise UserError("sigeo takes batches of at least 2, form=module or form=neuron, and loss=last or loss=mean.")
     reads = ("gradients", "parameters", "parameter_gradients", "loss")
     return [need(Pass(part=i), *reads) for i in range(batches)]
 
@@ -72,12 +78,15 @@ def fisher_rao(traces: Sequence[Trace]) -> Tensor:
 
 # recipe 2: in populations of AutoFormer networks, layers that work on tokens were missing
 @proxy(needs=on_each_batch, higher_is_better=True, tf32=("nb101",), recipe=2)
-def sigeo(*traces: Trace, batches: int = 4, weights: str = "zero_shot", form: str = "module") -> Tensor:
+def sigeo(
+    *traces: Trace, batches: int = 4, weights: str = "zero_shot", form: str = "module", loss: str = "last"
+) -> Tensor:
     one, two, three = lambdas(weights)
     ratios = inverse_variation(traces)  # [L]
     steady = ratios.sum().log() if form == "neuron" else torch.where(ratios == 0, 0, ratios.log()).sum()
-    loss: Tensor = of_network(torch.clone, traces[-1], "loss")
-    score = one * steady.double() - three * loss
+    counted = traces if loss == "mean" else traces[-1:]
+    losses: list[Tensor] = [of_network(torch.clone, trace, "loss") for trace in counted]
+    score = one * steady.double() - three * (torch.stack(losses).double().mean() if len(losses) > 1 else losses[0])
     if two:
         bent = fisher_rao(traces)
         if bent == 0:

@@ -42,7 +42,8 @@ def check_proxy(name: str) -> None:
 
 def samples_of(*names: str) -> int:
     """Samples that passes of these proxies take, and at least `SIZE`."""
-    asked = [need.run.only[1] for name in names for need in parse(name).needs if need.run.only is not None]
+    runs = [need.run for name in names for need in parse(name).needs]
+    asked = [run.only[1] for run in runs if run.only is not None and run.inputs != "circle"]
     return max(SIZE, *asked, 0)
 
 

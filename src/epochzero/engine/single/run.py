@@ -103,7 +103,7 @@ def _run_curve(
     curve = pass_curve(run, batch, seed, like(weights, run))
     with torch.no_grad():
         logits, velocity, acceleration = network.jet(curve, weights, run.norm)
-    _check(logits, run.points)
+    _check(logits, len(curve[0]))
     return {"logits": logits, "velocity": velocity.flatten(1), "acceleration": acceleration.flatten(1)}
 
 
