@@ -73,6 +73,15 @@ def test_values_of_each_image_and_circle_average_to_dextr() -> None:
     assert len(set(values)) == 3
 
 
+def test_values_of_the_authors_form() -> None:
+    batch = batch_for(NB201, "pink", size=2)
+    network = network_of(NB201, NB201.parse(CHEAP), batch)
+    values = dextr_of_each(network, batch, 2, variant="reference")
+    score = ez.score(CHEAP, "dextr(variant=reference)", space="nb201", data=batch)["dextr(variant=reference)"]
+    assert values[0] == pytest.approx(score.value, rel=1e-5)
+    assert values[1] != pytest.approx(values[0], rel=1e-3)
+
+
 def test_principal_components_of_few_outputs() -> None:
     line = torch.arange(5.0, dtype=torch.float64)[:, None] * torch.tensor([[3.0, 4.0]], dtype=torch.float64)
     projected, shares = principal_components(line)

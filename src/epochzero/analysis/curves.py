@@ -19,12 +19,20 @@ import torch
 from torch import Tensor
 
 from epochzero.data import Batch
-from epochzero.engine import Need, Network, Pass
+from epochzero.engine import Handle, Need, Network, Pass
 from epochzero.engine.inputs import like, pass_curve
 from epochzero.engine.single.run import run_pass
 from epochzero.engine.trace import refusals, trace
 from epochzero.errors import UserError
-from epochzero.proxies.dextr import bending, curve, extrinsic_curvature, harmonic, independence, one_sample
+from epochzero.proxies.dextr import (
+    as_published,
+    bending,
+    curve,
+    extrinsic_curvature,
+    harmonic,
+    independence,
+    one_sample,
+)
 
 COMPONENTS = 3
 
@@ -68,11 +76,25 @@ def principal_components(h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def dextr_of_each(
-    network: Network, batch: Batch, count: int, *, points: int = 4, q: float = 1.0, seed: int = 0
+    network: Network,
+    batch: Batch,
+    count: int,
+    *,
+    points: int = 4,
+    q: float = 1.0,
+    seed: int = 0,
+    variant: str = "paper",
 ) -> list[float]:
-    """Dextr's value for each of the first images of the batch, each with its own circle and the same weights."""
+    """Dextr's value for each of the first images of the batch, each with its own circle and the same weights.
+
+    With variant=reference as in the authors' code, whose circle and outputs the seed and the image's number draw.
+    """
     if not 1 <= count <= batch.size:
         raise UserError(f"The batch has {batch.size} samples, so that Dextr can be taken for 1 to {batch.size}.")
+    if variant == "reference":
+        images = batch.part(0)[0].to(like(network.weights, Pass())).split(1)[:count]
+        handles = [Handle(network, network.weights, x, None, seed + i, "train") for i, x in enumerate(images)]
+        return [float(as_published(handle)) for handle in handles]
 
     def read(need: Need) -> Tensor:
         ran = [run_pass(need.run, list(need.reads.items()), network, batch, seed)]

@@ -31,8 +31,11 @@ Beware (dextr, fmi): the condition number depends on the number of channels, so 
 in the wrong order: -.63, -.60 and -.67 for Dextr on NATS-Bench-SSS (Dextr's Table 6). Use `dextr_opt` or another score
 there. A skip that a module writes as bare `x` calls nothing and is not counted as a layer.
 
-Beware (dextr): on NAS-Bench-201 we measure no gain from the curvature over `fmi`, while the paper's Table 4 reports
-one. The paper's figure for TransNAS jigsaw is that of the first term alone: its code falls back to it.
+Beware (dextr): the harmonic mean follows the smaller term, so a constant factor of kappa decides how much the curvature
+counts, and the paper gives none. On NAS-Bench-201 dextr orders CIFAR-10 accuracies worse than `fmi` as eq. 8 is
+printed (-.017), a little better with scale=24 (.004), and no differently with alone=true as in the authors' code. On
+DARTS the curvature misleads (docs/results/nas-bench-201.md). The paper's figure for TransNAS jigsaw is that of the
+first term alone: its code falls back to it.
 
 Beware (curvature): by far the weaker of the two terms. At a single point with a batch of one, as in the authors' code,
 the value varies strongly with the circle drawn.

@@ -4,7 +4,8 @@ Ten networks of NAS-Bench-201 with test accuracies on CIFAR-10 spread evenly fro
 target; the paper does not say how it drew its ten. For each, ten values of Dextr with the same weights: ten images of
 CIFAR-10, and a random circle with each. The figures are the lowest and the highest mean and deviation over the
 networks, and Spearman's correlation of the means with the accuracies. The paper says 1.32 for the mean of its least
-accurate network and 2.34 for its most accurate; its code differs from its formulas (`epochzero card dextr`).
+accurate network and 2.34 for its most accurate. `dextr-figure2-code` takes the values as the authors' code has them
+(`variant=reference` of `epochzero list proxies --card dextr`), with a seed for each image's circle and outputs.
 
 Asthana, Conrad, Ortmanns, Belagiannis. Dextr: zero-shot neural architecture search with singular value decomposition
 and extrinsic curvature. TMLR 2025. openreview.net/forum?id=X0uPof5DVh
@@ -52,6 +53,7 @@ class DextrFigure2(Recipe):
     full: Stability = Stability()
     quick: Stability = Stability(networks=4, batch_size=3)
     needs = (CIFAR10, NB201)
+    variant = "paper"
 
     @property
     def quoted(self) -> Sequence[Quoted]:
@@ -71,7 +73,7 @@ class DextrFigure2(Recipe):
             work.progress(done, len(chosen))
             network = network_of(space, space.parse(text), batch, Origin(seed=work.seed), work.device)
             try:
-                values = dextr_of_each(network, batch, settings.batch_size, seed=work.seed)
+                values = dextr_of_each(network, batch, settings.batch_size, seed=work.seed, variant=self.variant)
             except DegenerateError as reason:
                 unscored[text] = str(reason)
                 continue
@@ -93,6 +95,14 @@ class DextrFigure2(Recipe):
         about = f"{batch.about} A circle with each image."
         texts = [text for text, _ in scored]
         return Measurement(rows, {"nb201": Sample.measured("nb201", columns, about, texts, reasons)})
+
+
+@experiment
+class DextrFigure2Code(DextrFigure2):
+    """Values of the authors' form of Dextr over images and circles."""
+
+    name = "dextr-figure2-code"
+    variant = "reference"
 
 
 def _extreme(values: Sequence[float], which: str) -> Estimate | None:
