@@ -92,8 +92,8 @@ def dextr_of_each(
     if not 1 <= count <= batch.size:
         raise UserError(f"The batch has {batch.size} samples, so that Dextr can be taken for 1 to {batch.size}.")
     if variant == "reference":
-        images = batch.part(0)[0].to(like(network.weights, Pass())).split(1)[:count]
-        handles = [Handle(network, network.weights, x, None, seed + i, "train") for i, x in enumerate(images)]
+        images = batch.part(0)[0].to(like(network.weights, Pass()))
+        handles = [Handle(network, network.weights, images[i : i + 1], None, seed + i, "train") for i in range(count)]
         return [float(as_published(handle)) for handle in handles]
 
     def read(need: Need) -> Tensor:

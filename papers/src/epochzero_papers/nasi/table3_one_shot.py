@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from epochzero.plan import Plan
+from epochzero.registry import spaces
 from epochzero.spaces.nb1shot1 import NB1Shot1
 from epochzero.spaces.nb101_cell import OPS, Cell
 from epochzero.supernet.relaxed import Picks, Relaxed, relax
@@ -94,8 +95,6 @@ class NasiTable3OneShot(NasiTable3):
 
 def within(group: Group, channels: int, cells: int) -> Group:
     """Returns the same cells as parts of one network."""
-    tasks = []
-    for task in group.job.tasks:
-        assert isinstance(task.space, NB1Shot1)
-        tasks.append(replace(task, space=OneShot.of(task.space, channels, cells)))
+    space: Any = OneShot.of(spaces[group.targets[0].space], channels, cells)
+    tasks = [replace(task, space=space) for task in group.job.tasks]
     return replace(group, job=Job(group.job.archs, tasks))
