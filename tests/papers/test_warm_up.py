@@ -18,7 +18,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.bare import command
 from epochzero.engine import PlanNetwork
-from epochzero.errors import DataError, MachineError
+from epochzero.errors import DataError, MachineError, UserError
 from epochzero.registry import spaces
 from epochzero.store import Store
 from epochzero.types import Origin
@@ -26,7 +26,7 @@ from epochzero_papers.__main__ import main
 from epochzero_papers.harness.population import SGD, train_network, train_population
 from epochzero_papers.sigeo import warm_up
 from epochzero_papers.sigeo.table3 import SigeoTable3, Warmth
-from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO, WarmUp
+from epochzero_papers.sigeo.warm_up import PARTS, WARM, ZERO_SHOT, ZICO, Shallow, WarmUp
 from tests.data.data_files import labelled, save
 from tests.fresh import Fresh
 from tests.papers.small import SMALL_IMAGES, small_images
@@ -104,6 +104,32 @@ def test_scores_are_those_of_a_loop_written_out(
         assert seconds > 0
     zico = [scores[ZICO].value for scores, _ in steady.values()]
     assert len(set(zico)) == 3, "training changes the score"
+
+
+def test_terms_are_stored_apart(warm: WarmUp) -> None:
+    apart = replace(warm, apart=True)
+    ((_, (found,)),) = apart.scores([apart.network(apart.space.parse(STEADY))], (2,))
+    scores = {name: score.value for name, score in found.scores.items()}
+    log_fr, last, mean = (scores[name] for name in PARTS)
+    assert scores[WARM] == pytest.approx(scores[ZICO] + 50 * log_fr + last, rel=1e-5)
+    assert mean < 0 and mean != last
+
+
+def test_the_shallow_space_has_one_cell_a_stage() -> None:
+    """As nb201 with one cell in each stage, which these tests have."""
+    cell = spaces["nb201"].parse(STEADY)
+    plans = [space.plan(cell, 3, (3, 8, 8)) for space in (Shallow(), spaces["nb201"])]
+    assert plans[0].weights.keys() == plans[1].weights.keys() and plans[0].flops == plans[1].flops
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan"])
+def test_a_rate_is_positive(folder: Path, tmp_path: Path, rate: str) -> None:
+    with pytest.raises(UserError, match="--rate"):
+        warm_up.run(
+            warm_up.Asked(
+                table=folder / "nb201.csv", data=str(folder / "cifar10.npz"), store=tmp_path / "w.db", rate=float(rate)
+            )
+        )
 
 
 def fresh(arch: str) -> PlanNetwork:

@@ -40,20 +40,34 @@ from epochzero.engine.population.population import Population
 from epochzero.engine.precision import set_precision
 from epochzero.engine.proxy import parse
 from epochzero.errors import DataError, MachineError, UserError
+from epochzero.plan import Plan
 from epochzero.registry import spaces
+from epochzero.spaces.nb201 import NB201, WIDTHS, Cell, cell, skeleton
 from epochzero.store import JSON, Evaluated, Run, Store, manifest
 from epochzero.tables import AccuracyTable
-from epochzero.types import Origin, Score, Setting
+from epochzero.types import Origin, Score, Setting, Shape
 from epochzero_papers.harness.options import device_option, option
 from epochzero_papers.harness.population import SGD, train_network, train_population
 
 SCORED_ON = 4
 """batches"""
 ZICO, ZERO_SHOT, WARM = "zico(batches=4)", "sigeo", "sigeo(weights=warm_vision)"
+PARTS = ("sigeo(weights=0/1/0)", "sigeo(weights=0/0/1)", "sigeo(loss=mean,weights=0/0/1)")
+"""the logarithm of the Fisher-Rao norm, and the loss of the last batch and of all four with its sign turned"""
+SHALLOW = "nb201_shallow"
 EVERY = 5.0
 """seconds between two lines of progress"""
 Tell = Callable[[float], None]
 """Called with the share of the work that is done."""
+
+
+class Shallow(NB201):
+    """NAS-Bench-201 with one cell in each stage: its cells at a third of the cost."""
+
+    name = SHALLOW
+
+    def plan(self, arch: Cell, num_classes: int = 10, input_shape: Shape = (3, 32, 32)) -> Plan:
+        return skeleton(lambda width, shape: cell(arch, width, 1, shape), num_classes, input_shape, WIDTHS, 1)
 
 
 class Warmed(NamedTuple):
@@ -90,6 +104,8 @@ class WarmUp:
     optimiser: SGD = SGD()
     population: int | None = None
     """networks trained in one population; None: on a GPU what memory allows, on the CPU one"""
+    apart: bool = False
+    """store the terms of SiGeo too, each alone"""
     _on_device: list[Part] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
@@ -111,7 +127,7 @@ class WarmUp:
 
     def proxies(self, steps: int) -> list[Proxy]:
         """Returns ZiCo and SiGeo, with the paper's weights before and after training."""
-        return [parse(ZICO), parse(WARM if steps else ZERO_SHOT)]
+        return [parse(text) for text in (ZICO, WARM if steps else ZERO_SHOT, *(PARTS if self.apart else ()))]
 
     def batch(self, steps: int) -> Batch:
         """Returns the batches that follow `steps` steps."""
@@ -288,7 +304,7 @@ class Asked:
     table: Path = option(about="of accuracies; networks are drawn from it")
     data: str = option(about="images with labels")
     store: Path = option()
-    space: str = option("nb201")
+    space: str = option("nb201", f"a space, or {SHALLOW}: nb201 with one cell in each stage, not five")
     networks: int = option(150)
     steps: str = option("0,78,156,312", "after which to score")
     batch_size: int = option(64)
@@ -299,6 +315,8 @@ class Asked:
     )
     time_limit: float | None = option(None, "seconds after which no other population is started")
     share: str = option("1/1", "2/4: the second quarter of the networks")
+    rate: float = option(SGD.rate, "learning rate")
+    apart: bool = option(False, "store the terms of SiGeo too, each alone")
 
 
 def run(asked: Asked) -> None:
@@ -315,12 +333,14 @@ def run(asked: Asked) -> None:
         raise UserError(f"--population is {asked.population}; it has to be at least 1.")
     if asked.time_limit is not None and not asked.time_limit > 0:
         raise UserError(f"--time-limit is {asked.time_limit:g}; it has to be more than 0 seconds.")
+    if not 0 < asked.rate < math.inf:
+        raise UserError(f"--rate is {asked.rate:g}; it has to be positive.")
     usable(asked.device)
-    space = spaces[asked.space]
+    space: Any = Shallow() if asked.space == SHALLOW else spaces[asked.space]
     table = AccuracyTable.read(asked.table)
     archs = [space.parse(table.archs[row]) for row in table.sample(asked.networks, asked.seed)][share - 1 :: shares]
     warm = WarmUp.on(space, asked.data, asked.batch_size, asked.seed, asked.device)
-    warm = replace(warm, population=asked.population)
+    warm = replace(warm, population=asked.population, optimiser=SGD(rate=asked.rate), apart=asked.apart)
     settings: dict[str, JSON] = {
         "networks": asked.networks,
         "steps": list(stops),

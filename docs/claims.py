@@ -1,0 +1,61 @@
+"""Writes docs/results/claims.md, the table of what the papers say and what we find, from docs/claims.toml.
+
+python docs/claims.py
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+PAGE = DOCS / "results" / "claims.md"
+TESTED = ("confirmed", "in part", "not confirmed")
+VERDICTS = {
+    "confirmed": "confirmed",
+    "in part": "confirmed in part",
+    "not confirmed": "not confirmed",
+    "not tested": "not tested",
+    "cannot be tested here": "cannot be tested here",
+}
+SEEDS, NETWORKS = 2, 20
+"""the fewest that a verdict needs"""
+HEADS = ("claim", "verdict", "ours", "the paper's", "networks, seeds", "differences", "by")
+
+
+def claims() -> list[dict[str, Any]]:
+    read: list[dict[str, Any]] = tomllib.loads((DOCS / "claims.toml").read_text(encoding="utf-8"))["claim"]
+    return read
+
+
+def written(entries: list[dict[str, Any]]) -> str:
+    """Returns the page."""
+    counts = Counter(entry["verdict"] for entry in entries)
+    summary = ", ".join(f"{counts[verdict]} {said}" for verdict, said in VERDICTS.items())
+    lines = [
+        "# What the papers say, what we find",
+        "",
+        f"**Of {len(entries)} claims of the four works: {summary}.**",
+        "",
+        f"A verdict rests on at least {SEEDS} seeds and {NETWORKS} networks; with fewer it reads *not tested*, "
+        "whatever the figure says. Intervals are 95 %, ± is the standard deviation over seeds. *In part*: some of the columns, "
+        "protocols or sizes of the claim, as our figure says. Each figure is explained on the page behind it, and "
+        "`docs/claims.toml` holds this table.",
+    ]
+    for work in dict.fromkeys(entry["work"] for entry in entries):
+        lines += ["", f"## {work}", "", f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
+        lines += [_row(entry) for entry in entries if entry["work"] == work]
+    return "\n".join(lines) + "\n"
+
+
+def _row(entry: dict[str, Any]) -> str:
+    size = f"{entry['networks']:,}, {entry['seeds']}" if "networks" in entry else ""
+    link = f", [figures]({entry['page']})" if "page" in entry else ""
+    cells = (entry["says"], f"**{VERDICTS[entry['verdict']]}**", entry["ours"], entry["paper"], size, entry["differs"])
+    return f"| {' | '.join(cells)} | `{entry['command']}`{link} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(claims()), encoding="utf-8")
