@@ -40,9 +40,9 @@ def written(entries: list[dict[str, Any]]) -> str:
         f"**Of {len(entries)} claims of the four works: {summary}.**",
         "",
         f"A verdict rests on at least {SEEDS} seeds and {NETWORKS} networks; with fewer it reads *not tested*, "
-        "whatever the figure says. Intervals are 95 %, ± is the standard deviation over seeds. *In part*: some of the columns, "
-        "protocols or sizes of the claim, as our figure says. Each figure is explained on the page behind it, and "
-        "`docs/claims.toml` holds this table.",
+        "whatever the figure says. Intervals are 95 %, ± is the standard deviation over seeds. *In part*: some of the "
+        "columns, protocols or sizes of the claim, as our figure says. Each figure is explained on the page behind it, "
+        "and `docs/claims.toml` holds this table.",
     ]
     for work in dict.fromkeys(entry["work"] for entry in entries):
         lines += ["", f"## {work}", "", f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
