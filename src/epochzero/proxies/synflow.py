@@ -13,8 +13,8 @@ Options:
 Beware: norms are removed, so it scores another network than the one that will be trained. Flow is a product over
 layers: depth and width dominate. Weak on NAS-Bench-301 (.18, SiGeo's Table 2). A flow beyond 1e308 has no score.
 
-Beware: with norm=train it orders NAS-Bench-1Shot1 the wrong way (-.51 to -.61, with norm=off .48 to .64). NASI's Table 3
-has -.45 to -.53 for SynFlow: very probably that form.
+Beware: with norm=train it orders NAS-Bench-1Shot1 the wrong way (-.42 to -.69, with norm=off .34 to .71). NASI's
+Table 3 has -.45 to -.53 for SynFlow: very probably that form.
 
 Beware: layer norms stay, and batch norms with `norm=train`. A norm takes the mean away, so signals of both signs meet
 and R may be negative: the sum is then that of the formula, but no flow, and depends on the draw of the weights.
