@@ -1,4 +1,4 @@
-"""Memory of a network: of a plan from the plan, of a module from one run for its shapes alone, on torch's meta device.
+"""Memory of a network: of a plan from the plan, of a module from one run, for its shapes alone if it needs no values.
 
 An operation of a module is a call of a torch function, so that fused attention keeps no matrix and a recurrent layer
 none of its steps; `nn.MultiheadAttention` is several. `benchmarks/peak_memory.py` compares with torch's allocator.
@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from epochzero.engine.failure import PassFailedError
 from epochzero.engine.modules.decompose import opened
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.network import Network, PlanNetwork
 from epochzero.plan.memory import Live, footprint
 from epochzero.types import Footprint
@@ -40,20 +42,24 @@ class LiveModules(Live):
 
 
 def footprint_of(network: Network, batch: Batch) -> Footprint:
-    """The memory that one sample takes; PassFailedError for a network that cannot run without values."""
+    """The memory that one sample takes; PassFailedError for a network that cannot run."""
     if isinstance(network, PlanNetwork):
         return footprint(network.plan)
-    weights = {name: (w.float() if w.is_floating_point() else w).to("meta") for name, w in network.weights.items()}
-    x = batch.part(0)[0][:1].to("meta")
-    live = LiveModules([x, *weights.values()])
-    held = live.peak - x.untyped_storage().nbytes()
-    with torch.no_grad():
-        network.untouched(x, weights, live)
-    return Footprint(held, live.peak - held)
+    assert isinstance(network, ModuleNetwork)
+
+    def follow(x: Tensor, weights: Mapping[str, Tensor]) -> Footprint:
+        x = x.clone()  # whose storage holds other samples too
+        live = LiveModules([x, *weights.values()])
+        held = live.peak - x.untyped_storage().nbytes()
+        with torch.no_grad():
+            network.untouched(x, weights, live)
+        return Footprint(held, live.peak - held)
+
+    return network.one_sample(follow)
 
 
 def peak_bytes(network: Network, batch: Batch) -> int | None:
-    """Weights and activations of one sample; None for a network that cannot run without values."""
+    """Weights and activations of one sample; None for a network that cannot run."""
     try:
         return sum(footprint_of(network, batch))
     except PassFailedError:

@@ -13,6 +13,8 @@ import epochzero as ez
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import parse
+from epochzero.engine.memory import peak_bytes
+from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.errors import UserError
 from epochzero.registry import proxies
 from epochzero.testing.proxies import close
@@ -279,17 +281,15 @@ def test_an_output_of_whole_numbers(batch: Batch) -> None:
         assert found[name].why
 
 
-def test_a_network_that_looks_at_its_values_has_no_flops_but_all_the_rest(batch: Batch) -> None:
-    """Multiply-accumulates are counted on tensors without values; nobody else has to suffer for that."""
-
+def test_a_network_that_looks_at_its_values_is_counted_on_a_sample(batch: Batch) -> None:
     def look(logits: Tensor) -> Tensor:
         return logits if logits.detach().sum().item() > 1e9 else 2 * logits
 
     module = seeded(lambda: Returns(look))
-    found = scored(module, ["flops", "params", "naswot", "snip"], batch)
-    assert found["flops"].status == "failed"
-    assert found["naswot"].ok and found["snip"].ok and found["params"].ok
-    assert found["naswot"] == scored(module, ["naswot"], batch)["naswot"]
+    plain = seeded(lambda: Returns(lambda logits: 2 * logits))
+    for proxy in ("flops", "params", "naswot", "snip"):
+        assert scored(module, [proxy], batch)[proxy] == scored(plain, [proxy], batch)[proxy]
+    assert peak_bytes(ModuleNetwork(module, batch), batch) == peak_bytes(ModuleNetwork(plain, batch), batch)
 
 
 class Backwards(torch.autograd.Function):

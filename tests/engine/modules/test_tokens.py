@@ -15,6 +15,7 @@ import epochzero as ez
 from epochzero import data
 from epochzero.data.packed import embedded, only_ids
 from epochzero.engine.inputs import like, pass_curve, pass_inputs
+from epochzero.engine.memory import peak_bytes
 from epochzero.engine.modules.module_network import ModuleNetwork
 from epochzero.engine.passes import Pass
 from epochzero.registry import proxies
@@ -164,3 +165,30 @@ def test_published_models_are_counted_and_scored(name: str) -> None:
     whys = {proxy: score.why for proxy, score in scores.items() if not score.ok}
     assert whys.keys() == reasons.keys(), whys
     assert all(why in whys[proxy] for proxy, why in reasons.items())
+
+
+def test_a_mask_of_padding_changes_no_count() -> None:
+    """Models of transformers look whether a mask holds any padding, which torch's meta device cannot say."""
+    transformers = pytest.importorskip("transformers")
+    make, macs, _ = MODELS["BERT"]
+    words = torch.randint(V, (4, T))
+    plain, masked = (data.from_tensors(x) for x in ({"ids": words}, {"ids": words, "mask": torch.ones_like(words)}))
+    counted = [
+        (network.flops, peak_bytes(network, batch))
+        for batch in (plain, masked)
+        for network in [ModuleNetwork(Masked(make(transformers)), batch)]
+    ]
+    assert counted[0][0] == counted[1][0] == macs
+    assert counted[1][1] == pytest.approx(counted[0][1], rel=0.1)
+
+
+class Masked(nn.Module):
+    """A model of transformers, with its mask."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        logits: Tensor = self.model(input_ids=ids, attention_mask=mask).logits
+        return logits

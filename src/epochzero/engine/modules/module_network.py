@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop
 
 from epochzero.data import Batch
 from epochzero.data.packed import embedded, only_ids
@@ -37,6 +37,9 @@ from epochzero.plan.ops.base import Jet
 from epochzero.plan.upload import moved
 from epochzero.types import Origin, Shape
 
+T = TypeVar("T")
+ON_CPU = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: sdpa_flop}
+"""attention that torch's counter does not know"""
 Lookups = Callable[[list[Tensor], int, Tensor, Tensor], Tensor]
 """gets the inputs, the number of an embedding, its ids and its output, and returns the output to go on with"""
 
@@ -90,12 +93,29 @@ class ModuleNetwork:
 
     @cached_property
     def flops(self) -> int:
-        """Multiply-accumulates, counted by torch on meta tensors."""
-        weights = {name: w.to("meta") for name, w in self._single.items()}
-        counter = FlopCounterMode(display=False)
-        with counter, torch.no_grad():
-            self.forward(self._sample[:1].to("meta"), weights, "eval")
-        return counter.get_total_flops() // 2
+        """Multiply-accumulates, counted by torch."""
+
+        def count(x: Tensor, weights: Mapping[str, Tensor]) -> int:
+            counter = FlopCounterMode(display=False, custom_mapping=ON_CPU)
+            with counter, torch.no_grad():
+                self.forward(x, weights, "eval")
+            return counter.get_total_flops() // 2
+
+        return self.one_sample(count)
+
+    def one_sample(self, run: Callable[[Tensor, Mapping[str, Tensor]], T]) -> T:
+        """Runs on one sample and the weights for their shapes alone, on torch's meta device.
+
+        A network that looks at its values, such as the mask of a text, runs on the values of the sample.
+        """
+        x, weights = self._sample[:1], self._single
+        try:
+            return run(x.to("meta"), {name: w.to("meta") for name, w in weights.items()})
+        except PassFailedError as failed:
+            try:
+                return run(x, weights)
+            except PassFailedError:
+                raise failed from None
 
     @cached_property
     def structure(self) -> Structure:
