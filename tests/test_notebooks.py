@@ -35,6 +35,11 @@ def test_names() -> None:
     assert {"score", "search", "rank", "choices", "space", "list_proxies"} <= set(dir(ez))
 
 
+def test_a_space() -> None:
+    assert repr(ez.space("nb201")) == "<Space nb201 of 15,625 networks>"
+    assert repr(ez.choices(lambda width: nn.Linear(1, width), width=[1, 2])).endswith("of 2 networks: width=1, ...>")
+
+
 def test_a_plan() -> None:
     plan = ez.space("nb201").plan(ez.space("nb201").parse(CHEAP))
     assert len(repr(plan)) < 100 and f"{plan.params:,} parameters" in repr(plan)
@@ -45,7 +50,7 @@ def test_scores() -> None:
     scores = ez.score(CUT, ["params", "snip"], space="nb201", batch_size=2)
     head, params, snip = cells(scores._repr_html_())
     assert head == ["proxy", "value", "status", "why"]
-    assert params[:3] == ["params", f"{scores['params'].value:.5g}", "ok"]
+    assert params[:3] == ["params", f"{scores['params'].value:,.0f}", "ok"]
     assert snip[:3] == ["snip", "", "degenerate"] and snip[3]
 
 

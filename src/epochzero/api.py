@@ -42,6 +42,7 @@ from epochzero.study.search import SearchSettings, combined_text, prepare
 from epochzero.study.sources import Feedback
 from epochzero.study.task import Task
 from epochzero.types import Origin, Scores, Shape
+from epochzero.user_code import is_reference
 
 Loss = str | Callable[[Tensor, Tensor], Tensor]
 """a name, or a function of outputs and targets"""
@@ -70,6 +71,9 @@ def score(
     y: Any = None,
     batch_size: int | None = None,
     image_size: int | None = None,
+    input_shape: Shape | None = None,
+    classes: int | None = None,
+    unreadable: str = "stop",
     seed: int = 0,
     init: str = "default",
     device: str = "cpu",
@@ -77,7 +81,7 @@ def score(
     loss: Loss | None = None,
     threads: int | None = None,
 ) -> Scores:
-    """Score one network: an architecture of a space, as a value or as text, or any `nn.Module`.
+    """Score one network: an architecture of a space, as a value or as text, a module, or a function that makes one.
 
     A text such as "timm:resnet18" or "hf:microsoft/resnet-18" is a published model, which needs no space.
 
@@ -91,10 +95,10 @@ def score(
     The score "auto" is a percentile, from 0 to 100, among random networks of the same space, or among networks of its
     size; its `why` says which. The scores that it is made of follow it.
 
-    Data are the name of noise, a file, a folder of images for each class (scaled to `image_size`), tensors, arrays, a
-    pair of inputs and labels, a Dataset, a DataLoader, or any iterable of batches. They come in batches of
-    `batch_size`: 64 for noise, files and Datasets, a loader's own, all samples for tensors. zico and sigeo want
-    several batches.
+    Data are the name of noise of an `input_shape`, a file, a folder of images for each class (scaled to `image_size`;
+    those that are `unreadable` stop, or "skip"), tensors, arrays, a pair of inputs and labels, a Dataset, a DataLoader,
+    or any iterable of batches. They come in batches of `batch_size`: 64 for noise, files and Datasets, a loader's own,
+    all samples for tensors. zico and sigeo want several batches. There are `classes`, or as many as the data say.
 
     A module with several inputs takes `data={"dense": t1, "ids": t2}`, by name, or `data=(t1, t2)`, in order, with
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
@@ -108,8 +112,9 @@ def score(
     usable(device)
     named = proxies if isinstance(proxies, str) else ",".join(proxies)
     asked = single(parse_objectives(named))
+    how: dict[str, Any] = {"input_shape": input_shape, "classes": classes, "unreadable": unreadable, "loss": loss}
     if isinstance(network, nn.Module):
-        batch = _batch(data, y, batch_size, image_size, seed, loss=loss)
+        batch = _batch(data, y, batch_size, image_size, seed, **how)
         with torch_threads(threads):
             scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
         return Scores(percentiles(named, scores, "", batch.input_shape))
@@ -117,17 +122,21 @@ def score(
         raise UserError("score takes one network: rank(networks, data=...) compares several.")
     if isinstance(network, Plan):
         raise UserError("A plan is scored as its module: score(plan.module(), data=...).")
-    if space is None and is_published(network):
-        space = "published"
-    if space is None:
+    if space is None and (callable(network) or is_published(network) or is_reference(network)):
+        entries = list(entries_of(network, output=output))
+        if len(entries) > 1:
+            raise UserError(f"'{network}' names {len(entries)} networks: rank(networks, data=...) compares several.")
+        _, of_space, arch = entries[0]
+    elif space is None:
         raise UserError("An architecture needs its space: score(arch, space='nb201'). A module needs none.")
-    of_space = spaces[space] if isinstance(space, str) else space
-    batch = _batch(data, y, batch_size, image_size, seed, of_space, loss=loss)
-    batch = suited(of_space, batch)
-    arch = of_space.parse(network) if isinstance(network, str) else network
+    else:
+        of_space = spaces[space] if isinstance(space, str) else space
+        arch = of_space.parse(network) if isinstance(network, str) else network
+    batch = suited(of_space, _batch(data, y, batch_size, image_size, seed, of_space, **how))
     with torch_threads(threads):
         scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
-    return Scores(percentiles(named, scores, of_space.name, batch.input_shape))
+    made_for = "" if isinstance(of_space, GivenNetworks) else of_space.name
+    return Scores(percentiles(named, scores, made_for, batch.input_shape))
 
 
 def search(
@@ -156,6 +165,9 @@ def search(
     data: Data = "pink",
     batch_size: int | None = None,
     image_size: int | None = None,
+    input_shape: Shape | None = None,
+    classes: int | None = None,
+    unreadable: str = "stop",
     loss: Loss | None = None,
     seed: int = 0,
     init: str = "default",
@@ -200,6 +212,7 @@ def search(
     >>> found.plan.params <= 300_000
     True
     """
+    _check_given(data, None, image_size, input_shape)
     settings = SearchSettings(
         space=space,
         proxy=proxy,
@@ -226,6 +239,9 @@ def search(
         data=data,
         batch_size=batch_size,
         image_size=image_size,
+        input_shape=input_shape,
+        classes=classes,
+        unreadable=unreadable,
         loss=loss,
         seed=seed,
         init=init,
@@ -292,16 +308,11 @@ def rank(
     if of_space is None and isinstance(entries, list):
         of_space = next((entry[1] for entry in entries if entry[1].name == "published"), None)
     if isinstance(data, (str, Path)):
-        named: dict[str, Any] = {
-            "input_shape": input_shape,
-            "num_classes": classes,
-            "skip_unreadable": skips(unreadable),
-            "loss": loss,
-        }
-        batches = [_batch(data, y, batch_size, image_size, 0, of_space, seed, **named) for seed in drawn]
+        how: dict[str, Any] = {"input_shape": input_shape, "classes": classes, "unreadable": unreadable, "loss": loss}
+        batches = [_batch(data, y, batch_size, image_size, 0, of_space, seed, **how) for seed in drawn]
     else:
-        _check_given(data, y, image_size)
-        batches = batches_of(data, y, drawn, size=batch_size, targets=not needs_labels(loss))
+        _check_given(data, y, image_size, input_shape)
+        batches = batches_of(data, y, drawn, size=batch_size, targets=not needs_labels(loss), classes=classes)
         batches = [with_loss(batch, loss) for batch in batches]
     if of_space is not None:
         batches = [suited(of_space, batch) for batch in batches]
@@ -342,21 +353,28 @@ def _batch(
     seed: int,
     space: AnySpace | None = None,
     file_seed: int = 0,
+    *,
+    input_shape: Shape | None = None,
+    classes: int | None = None,
+    unreadable: str = "stop",
     loss: Loss | None = None,
-    **named: Any,
 ) -> Batch:
-    """The batch; `seed` draws samples of loaders, `file_seed` those of noise and files, which `named` describes."""
-    _check_given(data, y, image_size)
+    """The batch; `seed` draws samples of loaders, `file_seed` those of noise and files."""
+    _check_given(data, y, image_size, input_shape)
     if not isinstance(data, (str, Path)):
-        return with_loss(batch_of(data, y, size=batch_size, seed=seed, targets=not needs_labels(loss)), loss)
+        how: dict[str, Any] = {"size": batch_size, "classes": classes, "targets": not needs_labels(loss)}
+        return with_loss(batch_of(data, y, seed=seed, **how), loss)
+    named: dict[str, Any] = {"input_shape": input_shape, "num_classes": classes, "image_size": image_size}
     size = 64 if batch_size is None else batch_size
     load = data_.load if space is None else partial(batch_for, space)
-    return with_loss(load(data, size=size, seed=file_seed, image_size=image_size, **named), loss)
+    return with_loss(load(data, size=size, seed=file_seed, skip_unreadable=skips(unreadable), **named), loss)
 
 
-def _check_given(data: Data, y: Any, image_size: int | None) -> None:
+def _check_given(data: Data, y: Any, image_size: int | None, input_shape: Shape | None) -> None:
     """UserError for arguments that do not go with these data."""
     if y is not None and isinstance(data, (str, Path, Batch)):
         raise UserError("Labels y go with inputs that are tensors: this data has its own.")
     if image_size is not None and not isinstance(data, (str, Path)):
         raise UserError("An image size is for folders of image files: leave it out for other data.")
+    if input_shape is not None and not isinstance(data, (str, Path)):
+        raise UserError("An input shape is for noise: leave it out for data that have a shape.")

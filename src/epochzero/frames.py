@@ -11,6 +11,8 @@ from epochzero.errors import needed
 
 ROWS = 20
 """of a table in a notebook"""
+LARGEST = 1e15
+"""whole numbers below this, such as FLOPs, are shown to the last digit"""
 
 
 class Framed:
@@ -29,14 +31,17 @@ class Framed:
         return needed("polars", "A data frame of polars", "ctr").DataFrame(self.table(), strict=False)
 
     def _repr_html_(self) -> str:
-        return as_html(self.table(), [repr(self)])
+        return as_html(self.table(), [repr(self).strip("<>")])
 
 
 def as_html(columns: Mapping[str, Sequence[Any]], before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
     """Columns as an HTML table of at most 20 rows, with sentences before and after it."""
     rows = list(zip(*columns.values(), strict=True))
     more = [f"{len(rows) - ROWS:,} more rows"] if len(rows) > ROWS else []
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    sides = ("left" if any(isinstance(one, str) for one in column) else "right" for column in columns.values())
+    head = "".join(
+        f'<th style="text-align: {side}">{escape(name)}</th>' for name, side in zip(columns, sides, strict=True)
+    )
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:ROWS])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
     lines = [[f"<p>{escape(line)}</p>" for line in some] for some in (before, [*more, *after])]
@@ -47,6 +52,7 @@ def _cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "<td></td>"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        text = f"{value:,}" if isinstance(value, int) else f"{value:.5g}"
+        whole = isinstance(value, int) or (value.is_integer() and abs(value) < LARGEST)
+        text = f"{value:,.0f}" if whole else f"{value:.5g}"
         return f'<td style="text-align: right">{text}</td>'
     return f'<td style="text-align: left">{escape(str(value))}</td>'

@@ -42,7 +42,11 @@ def named_in(reference: str, option: str = "--module") -> Any:
     file, _, name = reference.rpartition(":")
     if not file or not name.isidentifier():
         raise UserError(f"{option} takes file.py:factory, not {reference!r}.")
-    source = run_file(file)
+    return member_of(run_file(file), file, name)
+
+
+def member_of(source: ModuleType, file: str, name: str) -> Any:
+    """The object of that name in the file that was run."""
     if not hasattr(source, name):
         known = sorted(
             key

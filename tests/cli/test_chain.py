@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 import epochzero as ez
 from epochzero.errors import UserError
-from epochzero.study.winners import winners
+from epochzero.study.winners import Winner, resolved, winners
 from tests.command import epochzero, refusal
+from tests.forgetting import plugins_forgotten
 
 QUICK = ("--epochs", "1", "--batch-size", "8", "--option", "pad=0")
 NETS = """
@@ -112,6 +113,7 @@ def test_train_and_export_a_module(folder: Path, tmp_path: Path) -> None:
     again = epochzero("train", "--from", reference, *data, *QUICK, "--out", tmp_path / "run", "--json").json
     assert again["resumed"] == 1 and again["test_loss"] == trained["test_loss"]
     out = ("--weights", tmp_path / "run", "--out", tmp_path / "product", "--json")
+    assert f"name it too, --from {reference}" in refusal("export", *out)
     product = epochzero("export", "--from", reference, *data, *out).json
     assert {Path(file).name for file in product["files"]} == {
         *("model.py", "model.pt2", "model.safetensors", "model.onnx", "MODEL_CARD.md")
@@ -124,6 +126,48 @@ def test_train_and_export_a_module(folder: Path, tmp_path: Path) -> None:
     assert "cannot be trained on these images" in refusal(
         "train", "--from", f"{folder}/nets.py:wrong", *data, *QUICK, "--out", tmp_path / "wrong"
     )
+
+
+def test_several_sources(folder: Path, tmp_path: Path) -> None:
+    sources = ("--from", f"{folder}/nets.py:make", "--from", folder / "run.db", "--top", "2")
+    data = ("--data", folder / "data.npz")
+    reports = epochzero("train", *sources, *data, *QUICK, "--out", tmp_path / "all", "--json").json["networks"]
+    best = {one.arch for one in winners(folder / "run.db", 2)}
+    assert {one["arch"] for one in reports} == {f"{folder}/nets.py:make", *best}
+
+
+SPACE = """
+import epochzero as ez
+from nets import make
+from torch import nn
+
+
+def build(width, num_classes):
+    return nn.Sequential(nn.Conv2d(3, width, 3), nn.ReLU(), nn.Flatten(), nn.Linear(36 * width, num_classes))
+
+
+sizes = ez.choices(build, width=[2, 4])
+"""
+
+
+def test_a_space_of_choices_by_its_file(folder: Path, tmp_path: Path) -> None:
+    with plugins_forgotten():
+        (folder / "sizes.py").write_text(SPACE)
+        space, data = f"{folder}/sizes.py:sizes", ("--data", folder / "data.npz")
+        store = ("--store", tmp_path / "own.db", "--winner-scores", "none")
+        found = epochzero(
+            "search", "--space", space, "--proxy", "params", *data, "--batch-size", "4", *store, "--json"
+        ).json
+        assert found["best"]["arch"] == "width=4" and found["space"].startswith("build:")
+        with pytest.raises(UserError, match=r"'build:0' is not known here: name its file too, --plugin file.py:NAME"):
+            resolved(Winner("build:0", "width=4"))
+        plugin = ("--plugin", space)
+        source = ("--from", tmp_path / "own.db", *plugin)
+        trained = epochzero("train", *source, *data, *QUICK, "--out", tmp_path / "run", "--json").json
+        assert trained["arch"] == "width=4"
+        out = ("--weights", tmp_path / "run", *plugin, "--no-onnx", "--out", tmp_path / "product", "--json")
+        assert {Path(file).name for file in epochzero("export", *out).json["files"]} >= {"model.py", "model.pt2"}
+        assert "is function, not a space" in refusal("search", "--space", f"{folder}/sizes.py:build")
 
 
 def test_analyze_and_ensemble(folder: Path, tmp_path: Path) -> None:
@@ -146,6 +190,8 @@ def test_analyze_and_ensemble(folder: Path, tmp_path: Path) -> None:
         (("train", "--arch", "x", "--from", "run.db"), "--from names the networks"),
         (("train", "--top", "2", "--arch", "x"), "--top is about the networks of --from"),
         (("train",), "give --arch, or --from"),
+        (("export", "--from", "run.db", "--from", "nets.py:make"), "--from is given 2 times"),
+        (("ensemble", "--from", "run.db", "--from", "nets.py:make"), "ensembles are made of networks of a space"),
         (("export", "--arch", "x", "--from", "run.db"), "--from names the network"),
         (("ensemble", "--from", "nets.py:make"), "ensembles are made of networks of a space of plans"),
     ],

@@ -113,8 +113,11 @@ def test_a_dataset_is_drawn_from_by_the_seed() -> None:
     assert first.id == again.id != other.id
     assert "32 samples of a Dataset of 40, drawn with seed 0" in first.about
     assert batch_of(TensorDataset(X), size=8).part(0)[1] is None
+    assert (batch_of(Squares()).size, batch_of(Squares(), classes=9).num_classes) == (40, 9)  # 64 where there are more
     with pytest.raises(DataError, match="The Dataset has 40 samples, fewer than one batch of 64"):
-        batch_of(Squares())
+        batch_of(Squares(), size=64)
+    with pytest.raises(UserError, match=r"The data has the label \d, so there are more than 2 classes"):
+        batch_of(Squares(), classes=2)
     state = torch.get_rng_state()
     batch_of(Squares(), size=8)
     assert torch.equal(torch.get_rng_state(), state)

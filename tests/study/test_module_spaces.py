@@ -230,10 +230,17 @@ def test_a_count_that_cannot_be_made_is_refused() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x if x.sum().item() > 0 else -x
 
-    class Odd(Perceptrons):
-        def build(self, arch: int, num_classes: int = 10, input_shape: Shape = (2, 3)) -> nn.Module:
-            return nn.Sequential(Curious(), super().build(arch, num_classes, input_shape))
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            raise RuntimeError("not today")
 
-    assert ez.search(Odd(), "l2_norm", budget=3, data=BATCH, max_params=300).best is not None
+    class Odd(Perceptrons):
+        def __init__(self, first: nn.Module) -> None:
+            self.first = first
+
+        def build(self, arch: int, num_classes: int = 10, input_shape: Shape = (2, 3)) -> nn.Module:
+            return nn.Sequential(self.first, super().build(arch, num_classes, input_shape))
+
+    assert ez.search(Odd(Curious()), "l2_norm", budget=3, data=BATCH, max_flops=300).best is not None
     with pytest.raises(UserError, match="The multiply-accumulates of '2' cannot be counted"):
-        ez.search(Odd(), "l2_norm", budget=3, data=BATCH, max_flops=300)
+        ez.search(Odd(Broken()), "l2_norm", budget=3, data=BATCH, max_flops=300)

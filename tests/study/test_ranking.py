@@ -231,3 +231,22 @@ def test_command_without_any_score_ends_with_1(files: Path) -> None:
     ran = epochzero("rank", "nets.py:bad", "--batch-size", "4", "--proxy", "snip")
     assert ran.code == 1 and "failed" in ran.out
     assert "has no 'smal'. Did you mean 'small'?" in refusal("rank", "nets.py:smal")
+
+
+def test_draws_that_do_not_differ() -> None:
+    """Given modules on all samples of the data: no group is claimed."""
+    torch.manual_seed(0)
+    ranking = ez.rank({"small": net(2)(3), "large": net(9)(3)}, (X, Y % 3), proxy="naswot", batch_size=96)
+    assert [row.group for row in ranking] == [None, None]
+    assert any("All draws give the same scores" in sentence for sentence in ranking.sentences)
+
+
+def test_one_network_of_noise_of_a_shape() -> None:
+    """`score` takes what `rank` takes, and the same names for noise."""
+    asked = {"input_shape": (3, 8, 8), "classes": 3, "batch_size": 8}
+    made = ez.score(net(4), "snip", **asked)["snip"]
+    assert made.ok and made != ez.score(net(4), "snip", seed=1, **asked)["snip"]
+    assert ez.search([net(2), net(5)], "params", **asked).winner.score.value > 0
+    for data in (X, (X, Y)):
+        with pytest.raises(UserError, match="An input shape is for noise"):
+            ez.score(net(4), "snip", data=data, input_shape=(3, 8, 8))

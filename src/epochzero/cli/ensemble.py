@@ -22,7 +22,7 @@ from epochzero.errors import UserError
 from epochzero.files import made_folder
 from epochzero.next_steps import space_of_plans
 from epochzero.registry import spaces
-from epochzero.study.winners import winners
+from epochzero.study.winners import one_space, winners_of
 
 MANY = 10**6
 
@@ -90,12 +90,13 @@ def ensemble(
     """
     start = time.perf_counter()
     load_plugins(running.plugin)
-    if members.source is not None:
+    if members.source:
         if members.arch:
             raise UserError("--from names the members: leave --arch out.")
-        found = winners(members.source, members.top)
-        if not found[0].space:
-            raise UserError(f"'{members.source}' is a module: ensembles are made of networks of a space of plans.")
+        found = winners_of(members.source, members.top)
+        if modules := [one.arch for one in found if not one.space]:
+            raise UserError(f"'{modules[0]}' is a module: ensembles are made of networks of a space of plans.")
+        one_space(found)
         members = replace(members, space=found[0].space, arch=[one.arch for one in found])
     space, recipe = space_of_plans(spaces[members.space]), training.changed
     settings = Settings(**asdict(choice) | {"delta": _delta(choice.delta), "seed": running.seed})

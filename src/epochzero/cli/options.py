@@ -12,16 +12,23 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from typer import Option
 
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import absolute, load_plugins, named, space_name
 from epochzero.executors import Executor, executor_of
 
 T = TypeVar("T")
 
 Plugins = Annotated[
     list[str] | None,
-    Option("--plugin", help="Your own file.py or module, run to register spaces, proxies, searches. May be repeated."),
+    Option(
+        "--plugin",
+        help="Your own file.py or module, run to register spaces, proxies, searches, or a space in it, file.py:NAME. "
+        "May be repeated.",
+    ),
 ]
-SpaceName = Annotated[str, Option("--space", help="Search space; `epochzero list spaces`.")]
+SpaceName = Annotated[
+    str,
+    Option("--space", callback=space_name, help="Search space; `epochzero list spaces`, or your own, file.py:NAME."),
+]
 ProxyNames = Annotated[
     str, Option("--proxy", help="Proxies, separated by commas, settings in parentheses: dextr,zico(batches=4).")
 ]
@@ -44,10 +51,14 @@ LossName = Annotated[
     Option("--loss", help="In place of that of class labels: mse, binary, segmentation, next_token, or file.py:NAME."),
 ]
 From = Annotated[
-    str | None,
-    Option("--from", help="Networks of a search: its store or winner.json; or your module, file.py:factory."),
+    list[str] | None,
+    Option(
+        "--from",
+        help="Networks of a search: its store or winner.json; or your module, file.py:factory. May be repeated where "
+        "several networks are meant.",
+    ),
 ]
-Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best of --from.")]
+Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best of each --from.")]
 Classes = Annotated[int | None, Option("--classes", min=1, max=10**6, help="Default: what the data says, or 10.")]
 
 
@@ -191,7 +202,7 @@ class RunningOptions:
 
     def made(self) -> Executor:
         """The executor; its workers load the same plug-ins."""
-        paths = [str(Path(plugin).resolve()) if Path(plugin).exists() else plugin for plugin in self.plugin or ()]
+        paths = [absolute(plugin) for plugin in (*(self.plugin or ()), *named)]
         return executor_of(
             self.executor,
             workers=self.workers,

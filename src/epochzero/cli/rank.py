@@ -23,7 +23,7 @@ from epochzero.cli.options import (
     panel,
     spread,
 )
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.hardware.timing import Timing
 from epochzero.objectives.auto import DEFAULT
 from epochzero.quantities import shape
@@ -32,7 +32,9 @@ from epochzero.study.ranking import Ranked
 
 @panel("Networks")
 class NetworkOptions:
-    space: Annotated[str | None, Option(help="Space of the networks that are architectures.")] = None
+    space: Annotated[str | None, Option(callback=space_name, help="Space of the networks that are architectures.")] = (
+        None
+    )
     output: Annotated[str | None, Option(help="Which part of their output: a name or index, or a path heads.0.")] = None
     init: Init = "default"
 

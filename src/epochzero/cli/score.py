@@ -27,7 +27,7 @@ from epochzero.cli.options import (
     panel,
     spread,
 )
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.data import Batch
 from epochzero.engine import Proxy, score_network
 from epochzero.engine.device import usable
@@ -47,7 +47,7 @@ from epochzero.types import Origin, Score
 class NetworkOptions:
     """An architecture of a space, or a module."""
 
-    space: Annotated[str | None, Option(help="Space of the architecture.")] = None
+    space: Annotated[str | None, Option(callback=space_name, help="Space of the architecture.")] = None
     arch: Annotated[str | None, Option(help="Architecture, in the space's own text.")] = None
     module: Annotated[
         list[str] | None,

@@ -20,7 +20,7 @@ from epochzero.files import made_folder
 from epochzero.progress import silent
 from epochzero.recommend.jobs import is_search
 from epochzero.spaces.base import Space
-from epochzero.study.winners import Winner, resolved, winners
+from epochzero.study.winners import Winner, resolved, winners_of
 from epochzero.train.image_data import Images
 from epochzero.train.images import METRICS, plan_for, train_architecture
 from epochzero.train.processes import joined
@@ -83,7 +83,8 @@ def train(
 
     epochzero train --from run.db --top 3 --data images --out run
 
-    trains the best of a search, of its winner.json, or a module of yours, file.py:factory.
+    trains the best of a search, of its winner.json, or a module of yours, file.py:factory; several --from are trained
+    one after the other.
 
     Recommenders are trained by `epochzero recommend train`.
     """
@@ -121,10 +122,10 @@ def train(
 
 def _chosen(network: NetworkOptions) -> list[Winner]:
     """The networks to train."""
-    if network.source is not None:
+    if network.source:
         if network.arch is not None:
             raise UserError("--from names the networks: leave --arch out.")
-        return winners(network.source, network.top)
+        return winners_of(network.source, network.top)
     if network.arch is None:
         raise UserError("Say which network to train: give --arch, or --from with a store, a winner.json or a module.")
     if network.top != 1:

@@ -66,6 +66,13 @@ class Given:
             inputs = tuple(tensor[index] for tensor in self.inputs)
         return replace(self, inputs=inputs, y=None if self.y is None else self.y[index])
 
+    def of_classes(self, count: int | None) -> Given:
+        """The same with a number of classes that the user names; UserError for a label beyond it."""
+        whole = self.y is not None and self.y.numel() > 0 and not self.y.is_floating_point()
+        if count is not None and whole and int(self.y.max()) >= count:  # type: ignore[union-attr]
+            raise UserError(f"The data has the label {int(self.y.max())}, so there are more than {count} classes.")  # type: ignore[union-attr]
+        return self if count is None else replace(self, classes=count)
+
     def batch(self, size: int | None, most: int | None = None, targets: bool = False) -> Batch:
         """The samples cut into parts of this size, `most` of them at most; all are one part without a size."""
         parts = None if size is None or most is None else max(1, min(most, len(self) // size))
@@ -87,15 +94,17 @@ def batch_of(
     parts: int = USUAL_PARTS,
     seed: int = 0,
     targets: bool = False,
+    classes: int | None = None,
 ) -> Batch:
     """Returns a batch of `parts` parts, or as many as the data hold.
 
     A part has `size` samples; by default all of given tensors, those of a loader's batch, or 64 of a Dataset, which are
-    drawn by the seed. The seed also shuffles a loader that shuffles. With `targets`, labels have any shape.
+    drawn by the seed. The seed also shuffles a loader that shuffles. With `targets`, labels have any shape. There are
+    `classes`, or as many as the data say.
     """
     if isinstance(data, Batch):
         return data
-    given = given_samples(data, y, size, parts, seed)
+    given = given_samples(data, y, size, parts, seed).of_classes(classes)
     tensors = given.size is None
     return given.batch(size if tensors else size or given.size, None if tensors else parts, targets)
 
@@ -108,6 +117,7 @@ def batches_of(
     size: int | None = None,
     parts: int = USUAL_PARTS,
     targets: bool = False,
+    classes: int | None = None,
 ) -> list[Batch]:
     """Returns a batch for each seed: different samples as far as there are enough, else the same in another order.
 
@@ -117,8 +127,9 @@ def batches_of(
     if isinstance(data, Batch):
         return [data] * len(seeds)
     if is_dataset(data):
-        return [batch_of(data, y, size=size, parts=parts, seed=seed, targets=targets) for seed in seeds]
-    given = given_samples(data, y, size, parts * len(seeds), seeds[0])
+        how: dict[str, Any] = {"size": size, "parts": parts, "targets": targets, "classes": classes}
+        return [batch_of(data, y, seed=seed, **how) for seed in seeds]
+    given = given_samples(data, y, size, parts * len(seeds), seeds[0]).of_classes(classes)
     size = min(size or given.size or SIZE, len(given)) if given.size is None else size or given.size
     each = parts * size
     if given.size is not None and len(given) >= each * len(seeds):
@@ -134,7 +145,7 @@ def given_samples(data: Any, y: Any, size: int | None, parts: int, seed: int) ->
     if y is not None:
         return Given(_inputs(data, "The data"), _labels(y))
     if is_dataset(data):
-        return _from_dataset(data, size or SIZE, parts, seed)
+        return _from_dataset(data, size or max(1, min(SIZE, len(data))), parts, seed)
     if _is_inputs(data) or _is_pair(data):
         return Given(*_one_batch(data, "The data"))
     with seeded(seed):

@@ -15,6 +15,7 @@ from epochzero.export.subject import Subject, best_of
 from epochzero.export.weights import read_weights
 from epochzero.registry import spaces
 from epochzero.store import Store
+from epochzero.study.given import GivenNetworks
 from epochzero.train.image_data import Images, load_images
 from epochzero.types import Origin, Shape
 
@@ -50,6 +51,8 @@ def resolve(
     given = None if weights is None else read_weights(weights)
     known = {} if given is None else given.identity
     text, name = arch or known.get("arch"), space or known.get("space") or "nb201"
+    if name == GivenNetworks.name:
+        raise UserError(f"The weights '{weights}' are those of a module: name it too, --from {str(text).split()[0]}.")
     with ExitStack() as stack:
         opened = None if store is None else stack.enter_context(_opened(store))
         if text is None:

@@ -153,7 +153,8 @@ class Plan:
         return f"<Plan of {len(self.nodes)} nodes, {self.params:,} parameters, {self.flops:,} multiply-accumulates>"
 
     def _repr_svg_(self) -> str:
-        return self.svg()
+        """The drawing, as wide as the page at most."""
+        return self.svg().replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
 
     @staticmethod
     def of(nodes: Sequence[Node], flops: int, weights: dict[str, Param], auxiliary: int | None = None) -> Plan:

@@ -21,8 +21,22 @@ if TYPE_CHECKING:
     from epochzero.plan import Plan
 
 
+def described(space: Any) -> str:
+    """A space in a few words: its name, and how many networks it has if it knows."""
+    if not hasattr(space, "count"):
+        return f"<Space {space.name}>"
+    count = space.count()
+    return f"<Space {space.name} of {f'{count:,}' if count < LARGEST_SHOWN else f'{count:.2g}'} networks>"
+
+
+LARGEST_SHOWN = 10**9
+"""numbers of networks up to this are shown to the last digit"""
+
+
 class Architectures(Protocol):
     """The methods that every space has. An architecture is any hashable value."""
+
+    __repr__ = described
 
     name: str
 

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from random import Random
 from typing import Generic, TypeVar
 
-from epochzero.spaces.base import replaced
+from epochzero.spaces.base import described, replaced
 
 T = TypeVar("T")
 
 
 class Choices(Generic[T]):
     """A space whose places may have different options."""
+
+    __repr__ = described
 
     @property
     def options(self) -> tuple[tuple[T, ...], ...]:

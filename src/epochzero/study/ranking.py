@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from epochzero.hardware.latency import Latency
     from epochzero.hardware.timing import Timing
 
+ROUNDING = 1e-6
+"""relative differences of scores up to this are those of the order of additions"""
 TOGETHER = 64
 """architectures of a space that are scored together"""
 
@@ -92,7 +94,7 @@ class Ranking(Sequence[Ranked], Framed):
         self.rows = scored + [row for row in self.rows if row.status != "ok"]
         if scored:
             values = np.array([row.scores for row in scored]) * (-1 if lower_is_better(self.objective) else 1)
-            self.least = least_difference(values)
+            self.least = least_difference(values) if self.varies else math.nan
             if not math.isnan(self.least):
                 for row, group in zip(scored, grouped(values.mean(1), self.least), strict=True):
                     row.group = group
@@ -130,6 +132,11 @@ class Ranking(Sequence[Ranked], Framed):
         return self.rows[0]
 
     @property
+    def varies(self) -> bool:
+        """True if the draws of some network differ by more than rounding."""
+        return any(row.spread > ROUNDING * abs(row.value) for row in self.scored)
+
+    @property
     def agreement(self) -> float | None:
         """Kendall's correlation of the score with the multiply-accumulates; None where it has no value."""
         from epochzero.stats import kendall
@@ -153,8 +160,10 @@ class Ranking(Sequence[Ranked], Framed):
             said.append(
                 f"Group 1: {first[0]}{also}. Networks of a group do not differ significantly from its first ({test})."
             )
-        elif len(scored) > 1:
+        elif len(scored) > 1 and self.draws == 1:
             said.append("One draw shows no spread: use several seeds to see which networks differ.")
+        elif len(scored) > 1 and not self.varies:
+            said.append("All draws give the same scores, so there is no spread to tell which differ significantly.")
         largest = min((row for row in scored if row.by_flops), key=lambda row: row.by_flops or 0, default=None)
         if largest is not None and len({row.flops for row in scored}) > 1:
             tau = self.agreement

@@ -244,10 +244,10 @@ class Result(Framed):
 
     def _repr_html_(self) -> str:
         if self.front is not None:
-            return as_html(self.front.table(), [repr(self)], self.sentences)
+            return as_html(self.front.table(), [repr(self).strip("<>")], self.sentences)
         top = self.top(10)
         columns: dict[str, list[Any]] = {"arch": [one.text for one in top], self.text: [one.score.value for one in top]}
-        return as_html(columns, [repr(self)], self.sentences)
+        return as_html(columns, [repr(self).strip("<>")], self.sentences)
 
     @property
     def sentences(self) -> list[str]:

@@ -247,7 +247,8 @@ def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
         )
     else:
         targets = not needs_labels(settings.loss)
-        batch = batch_of(data, size=settings.batch_size, parts=parts, seed=settings.data_seed, targets=targets)
+        how: dict[str, Any] = {"size": settings.batch_size, "parts": parts, "classes": settings.classes}
+        batch = batch_of(data, seed=settings.data_seed, targets=targets, **how)
     return suited(space, with_loss(batch, settings.loss))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,27 @@ def winners(source: str | Path, top: int = 1) -> list[Winner]:
             f"'{path}' lists {len(found)} of the {top} networks: name the store of the search, or lower --top."
         )
     return found[:top]
+
+
+def winners_of(sources: Sequence[str | Path], top: int = 1) -> list[Winner]:
+    """Returns the best networks of each source; a module among several sources is one network."""
+    several = len(sources) > 1
+    return [one for source in sources for one in winners(source, 1 if several and is_reference(source) else top)]
+
+
+def one_space(found: Sequence[Winner]) -> str:
+    """Returns the name of the space of all; UserError if they are of several."""
+    names = list(dict.fromkeys(one.space or "no space" for one in found))
+    if len(names) > 1:
+        raise UserError(f"The networks of --from are of {' and '.join(names)}: name sources of one space.")
+    return found[0].space
+
+
+def only_winner(sources: Sequence[str | Path]) -> Winner:
+    """Returns the best network of the only source."""
+    if len(sources) > 1:
+        raise UserError(f"One network is meant, and --from is given {len(sources)} times: give it once.")
+    return winners(sources[0])[0]
 
 
 def _of_json(path: Path) -> list[Winner]:
@@ -83,5 +104,7 @@ def resolved(one: Winner) -> tuple[AnySpace, Any]:
     """Its space and architecture."""
     if not one.space:
         return GivenNetworks(), Given(one.arch, named_in(one.arch, "--from"))
+    if ":" in one.space and one.space not in spaces:
+        raise UserError(f"The space {one.space!r} is not known here: name its file too, --plugin file.py:NAME.")
     space: AnySpace = spaces[one.space]
     return space, space.parse(one.arch)

@@ -29,7 +29,7 @@ from epochzero.cli.options import (
     Threads,
     Top,
 )
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.data import Batch
 from epochzero.engine import Network, PlanNetwork
 from epochzero.engine.device import usable
@@ -41,7 +41,7 @@ from epochzero.pictures import save
 from epochzero.quantities import shape
 from epochzero.registry import spaces
 from epochzero.spaces.base import GivesPlans
-from epochzero.study.winners import Winner, winners
+from epochzero.study.winners import Winner, one_space, winners_of
 from epochzero.train.checkpoint import Checkpoints
 from epochzero.types import Origin
 
@@ -57,7 +57,9 @@ LONGEST = 96
 class Asked:
     """The options for networks, data and output."""
 
-    space: Annotated[str | None, typer.Option(help="Space of the architecture; default: nb201.")] = None
+    space: Annotated[
+        str | None, typer.Option(callback=space_name, help="Space of the architecture; default: nb201.")
+    ] = None
     arch: Annotated[
         list[str] | None, typer.Option(help="Architecture, as the space writes it. May be repeated, to compare.")
     ] = None
@@ -119,8 +121,8 @@ class Analyzed(NamedTuple):
 def analyzed(asked: Asked, batch_size: int) -> Analyzed:
     """The networks and the data; UserError for options that exclude each other."""
     load_plugins(asked.plugin)
-    if asked.source is not None:
-        asked = _from(asked, winners(asked.source, asked.top))
+    if asked.source:
+        asked = _from(asked, winners_of(asked.source, asked.top))
     if (asked.module is None) == (not asked.archs):
         raise UserError("Give either --arch (with --space) or --module file.py:factory.")
     if asked.module is not None and (asked.space or asked.weights or asked.init != "default"):
@@ -151,9 +153,11 @@ def _from(asked: Asked, found: Sequence[Winner]) -> Asked:
     """The options with the networks of --from."""
     if asked.arch or asked.module or asked.space:
         raise UserError("--from names the networks: leave --arch, --module and --space out.")
-    if not found[0].space:
+    if not (space := one_space(found)):
+        if len(found) > 1:
+            raise UserError("Modules are analysed one at a time: give one --from.")
         return replace(asked, module=found[0].arch)
-    return replace(asked, space=found[0].space, arch=[one.arch for one in found])
+    return replace(asked, space=space, arch=[one.arch for one in found])
 
 
 def _names(texts: Sequence[str]) -> list[str]:

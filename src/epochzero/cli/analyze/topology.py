@@ -11,11 +11,11 @@ from epochzero.analysis.topology import CELLS, random_connections, random_operat
 from epochzero.cli.analyze.subjects import Out, say_written, write
 from epochzero.cli.console import out, print_json
 from epochzero.cli.options import AsJson, From, Plugins, Seed
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.errors import UserError
 from epochzero.registry import spaces
 from epochzero.spaces.genotypes import Genotype
-from epochzero.study.winners import winners
+from epochzero.study.winners import only_winner
 
 
 def topology(
@@ -23,7 +23,7 @@ def topology(
         str | None, typer.Option("--arch", help=f"Architecture, or a known cell: {', '.join(CELLS)}.")
     ] = None,
     source: From = None,
-    space: Annotated[str, typer.Option("--space", help="Space of the architecture.")] = "darts",
+    space: Annotated[str, typer.Option("--space", callback=space_name, help="Space of the architecture.")] = "darts",
     variants: Annotated[int, typer.Option("--variants", min=0, max=10_000, help="Random ones of each kind.")] = 0,
     seed: Seed = 0,
     out_dir: Out = None,
@@ -35,10 +35,10 @@ def topology(
     epochzero analyze topology --arch DARTS --variants 13
     """
     load_plugins(plugin)
-    if (arch is None) == (source is None):
+    if (arch is None) == (not source):
         raise UserError("Give either --arch or --from.")
-    if source is not None:
-        space, arch = winners(source)[0]
+    if source:
+        space, arch = only_winner(source)
     assert arch is not None
     of_space = spaces[space]
     value: Any = CELLS[arch] if arch in CELLS and space.startswith(("darts", "nb301")) else of_space.parse(arch)

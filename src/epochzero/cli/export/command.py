@@ -11,7 +11,7 @@ import typer
 from epochzero.cli.console import err, millions
 from epochzero.cli.export.ensemble import export_members
 from epochzero.cli.options import AsJson, From, Init, Plugins, Seed, panel, spread
-from epochzero.cli.plugin import load_plugins
+from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.cli.product import Say, show_product, with_status
 from epochzero.cli.recommend.old_spelling import exported as export_clicks
 from epochzero.data import white
@@ -27,7 +27,9 @@ from epochzero.export.weights import read_weights
 from epochzero.files import made_folder
 from epochzero.quantities import shape
 from epochzero.recommend.recommender import holds_recommender
-from epochzero.study.winners import Winner, resolved, winners
+from epochzero.spaces.base import GivesPlans
+from epochzero.study.given import GivenNetworks
+from epochzero.study.winners import Winner, only_winner, resolved
 from epochzero.train.image_data import Images
 from epochzero.types import Origin
 
@@ -37,7 +39,8 @@ class NetworkOptions:
     """The network to export."""
 
     space: Annotated[
-        str | None, typer.Option("--space", help="Search space; default: that of weights or store, or nb201.")
+        str | None,
+        typer.Option("--space", callback=space_name, help="Search space; default: that of weights or store, or nb201."),
     ] = None
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: that of weights or store.")] = None
     store: Annotated[
@@ -120,15 +123,15 @@ def export(
             no_use: dict[str, object] = {**unused, "--also": output.also or None}
             export_clicks(weights, real_data, output.out_dir, unused=no_use, onnx=output.onnx, json=json)
         return
-    if network.source is not None:
+    if network.source:
         if network.arch is not None or network.store is not None:
             raise UserError("--from names the network: leave --arch and --store out.")
-        (found,) = winners(network.source)
-        if not found.space:
-            _export_module(found, weights, inputs, output, seed, json)
-            return
-        store = network.source if not network.source.endswith(".json") else None
+        found, (source,) = only_winner(network.source), network.source
+        store = source if not source.endswith(".json") else None
         network = replace(network, arch=found.arch, space=found.space, store=None if store is None else Path(store))
+    if (module := _module(network)) is not None:
+        _export_module(module, weights, inputs, output, seed, json)
+        return
     subject, real, refused = resolve(
         network.space,
         network.arch,
@@ -155,6 +158,18 @@ def export(
         f"weights  {subject.about_weights}",
     ]
     show_product(made, facts, [subject.arch], lines, folder, json=json)
+
+
+def _module(network: NetworkOptions) -> Winner | None:
+    """The network if it is a module: a user's own, or one of a space of modules."""
+    space, arch = network.space, network.arch
+    if arch is None and network.weights is not None:
+        identity = read_weights(network.weights).identity
+        space, arch = identity.get("space"), identity.get("arch")
+    if arch is None or space is None or space == GivenNetworks.name:
+        return None
+    of_space = resolved(Winner(space, arch))[0]
+    return None if isinstance(of_space, GivesPlans) else Winner(space, arch)
 
 
 def _export_module(
