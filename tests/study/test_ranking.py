@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -243,7 +244,7 @@ def test_draws_that_do_not_differ() -> None:
 
 def test_one_network_of_noise_of_a_shape() -> None:
     """`score` takes what `rank` takes, and the same names for noise."""
-    asked = {"input_shape": (3, 8, 8), "classes": 3, "batch_size": 8}
+    asked: Any = {"input_shape": (3, 8, 8), "classes": 3, "batch_size": 8}
     made = ez.score(net(4), "snip", **asked)["snip"]
     assert made.ok and made != ez.score(net(4), "snip", seed=1, **asked)["snip"]
     assert ez.search([net(2), net(5)], "params", **asked).winner.score.value > 0

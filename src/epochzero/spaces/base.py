@@ -36,7 +36,8 @@ LARGEST_SHOWN = 10**9
 class Architectures(Protocol):
     """The methods that every space has. An architecture is any hashable value."""
 
-    __repr__ = described
+    def __repr__(self) -> str:
+        return described(self)
 
     name: str
 

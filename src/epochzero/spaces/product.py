@@ -16,7 +16,8 @@ T = TypeVar("T")
 class Choices(Generic[T]):
     """A space whose places may have different options."""
 
-    __repr__ = described
+    def __repr__(self) -> str:
+        return described(self)
 
     @property
     def options(self) -> tuple[tuple[T, ...], ...]:
