@@ -15,7 +15,7 @@ import torch
 
 from epochzero import recommend
 from epochzero.errors import DataError, UserError
-from epochzero.recommend import recommender
+from epochzero.recommend import product_encoder, recommender
 from epochzero.recommend.data.synthetic import Planted
 from epochzero.recommend.data.table import open_table
 from epochzero.recommend.jobs import Remark
@@ -167,6 +167,16 @@ def test_the_product_has_its_embeddings_and_stands_alone(place: Path, product: P
     assert f"inherited from the supernet | {found['best']['score']:.6g} |" in card
     assert "| limits of the search | max_embedding_bytes 2,560 |" in card
     assert "`dense` [batch, 3]; `ids` [batch, 5]" in card and "512 rows to train on" in card and "sigmoid(y)" in card
+
+
+def test_an_encoder_that_reads_other_numbers_is_not_exported(
+    place: Path, product: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (product / "encoder.py").read_text() == Path(product_encoder.__file__).read_text()
+    monkeypatch.setitem(product_encoder.READERS, "hex", lambda *given: 1)
+    with pytest.raises(DataError, match=r"encoder\.py would read row 1 of the table in another way"):
+        recommend.export(place / "run", tmp_path / "product", data=place / "clicks.tsv", onnx=False)
+    assert not (tmp_path / "product").exists()
 
 
 def test_predictions_of_training_and_product_are_those_of_the_network(place: Path, product: Path) -> None:

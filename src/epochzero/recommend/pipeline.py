@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from epochzero.recommend.jobs import (
     job_of,
     preset_of,
 )
+from epochzero.recommend.plots import plotted
 from epochzero.recommend.recommender import CHECKPOINT, ENCODING, FILE, Predicted, Recommender, described, predict_file
 from epochzero.recommend.spaces.nasrec import nasrec
 from epochzero.recommend.sub_one_shot import (
@@ -48,6 +50,7 @@ from epochzero.recommend.sub_one_shot import (
 )
 from epochzero.recommend.supernet.warm_up import Schedule
 from epochzero.recommend.training.baselines import BASELINES, baseline, baseline_class
+from epochzero.recommend.training.quality import Judge
 from epochzero.recommend.training.source import TrainingSource
 from epochzero.recommend.training.trainer import Trained, evaluate, rows_in
 from epochzero.recommend.training.trainer import train as train_model
@@ -124,6 +127,9 @@ def train(
     options: Mapping[str, Any] = {},
     seed: int = 0,
     device: str = "cpu",
+    group: str | None = None,
+    segment: str | None = None,
+    temperature: bool = False,
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Trains, measures and keeps a recommender in the folder `out`; returns a report of it.
@@ -131,6 +137,8 @@ def train(
     `data` is the folder of a search, whose best network is trained unless `arch` names another, or a table of clicks
     with `arch` and `space`. `options` are the fields of `Settings`, share, max_embedding_rows and max_embedding_bytes.
     What the search has trained already, in the same way, is taken over. The same call resumes from its checkpoint.
+    `group` is the column of GAUC, and `segment` that whose values are measured one by one; with `temperature`, logits
+    are divided by the number that fits the validation rows best, here and in `predict`.
     """
     usable(device)
     folder = Path(out)
@@ -140,6 +148,9 @@ def train(
     made_folder(folder)
     job = job_of(Clicks(str(data), schema, bad_lines, folder), options, progress, space, arch)
     chosen, table = job.space.parse(job.arch), job.table
+    judge = Judge(table, group, segment)
+    if temperature and not table.size("val"):
+        raise UserError("There are no validation rows to fit a temperature on: leave it out, or give some.")
     text, checkpoint = job.space.text(chosen), folder / CHECKPOINT
     source = TrainingSource(job.space, table, job.settings, seed=seed, share=job.share)
     done = source.checkpoint(Path(data), text)
@@ -147,6 +158,10 @@ def train(
         write(checkpoint, read_own(done))
     model = source.model(chosen).to(device)
     trained, metrics = _trained(model, job, source.identity(text), checkpoint, progress)
+    heat = judge.temperature(model) if temperature else 1.0
+    quality = {part: judge.quality(model, part, heat) for part in MEASURED if table.size(part)}
+    if find_spec("matplotlib"):
+        plotted({part: one["calibration"] for part, one in quality.items()}, folder)
     training = {
         "source": Path(str(table.about["source"])).name,
         "rows": _rows(table, job.share),
@@ -155,6 +170,8 @@ def train(
         "seed": seed,
         "search": job.search,
         "metrics": metrics,
+        "temperature": heat,
+        "quality": quality,
     }
     write_file(folder / ENCODING, table.encoding.text())
     write_file(folder / FILE, described(job.space.name, text, training))
@@ -237,7 +254,13 @@ def predict(
     usable(device)
     recommender = Recommender.read(Path(model))
     predicted = predict_file(
-        recommender.module().to(device), data, recommender.encoding, out, bad_lines=bad_lines, progress=progress
+        recommender.module().to(device),
+        data,
+        recommender.encoding,
+        out,
+        bad_lines=bad_lines,
+        temperature=recommender.temperature,
+        progress=progress,
     )
     for remark in predicted.remarks:
         _remark(remark)

@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from epochzero.data.sealed import read
@@ -31,16 +33,20 @@ from epochzero.files import as_json, replacing
 from epochzero.plan import Plan
 from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
+from epochzero.recommend import product_encoder
 from epochzero.recommend.data.census import Census, check_known_values, surprises
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encoder_of
 from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.training.quality import in_words
 from epochzero.recommend.training.trainer import device_of, logits_of
 from epochzero.registry import spaces
 from epochzero.types import Origin
 
 FILE, ENCODING, CHECKPOINT = "recommender.json", "encoding.json", "training.pt"
+ENCODER, SOURCE = "encoder.py", Path(product_encoder.__file__).read_text(encoding="utf-8")
+"""the file of a product that turns text into numbers, and its text"""
 FORMAT = 1
 ONNX_BYTES = 2 * 10**9
 """the most that one ONNX file holds"""
@@ -98,6 +104,11 @@ class Recommender:
         space = spaces[self.space].on(self.encoding.num_dense, self.encoding.rows)
         return pruned(space.plan(space.parse(self.arch)))
 
+    @property
+    def temperature(self) -> float:
+        """The number by which logits are divided before they become probabilities."""
+        return float(self.training.get("temperature", 1.0))
+
     @cached_property
     def weights(self) -> dict[str, Tensor]:
         return fitting(self.plan, Weights(self.name, self.tensors), num_classes=1)
@@ -108,12 +119,29 @@ class Recommender:
         return module
 
     def first_rows(self, data: str | Path) -> tuple[Tensor, Tensor]:
-        """The first rows of a table as the network reads them, dense [B, D] and ids [B, F]."""
-        for block in encoder_of(self.encoding, data):
+        """The first rows of a table as the network reads them, dense [B, D] and ids [B, F].
+
+        DataError if the product's own encoder reads them differently.
+        """
+        reader = encoder_of(self.encoding, data)
+        for block in reader:
             if len(block.dense):
-                ids = self.encoding.folded(block.ids[:CHECKED_ROWS])
-                return torch.from_numpy(block.dense[:CHECKED_ROWS]), torch.from_numpy(ids).long()
+                dense, ids = block.dense[:CHECKED_ROWS], self.encoding.folded(block.ids[:CHECKED_ROWS])
+                self._check_encoder(reader.texts(block.line[:CHECKED_ROWS].tolist()), dense, ids)
+                return torch.from_numpy(dense), torch.from_numpy(ids).long()
         raise DataError(f"The table {data} has no rows: give a table with rows.")
+
+    def _check_encoder(self, texts: list[dict[str, str]], dense: NDArray[np.float32], ids: NDArray[np.int32]) -> None:
+        with TemporaryDirectory() as place:
+            written = Path(place) / ENCODING
+            written.write_text(self.encoding.text(), encoding="utf-8")
+            numbers, places = product_encoder.Encoder(written).rows(texts)
+        wrong = (places != ids).any(1) | ~np.isclose(numbers, dense, rtol=1e-6, atol=1e-6).all(1)
+        if wrong.any():
+            raise DataError(
+                f"{ENCODER} would read row {int(np.flatnonzero(wrong)[0]) + 1} of the table in another way than the "
+                "training did, so nothing was written: this is a fault of the export; report it, please."
+            )
 
     def export(
         self,
@@ -130,7 +158,7 @@ class Recommender:
                 f"The weights take {size / 1e9:.1f} GB and one ONNX file holds {ONNX_BYTES / 1e9:g}: export with "
                 "--no-onnx, or limit the embeddings in the search with --option max_embedding_rows=10000000."
             )
-        more = {FILE: described(self.space, self.arch, self.training), ENCODING: self.encoding.text()}
+        more = {FILE: described(self.space, self.arch, self.training), ENCODING: self.encoding.text(), ENCODER: SOURCE}
         card = _card(self.encoding, self.training)
         subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", training_section=card)
         return export(subject, folder, real=real, onnx=onnx, say=say, more=more)
@@ -155,6 +183,7 @@ def predict_file(
     out: str | Path,
     *,
     bad_lines: str = "strict",
+    temperature: float = 1.0,
     progress: Progress = silent,
 ) -> Predicted:
     """Writes `line,probability,why` for every row of `source`.
@@ -173,7 +202,8 @@ def predict_file(
                 dense = torch.from_numpy(block.dense).to(device)
                 ids = torch.from_numpy(encoding.folded(block.ids)).long().to(device)
                 pieces = zip(torch.split(dense, CHUNK), torch.split(ids, CHUNK), strict=True)
-                clicks = [logits_of(model(*one)).double().sigmoid().cpu().numpy() for one in pieces if len(one[0])]
+                outputs = [logits_of(model(*one)).double() / temperature for one in pieces if len(one[0])]
+                clicks = [output.sigmoid().cpu().numpy() for output in outputs]
                 rows = zip(block.line.tolist(), np.concatenate(clicks).tolist() if clicks else [], strict=True)
                 lines = [(number, f"{number},{click:.9g},") for number, click in rows]
                 lines += [(bad.number, f'{bad.number},,"{bad.why.replace(chr(34), chr(39))}"') for bad in block.bad]
@@ -189,6 +219,11 @@ def predict_file(
         model.train(training)
     said = surprises(encoder.census, count, encoding.usual)
     return Predicted(count, bad_count, encoder.census, tuple(said))
+
+
+def _scaled(training: Mapping[str, Any]) -> str:
+    heat = training.get("temperature", 1.0)
+    return "y" if heat == 1 else f"y / {heat:.6g}"
 
 
 def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:
@@ -215,13 +250,16 @@ def _card(encoding: Encoding, training: Mapping[str, Any]) -> str:
     for part, measured in training["metrics"].items():
         area = measured["why"] if measured["auc"] is None else f"AUC {measured['auc']:.4f}"
         lines.append(f"| {part} rows | log loss {measured['log_loss']:.4f}, {area} |")
+    for part, quality in training.get("quality", {}).items():
+        lines.append(f"| {part} rows, at temperature {training['temperature']:.4g} | {in_words(quality)} |")
     return "\n".join(
         [
             *lines,
             "\n## Inputs\n",
             f"`dense` [batch, {encoding.num_dense}] single precision: {named[0]}. `ids` [batch, {len(encoding.rows)}] "
             f"whole numbers, each below its table's rows: {named[1]}. `{ENCODING}` says how text becomes these "
-            "numbers, and `epochzero recommend predict --model FOLDER --data new.csv --out new-clicks.csv` does it. A "
-            "click has the probability sigmoid(y).\n",
+            f"numbers: `{ENCODER}`, which needs numpy alone, does it for rows (`encoder.Encoder().rows(rows)`), and "
+            "`epochzero recommend predict --model FOLDER --data new.csv --out new-clicks.csv` for a file. A "
+            f"click has the probability sigmoid({_scaled(training)}).\n",
         ]
     )

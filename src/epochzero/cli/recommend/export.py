@@ -18,16 +18,17 @@ def export(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for model.py, weights, ONNX and model card.")],
     data: Annotated[
         str | None,
-        typer.Option("--data", help="A table of clicks whose first rows the check takes."),
+        typer.Option("--data", help="A table of clicks whose first rows the checks take."),
     ] = None,
     onnx: Annotated[bool, typer.Option("--onnx/--no-onnx", help="Write and check model.onnx.")] = True,
     json: AsJson = False,
 ) -> None:
-    """Write a recommender as a product: code that needs torch alone, weights, checked ONNX, a model card, the encoding.
+    """Write a recommender as a product: code that needs torch alone, weights, checked ONNX, a model card, an encoder.
 
     epochzero recommend export --weights run --data criteo.tsv --out product
 
     Nothing is written unless printed code and ONNX Runtime agree with the network to 1e-4 on random and real rows.
+    encoder.py turns rows of text into numbers without EpochZero; it is checked on the rows of --data.
     """
     from epochzero.recommend.recommender import Recommender
 

@@ -16,7 +16,7 @@ with p = 2^64 / golden ratio, an odd number. Row 0 is for missing values.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from epochzero.errors import DataError, needed
 from epochzero.recommend.data.census import Census, read_values, unseen_rows
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
-from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, line_by_line
+from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, fields_of, line_by_line
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import OTHER, SPELLINGS
 
@@ -114,6 +114,20 @@ class Encoder:
                 for place, column in words.items():
                     encoded.ids[:, place] = self._rows(self.schema.categorical[place].name, column)
                 yield encoded
+
+    def texts(self, numbers: Sequence[int]) -> list[dict[str, str]]:
+        """The fields of some lines, by column; the lines are in the order of the file."""
+        found, wanted = list[dict[str, str]](), iter(numbers)
+        number = next(wanted, None)
+        for block in self._lines():
+            lines = block.data.split(b"\n")
+            while number is not None and number < block.first + len(lines) - 1:
+                fields = fields_of(lines[number - block.first].decode(), self.layout.separator)
+                found.append(dict(zip(self.layout.columns, fields, strict=True)))
+                number = next(wanted, None)
+            if number is None:
+                break
+        return found
 
     def _lines(self) -> Iterator[Block]:
         for block in blocks(self.layout.path):
