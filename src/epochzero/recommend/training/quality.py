@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import expit
 from torch import nn
 
 from epochzero.errors import UserError
@@ -42,6 +40,11 @@ WIDEST = math.log(20)
 """limit of the logarithm of a temperature"""
 
 Floats = NDArray[np.float64]
+
+
+def sigmoid(logits: Floats) -> Floats:
+    chances: Floats = (1 + np.tanh(logits / 2)) / 2
+    return chances
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ def calibration(chances: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Cali
 
 def temperature(logits: ArrayLike, labels: ArrayLike) -> float:
     """The temperature of least log loss."""
+    from scipy.optimize import minimize_scalar
+
     z, clicks = np.asarray(logits, np.float64), np.asarray(labels)
     found = minimize_scalar(lambda t: log_loss(z / math.exp(t), clicks), bounds=(-WIDEST, WIDEST), method="bounded")
     return math.exp(float(found.x))
@@ -136,7 +141,7 @@ def segments(logits: Floats, labels: NDArray[Any], ids: NDArray[Any], names: dic
     for value in values[np.argsort(-count, kind="stable")][:SHOWN]:
         mine = ids == value
         z, clicks = logits[mine], labels[mine]
-        sizes = len(z), float(clicks.mean()), float(expit(z).mean())
+        sizes = len(z), float(clicks.mean()), float(sigmoid(z).mean())
         found.append(Segment(names[int(value)], *sizes, log_loss(z, clicks), auc(z, clicks), lift(z, clicks)))
     return found
 
@@ -183,7 +188,7 @@ class Judge:
         logits, labels = self.outputs(model, part)
         logits = logits / heat
         said: dict[str, Any] = {"log_loss": log_loss(logits, labels), "lift": lift(logits, labels)}
-        said["calibration"] = asdict(calibration(expit(logits), labels))
+        said["calibration"] = asdict(calibration(sigmoid(logits), labels))
         if self.group is not None:
             ids = self.ids(self.group, part)
             known = ids > (UNSEEN if self.group in self.table.encoding.vocabulary else 0)
