@@ -1,7 +1,7 @@
 """The data and settings of a step: which table, how to train on it, and which network.
 
-`data` is a text file with its schema, the folder of a table in numbers, `synthetic:ROWS` or `synthetic:ROWS:LAW` for
-generated clicks, or the folder of a search.
+`data` is a text or Parquet file, or a folder of the latter, with its schema; the folder of a table in numbers;
+`synthetic:ROWS` or `synthetic:ROWS:LAW` for generated clicks; or the folder of a search.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from epochzero.progress import Progress
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.laws import law
+from epochzero.recommend.data.parquet import is_parquet
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
-from epochzero.recommend.data.table import CtrTable, open_table
+from epochzero.recommend.data.table import META, CtrTable, open_table
 from epochzero.recommend.recommender import ENCODING
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.sub_one_shot import PRESETS, Preset
@@ -57,11 +58,16 @@ class Clicks:
             if self.schema is not None:
                 raise UserError(f"--data {self.data} has a schema of its own: leave --schema out.")
             return self._generated[1].schema
-        if Path(self.data).is_dir():
+        if self._in_numbers:
             return open_table(self.data).encoding.schema
         if self.schema is None:
             raise UserError(f"The table {self.data} needs a --schema: criteo, avazu, kdd12, or a .json or .toml file.")
         return load_schema(self.schema)
+
+    @property
+    def _in_numbers(self) -> bool:
+        folder = Path(self.data)
+        return folder.is_dir() and ((folder / META).is_file() or not is_parquet(folder))
 
     @property
     def _generated(self) -> tuple[int, Planted]:
@@ -77,7 +83,7 @@ class Clicks:
         schema = self.known_schema
         if self.data.partition(":")[0] == SYNTHETIC:
             return synthetic(self.folder / TABLE, *self._generated)
-        if Path(self.data).is_dir():
+        if self._in_numbers:
             return open_table(self.data)
         table = encode(self.data, schema, self.folder / TABLE, bad_lines=self.bad_lines, progress=progress)
         if table.skipped:

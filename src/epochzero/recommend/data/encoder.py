@@ -29,6 +29,7 @@ from epochzero.errors import DataError, needed
 from epochzero.recommend.data.census import Census, read_values, unseen_rows
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
 from epochzero.recommend.data.lines import LARGEST, BadLine, Block, Layout, blocks, fields_of, line_by_line
+from epochzero.recommend.data.parquet import Rows, Typed, row_blocks, spelt, typed
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import OTHER, SPELLINGS
 
@@ -99,7 +100,7 @@ class Encoder:
     def __iter__(self) -> Iterator[Encoded]:
         """All blocks in order. Two threads parse ahead; vocabularies grow in the order of the file."""
         needed("polars", "Reading tables", "ctr")
-        source = self._lines()
+        source = self._source()
         under_way: deque[Future[Parsed]] = deque()
         with ThreadPoolExecutor(WORKERS) as pool:
             while True:
@@ -118,6 +119,10 @@ class Encoder:
     def texts(self, numbers: Sequence[int]) -> list[dict[str, str]]:
         """The fields of some lines, by column; the lines are in the order of the file."""
         found, wanted = list[dict[str, str]](), iter(numbers)
+        if self.layout.parquet:
+            frame, _, line = self._typed(next(row_blocks(self.layout, self.schema)))
+            place = {number: row for row, number in enumerate(line.tolist())}
+            return [spelt(frame.row(place[number], named=True)) for number in numbers]
         number = next(wanted, None)
         for block in self._lines():
             lines = block.data.split(b"\n")
@@ -129,27 +134,37 @@ class Encoder:
                 break
         return found
 
+    def _source(self) -> Iterator[Block | Rows]:
+        return row_blocks(self.layout, self.schema) if self.layout.parquet else self._lines()
+
     def _lines(self) -> Iterator[Block]:
         for block in blocks(self.layout.path):
             header = block.first == 1 and self.layout.header
             yield Block(2, block.data.split(b"\n", 1)[1]) if header else block
 
     def _refused(self, bad: BadLine) -> DataError:
+        one = "row" if self.layout.parquet else "line"
         return DataError(
-            f"Line {bad.number:,} of {self.layout.path} {bad.why}: mend the line, or put such lines aside by "
-            "--bad-lines skip."
+            f"{one.capitalize()} {bad.number:,} of {self.layout.path} {bad.why}: mend the {one}, or put such {one}s "
+            "aside by --bad-lines skip."
         )
 
-    def _encode(self, block: Block) -> Parsed:
+    def _typed(self, block: Block | Rows) -> Typed:
+        """The good rows as columns of numbers and texts."""
         import polars as pl
 
-        frame, bad = self._quick(block), list[BadLine]()
-        if frame is not None:
-            line = np.arange(block.first, block.first + len(frame))
-        else:
-            columns, numbers, bad = line_by_line(block, self.schema, self.layout)
-            line = np.array(numbers, np.int64)
-            frame = pl.DataFrame(columns, schema={name: self._kind(name, hexadecimal=pl.UInt64) for name in columns})
+        if isinstance(block, Rows):
+            return typed(block, self.schema, self.layout.labelled)
+        if (frame := self._quick(block)) is not None:
+            return Typed(frame, [], np.arange(block.first, block.first + len(frame)))
+        columns, numbers, bad = line_by_line(block, self.schema, self.layout)
+        kinds = {name: self._kind(name, hexadecimal=pl.UInt64) for name in columns}
+        return Typed(pl.DataFrame(columns, schema=kinds), bad, np.array(numbers, np.int64))
+
+    def _encode(self, block: Block | Rows) -> Parsed:
+        import polars as pl
+
+        frame, bad, line = self._typed(block)
         count = len(frame)
         dense, label, part = np.zeros((count, 1), np.float32), np.zeros(count, np.uint8), np.zeros(count, np.uint8)
         ids = np.zeros((count, len(self.schema.categorical)), np.int32)

@@ -1,4 +1,4 @@
-"""Tables of clicks: text of any size is read once, block by block, into numbers on disk.
+"""Tables of clicks: text or Parquet of any size is read once, block by block, into numbers on disk.
 
     table = encode("train.txt", "criteo", "runs/criteo")          # a second time: opened, not read
     for dense, ids, label in table.batches("train", size=512):    # [B, D] float, [B, F] int64, [B] float
@@ -23,7 +23,8 @@ from epochzero.progress import Progress, silent
 from epochzero.recommend.data.census import packed, remarks_on
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
-from epochzero.recommend.data.lines import layout
+from epochzero.recommend.data.lines import Layout, layout
+from epochzero.recommend.data.parquet import files, is_parquet, parquet_layout
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.split import PARTS, SEED, parts
 from epochzero.recommend.data.table import STRETCH, CtrTable, Writer, find_table
@@ -41,13 +42,13 @@ def encode(
     seed: int = SEED,
     progress: Progress = silent,
 ) -> CtrTable:
-    """Writes the table of a text file in numbers to `folder`, or opens it if it is there already.
+    """Writes a text or Parquet file, or a folder of the latter, in numbers to `folder`, or opens it if it is there.
 
     A bad line is an error (`strict`), or goes to `skipped.tsv` with its number and the reason (`skip`).
     """
     skip = _skips(bad_lines)
     schema, path, folder = load_schema(schema), Path(source), Path(folder)
-    file = layout(path, schema)
+    file = layout_of(path, schema)
     fingerprint = _fingerprint(path, schema, bad_lines, seed)
     if (table := find_table(folder, fingerprint)) is not None:
         return table
@@ -70,6 +71,11 @@ def encode(
         return writer.finish(encoding, fingerprint, source=str(path), seed=seed, remarks=said)
 
 
+def layout_of(path: Path, schema: Schema, *, need_label: bool = True) -> Layout:
+    """The format of a text file, a Parquet file or a folder of those."""
+    return (parquet_layout if is_parquet(path) else layout)(path, schema, need_label=need_label)
+
+
 def _skips(bad_lines: str) -> bool:
     if bad_lines not in ("strict", "skip"):
         raise UserError(f"--bad-lines takes strict or skip, not '{bad_lines}'.")
@@ -77,8 +83,9 @@ def _skips(bad_lines: str) -> bool:
 
 
 def _fingerprint(path: Path, schema: Schema, bad_lines: str, seed: int) -> str:
-    stat = path.stat()
-    return digest(path.name, stat.st_size, stat.st_mtime_ns, sorted(schema.json().items()), bad_lines, seed)
+    stats = [(str(file.relative_to(path)), file.stat()) for file in files(path)]
+    of_files = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    return digest(path.name, of_files, sorted(schema.json().items()), bad_lines, seed)
 
 
 def _split(writer: Writer, schema: Schema, path: Path, seed: int) -> NDArray[np.uint8]:
@@ -166,5 +173,5 @@ def encoder_of(encoding: Encoding, source: str | Path, *, bad_lines: str = "stri
     Labels and split of the file are ignored.
     """
     path, schema = Path(source), replace(encoding.schema, split="")
-    unlabelled = replace(layout(path, schema, need_label=False), labelled=False)
+    unlabelled = replace(layout_of(path, schema, need_label=False), labelled=False)
     return Encoder(schema, unlabelled, encoding.codes, skip=_skips(bad_lines), seen=encoding.seen_rows)

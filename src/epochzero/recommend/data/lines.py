@@ -49,6 +49,7 @@ class Layout:
     header: bool
     labelled: bool
     """true if one of the columns is the label"""
+    parquet: bool = False
 
 
 def fields_of(line: str, separator: str) -> list[str]:
@@ -109,9 +110,15 @@ def layout(path: Path, schema: Schema, *, need_label: bool = True) -> Layout:
         fields = fields_of(text, separator)
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"Line 1 of {path} cannot be split into columns ({error}): is it a table?") from error
-    wanted = [*schema.features, *([schema.label] if need_label else []), *([schema.split] if schema.split else [])]
     header = not schema.columns or any(name in fields for name in schema.features)
     columns = tuple(fields) if header else _unnamed(path, schema, start, separator, need_label)
+    check_columns(columns, schema, path, need_label)
+    return Layout(path, _distinct(columns), separator, header, schema.label in columns)
+
+
+def check_columns(columns: Sequence[str], schema: Schema, path: Path, need_label: bool) -> None:
+    """DataError if a column of the schema is not among these, or twice."""
+    wanted = [*schema.features, *([schema.label] if need_label else []), *([schema.split] if schema.split else [])]
     for name in wanted:
         if name not in columns:
             shown = ", ".join(columns[:30]) + (", ..." if len(columns) > 30 else "")
@@ -121,7 +128,6 @@ def layout(path: Path, schema: Schema, *, need_label: bool = True) -> Layout:
             )
         if columns.count(name) > 1:
             raise DataError(f"The table {path} has two columns called '{name}': rename one of them.")
-    return Layout(path, _distinct(columns), separator, header, schema.label in columns)
 
 
 def _unnamed(path: Path, schema: Schema, start: list[bytes], separator: str, need_label: bool) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from epochzero.recommend.data.lines import BadLine
 from epochzero.recommend.data.schema import Schema
 from epochzero.recommend.data.split import PARTS
 
+META = "meta.json"
 STRETCH = 1 << 16
 """rows that are read at a time"""
 FILES = {"dense": "<f4", "ids": "<i4", "label": "<u1", "part": "<u1"}
@@ -193,8 +194,8 @@ class Writer:
     def finish(self, encoding: Encoding, fingerprint: str, **about: Any) -> CtrTable:
         meta = {"fingerprint": fingerprint, "count": self.count, "skipped": self.bad, "about": about}
         (self.new / "encoding.json").write_text(encoding.text(), encoding="utf-8")
-        (self.new / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
-        if (self.folder / "meta.json").exists():
+        (self.new / META).write_text(json.dumps(meta, indent=1), encoding="utf-8")
+        if (self.folder / META).exists():
             shutil.rmtree(self.folder)
         try:
             self.new.replace(self.folder)
@@ -207,7 +208,7 @@ def open_table(folder: str | Path) -> CtrTable:
     """Opens a table; DataError if it is damaged."""
     folder = Path(folder)
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
         count, skipped, fingerprint, about = (meta[key] for key in ("count", "skipped", "fingerprint", "about"))
         table = CtrTable(folder, Encoding.read(folder / "encoding.json"), count, skipped, fingerprint, about)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
