@@ -16,7 +16,7 @@ from epochzero.errors import UserError
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.table import CtrTable, open_table
 from epochzero.recommend.recommender import Recommender
-from epochzero.recommend.training.quality import Judge, calibration, grouped_auc, lift, segments, temperature
+from epochzero.recommend.training.quality import Judge, Measures, calibration, grouped_auc, lift, segments, temperature
 from epochzero.registry import spaces
 from tests.command import epochzero
 from tests.recommend.test_census import SHOP, IdSum, shop_rows, written
@@ -108,7 +108,7 @@ def test_a_judge_measures_the_rows_of_a_part(table: CtrTable) -> None:
     (batch,) = table.batches("test", size=1000)
     z = IdSum()(batch.dense, batch.ids).detach().double().numpy() / 1.5
     labels = np.array([int(row["click"]) for row in rows])
-    said = Judge(table, "item", "city").quality(IdSum(), "test", 1.5)
+    said = Judge(table, Measures("item", "city")).quality(IdSum(), "test", 1.5)
     known = [n for n, row in enumerate(rows) if row["item"]]
     items = np.array([int(rows[n]["item"]) for n in known])
     assert said["gauc"]["value"] == pytest.approx(grouped_auc(z[known], labels[known], items)[0])
@@ -132,9 +132,9 @@ def test_segments_are_the_largest_first() -> None:
 
 
 def test_columns_that_cannot_group_are_refused(table: CtrTable, tmp_path: Path) -> None:
-    for columns, says in (({"group": "citty"}, "Did you mean 'city'"), ({"segment": "user"}, "'user' is hashed")):
+    for asked, says in ((Measures("citty"), "Did you mean 'city'"), (Measures(segment="user"), "'user' is hashed")):
         with pytest.raises(UserError, match=says):
-            Judge(table, **columns)
+            Judge(table, asked)
 
 
 def test_train_reports_them_and_predict_divides_by_the_temperature(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from epochzero.recommend.pipeline import baselines, export, predict, search, train
+    from epochzero.recommend.pipeline import Measures, baselines, export, predict, search, train
 
-__all__ = ["baselines", "export", "predict", "search", "train"]
+__all__ = ["Measures", "baselines", "export", "predict", "search", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -50,7 +50,7 @@ from epochzero.recommend.sub_one_shot import (
 )
 from epochzero.recommend.supernet.warm_up import Schedule
 from epochzero.recommend.training.baselines import BASELINES, baseline, baseline_class
-from epochzero.recommend.training.quality import Judge
+from epochzero.recommend.training.quality import Judge, Measures
 from epochzero.recommend.training.source import TrainingSource
 from epochzero.recommend.training.trainer import Trained, evaluate, rows_in
 from epochzero.recommend.training.trainer import train as train_model
@@ -127,9 +127,7 @@ def train(
     options: Mapping[str, Any] = {},
     seed: int = 0,
     device: str = "cpu",
-    group: str | None = None,
-    segment: str | None = None,
-    temperature: bool = False,
+    measures: Measures = Measures(),
     progress: Progress = silent,
 ) -> dict[str, Any]:
     """Trains, measures and keeps a recommender in the folder `out`; returns a report of it.
@@ -137,8 +135,7 @@ def train(
     `data` is the folder of a search, whose best network is trained unless `arch` names another, or a table of clicks
     with `arch` and `space`. `options` are the fields of `Settings`, share, max_embedding_rows and max_embedding_bytes.
     What the search has trained already, in the same way, is taken over. The same call resumes from its checkpoint.
-    `group` is the column of GAUC, and `segment` that whose values are measured one by one; with `temperature`, logits
-    are divided by the number that fits the validation rows best, here and in `predict`.
+    `measures` ask for a grouped AUC, the metrics of segments and a temperature.
     """
     usable(device)
     folder = Path(out)
@@ -148,8 +145,8 @@ def train(
     made_folder(folder)
     job = job_of(Clicks(str(data), schema, bad_lines, folder), options, progress, space, arch)
     chosen, table = job.space.parse(job.arch), job.table
-    judge = Judge(table, group, segment)
-    if temperature and not table.size("val"):
+    judge = Judge(table, measures)
+    if measures.temperature and not table.size("val"):
         raise UserError("There are no validation rows to fit a temperature on: leave it out, or give some.")
     text, checkpoint = job.space.text(chosen), folder / CHECKPOINT
     source = TrainingSource(job.space, table, job.settings, seed=seed, share=job.share)
@@ -158,7 +155,7 @@ def train(
         write(checkpoint, read_own(done))
     model = source.model(chosen).to(device)
     trained, metrics = _trained(model, job, source.identity(text), checkpoint, progress)
-    heat = judge.temperature(model) if temperature else 1.0
+    heat = judge.temperature(model) if measures.temperature else 1.0
     quality = {part: judge.quality(model, part, heat) for part in MEASURED if table.size(part)}
     if find_spec("matplotlib"):
         plotted({part: one["calibration"] for part, one in quality.items()}, folder)

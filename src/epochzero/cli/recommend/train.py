@@ -12,9 +12,22 @@ import typer
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, number, out, plain_table, print_json, progress_bar
-from epochzero.cli.options import AsJson, ClickOptions, Plugins, spread
+from epochzero.cli.options import AsJson, ClickOptions, Plugins, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.options import RecommenderSpace, SearchedData, Training, remarks_shown
+
+
+@panel("Measures")
+class Measured:
+    """Further measures of a training."""
+
+    group: Annotated[str | None, typer.Option("--group", help="Column, such as a user, of a grouped AUC.")] = None
+    segment: Annotated[
+        str | None, typer.Option("--segment", help="Column whose values are measured one by one: rate, AUC, lift.")
+    ] = None
+    temperature: Annotated[
+        bool, typer.Option("--temperature", help="Fit a temperature on validation rows; `predict` then divides by it.")
+    ] = False
 
 
 @spread
@@ -23,15 +36,9 @@ def train(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the recommender and its checkpoint.")],
     reading: ClickOptions,
     training: Training,
+    measured: Measured,
     arch: Annotated[str | None, typer.Option("--arch", help="Architecture; default: the best of the search.")] = None,
     space: RecommenderSpace = "nasrec_small",
-    group: Annotated[str | None, typer.Option("--group", help="Column, such as a user, of a grouped AUC.")] = None,
-    segment: Annotated[
-        str | None, typer.Option("--segment", help="Column whose values are measured one by one: rate, AUC, lift.")
-    ] = None,
-    temperature: Annotated[
-        bool, typer.Option("--temperature", help="Fit a temperature on validation rows; `predict` then divides by it.")
-    ] = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
@@ -45,7 +52,7 @@ def train(
 
     load_plugins(plugin)
     with remarks_shown(), progress_bar("train") as bar:
-        given = asdict(reading) | training.given | {"group": group, "segment": segment, "temperature": temperature}
+        given = asdict(reading) | training.given | {"measures": recommend.Measures(**asdict(measured))}
         report = recommend.train(data, out=out_dir, arch=arch, space=space, **given, progress=bar)
     if json:
         print_json(report)
@@ -59,9 +66,9 @@ def train(
         out.print(f"{part:14} log loss {metrics['log_loss']:.4f}, {area} ({metrics['rows']:,} rows)")
     for part, quality in report["quality"].items():
         out.print(f"{part:14} {in_words(quality)}")
-    if temperature:
+    if measured.temperature:
         out.print(f"temperature    {report['temperature']:.4g}, of the validation rows")
-    if segment is not None:
+    if measured.segment is not None and report["quality"]:
         _show_segments(report["quality"])
     err.print(f"\n{report['steps']:,} steps, {report['seconds']:.1f} s of this call")
     err.print(f"recommender  {out_dir}/recommender.json, encoding.json and training.pt", soft_wrap=True)

@@ -146,19 +146,33 @@ def segments(logits: Floats, labels: NDArray[Any], ids: NDArray[Any], names: dic
     return found
 
 
+@dataclass(frozen=True)
+class Measures:
+    """Further measures of a training."""
+
+    group: str | None = None
+    """the column, such as a user, of GAUC"""
+    segment: str | None = None
+    """the column whose values are measured one by one"""
+    temperature: bool = False
+    """true if logits are divided by the temperature of the validation rows, in the metrics and in `predict`"""
+
+
 class Judge:
     """Measures models on a table, by the columns that group and divide its rows."""
 
-    def __init__(self, table: CtrTable, group: str | None = None, segment: str | None = None) -> None:
-        self.table, self.group, self.segment = table, group, segment
+    def __init__(self, table: CtrTable, measures: Measures = Measures()) -> None:
+        self.table, self.group, self.segment = table, measures.group, measures.segment
         self.names = [column.name for column in table.encoding.schema.categorical]
-        for name in {group, segment} - {None}:
+        for name in {self.group, self.segment} - {None}:
             if name not in self.names:
                 raise UserError(
                     f"The table has no categorical column '{name}' to group by.{near_miss(str(name), self.names)}"
                 )
-        if segment is not None and segment not in table.encoding.vocabulary:
-            raise UserError(f"The column '{segment}' is hashed, so its values have no names: give it a vocabulary.")
+        if self.segment is not None and self.segment not in table.encoding.vocabulary:
+            raise UserError(
+                f"The column '{self.segment}' is hashed, so its values have no names: give it a vocabulary."
+            )
 
     def outputs(self, model: nn.Module, part: Part) -> tuple[Floats, NDArray[np.int64]]:
         """Logits [N] and labels [N] of the rows of a part."""
