@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from epochzero.recommend.pipeline import Measures, baselines, export, predict, search, train
+    from epochzero.recommend.pipeline import baselines, export, predict, search, train
+    from epochzero.recommend.training.quality import Measures
 
 __all__ = ["Measures", "baselines", "export", "predict", "search", "train"]
 
