@@ -23,6 +23,7 @@ from epochzero.progress import Progress, silent
 from epochzero.recommend.data.census import packed, remarks_on
 from epochzero.recommend.data.encoder import Encoder
 from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN, Encoding
+from epochzero.recommend.data.leaks import leaks
 from epochzero.recommend.data.lines import Layout, layout
 from epochzero.recommend.data.parquet import files, is_parquet, parquet_layout
 from epochzero.recommend.data.schema import Schema, load_schema
@@ -67,7 +68,8 @@ def encode(
         missing = {name: counts.missing / writer.count for name, counts in encoder.census.items()}
         usual = {name: (share, unseen.get(name, 0.0)) for name, share in missing.items()}
         encoding = Encoding(schema, tuple(sizes), vocabulary, seen=seen, usual=usual)
-        said = [*remarks_on(encoder.census, writer.count)]
+        dense, label = (writer.mapped(name, schema) for name in ("dense", "label"))
+        said = [*leaks(dense, ids, label, part, schema), *remarks_on(encoder.census, writer.count)]
         return writer.finish(encoding, fingerprint, source=str(path), seed=seed, remarks=said)
 
 
