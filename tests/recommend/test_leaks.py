@@ -40,7 +40,7 @@ def said(place: Path, made: list[list[str]]) -> list[str]:
 
 
 def test_columns_that_tell_the_label_are_named(tmp_path: Path) -> None:
-    """Copies of it, also spelt otherwise or mixed with missing values, and a number that is above 0 after clicks alone."""
+    """Copies of it, also spelt otherwise or mixed with missing values, and a number above 0 after clicks alone."""
     made, rng = rows(600, 0), Random(1)
     assert said(tmp_path / "honest", made) == []
     clicked = [row[0] == "1" for row in made]
