@@ -181,7 +181,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**given: Any) -> None:
         made = {
-            name: group(**{one.name: given.pop(one.name) for one in fields(group)}) for name, group in groups.items()
+            name: group(**{one.name: given.pop(one.name) for one in fields(group) if one.name in given})
+            for name, group in groups.items()
         }
         command(**made, **given)
 
