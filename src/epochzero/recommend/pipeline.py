@@ -6,6 +6,7 @@ of a table in numbers, or `synthetic:ROWS` for generated clicks; after a search 
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from epochzero.files import as_json, made_folder
 from epochzero.files import write as write_file
 from epochzero.progress import Progress, part_of, silent
 from epochzero.recommend.data.table import CtrTable, Part
+from epochzero.recommend.estimate import LONG, estimate
 from epochzero.recommend.jobs import (
     CHOICE,
     EMBEDDING_LIMITS,
@@ -76,6 +78,8 @@ def search(
     preset: str | None = None,
     max_params: int | None = None,
     max_flops: int | None = None,
+    budget: int | None = None,
+    time_limit: float | None = None,
     seed: int = 0,
     options: Mapping[str, Any] = {},
     progress: Progress = silent,
@@ -92,6 +96,8 @@ def search(
     sizes, own = preset_of(preset or ("reduced" if data is None else "published"), usual | dict(options))
     clicks, whole = Clicks(str(GENERATED if data is None else data), schema, bad_lines, Path(out)), nasrec(space)
     check_method(method)
+    if (budget is not None and budget < 1) or (time_limit is not None and not 0 < time_limit < math.inf):
+        raise UserError("--budget takes at least 1 network, and --time-limit more than 0 seconds.")
     Schedule(epoch=1, level=warmup), objective_of(proxy, warmup)
     columns = clicks.known_schema
     embeddings = (own.get(name) for name in EMBEDDING_LIMITS)
@@ -103,12 +109,14 @@ def search(
         if table.clicks(part) in (0, table.size(part)):
             _remark(f"All {part} rows have the same label, so there is no AUC on them.")
     given = {"preset": sizes, "max_params": max_params, "max_flops": max_flops, "seed": seed, "method": method} | own
+    given |= {"budget": budget, "time_limit": time_limit}
     run = SubOneShotSearch(table, space, proxy, warmup, **given, progress=progress)
     if 0 < run.schedule.steps < FEW_STEPS:
         _remark(
             f"The warm-up is {run.schedule.steps} of the {run.schedule.epoch:,} steps of an epoch, too few to learn "
             "much from: on a table of this size a larger --warmup does more."
         )
+    _tell_estimate(run, progress)
     result = run.run(clicks.folder)
     write_file(clicks.folder / RESULT, as_json(_report(result, run, clicks.folder), indent=1))
     write_file(clicks.folder / CHOICE, run.fitted.choice(run.fitted.parse(result.best.arch)))
@@ -272,6 +280,16 @@ def _trained(
         model, job.table, job.settings, share=job.share, identity=identity, checkpoint=checkpoint, progress=progress
     )
     return trained, {part: asdict(evaluate(model, job.table, part)) for part in MEASURED if job.table.size(part)}
+
+
+def _tell_estimate(run: SubOneShotSearch, progress: Progress) -> None:
+    expected = estimate(run)
+    progress(0, run.evaluations, f"search: {expected.text}")
+    limit = run.time_limit or LONG
+    if min(expected.scoring, limit) + expected.training > LONG:
+        _remark(
+            f"The search takes {expected.text}. A smaller --preset, --budget, --time-limit or --top makes it shorter."
+        )
 
 
 def _remark(text: str) -> None:

@@ -156,6 +156,10 @@ class SubOneShotSearch:
     """`evolution_nasrec`, or `random` as a baseline with the same number of networks"""
     every: int = 500
     """steps between checkpoints"""
+    budget: int | None = None
+    """the most networks to score, where those of the preset are more"""
+    time_limit: float | None = None
+    """seconds of scoring after which no further networks are scored; the best so far are trained"""
     progress: Progress = field(default=silent, repr=False, compare=False)
     """its notes begin with the stage: `warm-up: `, `search: ` or `training: `"""
 
@@ -171,15 +175,20 @@ class SubOneShotSearch:
                 f"The table {self.table.folder} has {rows:,} validation rows, and scoring takes {PARTS} batches of "
                 f"{size}: give more rows{smaller}."
             )
-        if not 1 <= self.preset.top <= self.preset.evaluations:
+        if not 1 <= self.preset.top <= self.evaluations:
             raise UserError(
-                f"Of {self.preset.evaluations} evaluated networks, {self.preset.top} cannot be trained: lower --top."
+                f"Of {self.evaluations} evaluated networks, {self.preset.top} cannot be trained: lower --top."
             )
         if not 0 < self.share <= 1:
             raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
         check_method(self.method)
         self.schedule, self.objective, self.training  # noqa: B018  invalid settings are refused first
         check_limits(self.fitted, self.max_params, self.max_flops)
+
+    @property
+    def evaluations(self) -> int:
+        """The number of networks to score."""
+        return min(self.budget or self.preset.evaluations, self.preset.evaluations)
 
     @cached_property
     def fitted(self) -> Nasrec:
@@ -266,13 +275,14 @@ class SubOneShotSearch:
         result: Result = run_search(
             task,
             self.method,
-            self.preset.evaluations,
+            self.evaluations,
             seed=self.seed,
             objective=objective,
             budget=self.fitted.budget(self.max_params, self.max_flops),
             options=self.preset.options if self.method == EVOLUTION else {},
             store=store,
-            progress=lambda now: self.progress(now.evaluated, self.preset.evaluations, f"search: {now.headline}"),
+            time_limit=self.time_limit,
+            progress=lambda now: self.progress(now.evaluated, self.evaluations, f"search: {now.headline}"),
         )
         if result.best is None:
             raise nothing_found(result)

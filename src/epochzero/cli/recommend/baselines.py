@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 
 from epochzero import recommend
-from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.console import err, millions, out, print_json
 from epochzero.cli.options import AsJson, ClickOptions, spread
-from epochzero.cli.recommend.options import SearchedData, Training, remarks_shown
+from epochzero.cli.recommend.options import SearchedData, Training, remarks_shown, shown_progress
 
 
 @spread
@@ -33,7 +33,7 @@ def baselines(
 
     On the folder of a search they are trained as its networks were. Stopped at any moment, the same command resumes.
     """
-    with remarks_shown(), progress_bar("train") as bar:
+    with remarks_shown(), shown_progress("train") as bar:
         names = [name.strip() for name in models.split(",")]
         rows = recommend.baselines(data, out=out_dir, names=names, **asdict(reading), **training.given, progress=bar)
     if json:

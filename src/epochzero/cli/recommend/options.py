@@ -9,9 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from epochzero.cli.console import err
+from epochzero.cli.console import err, progress_bar
 from epochzero.cli.options import Device, Seed, panel
+from epochzero.progress import Lines, Progress
 from epochzero.quantities import key_values
+
+LINES_EVERY = 10.0
+"""seconds between lines of progress where there is no terminal"""
 
 SearchedData = Annotated[
     str,
@@ -66,3 +70,13 @@ def remarks_shown() -> Iterator[None]:
         warnings.showwarning = show
         warnings.simplefilter("always", Remark)
         yield
+
+
+@contextmanager
+def shown_progress(what: str, estimate: bool = True) -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere, such as in a log file, a line every few seconds."""
+    if err.is_terminal:
+        with progress_bar(what, estimate=estimate) as bar:
+            yield bar
+    else:
+        yield Lines(f"of {what}", every=LINES_EVERY)

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from epochzero import recommend
-from epochzero.cli.console import err, out, print_json, progress_bar
+from epochzero.cli.console import err, out, print_json
 from epochzero.cli.options import AsJson, BadLines, Device
-from epochzero.cli.recommend.options import remarks_shown
+from epochzero.cli.recommend.options import remarks_shown, shown_progress
 
 
 def predict(
@@ -31,7 +31,7 @@ def predict(
     a table without any known value refused. With --bad-lines skip, a bad line gets no probability and says why;
     otherwise it stops the command, and an older file stays as it was.
     """
-    with remarks_shown(), progress_bar("predict") as bar:
+    with remarks_shown(), shown_progress("predict") as bar:
         done = recommend.predict(model, data, file, bad_lines=bad_lines, device=device, progress=bar)
     if json:
         facts = loads((model / "recommender.json").read_text(encoding="utf-8"))

@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 from epochzero import recommend
-from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.console import err, millions, out, print_json
 from epochzero.cli.options import AsJson, ClickOptions, Plugins, Seed, Threads, panel, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommend.options import RecommenderSpace, remarks_shown
+from epochzero.cli.recommend.options import RecommenderSpace, remarks_shown, shown_progress
 from epochzero.quantities import count, key_values
 
 
@@ -46,6 +46,13 @@ class Sizes:
         typer.Option("--option", help="A size or setting: batch_size=256, highest=0.2. May be repeated."),
     ] = None
     top: Annotated[int | None, typer.Option("--top", min=1, max=100, help="Networks to train from scratch.")] = None
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, help="Networks to score; default: those of the preset.")
+    ] = None
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", help="Seconds of scoring after which no more networks are scored."),
+    ] = None
     max_params: Annotated[
         str | None, typer.Option("--max-params", help="Most parameters outside the embeddings: 1.5M.")
     ] = None
@@ -83,7 +90,7 @@ def search(
     folder = out_dir or Path("runs") / searching.space
     if out_dir is None:
         err.print(f"results go to {folder}; --out chooses another folder", soft_wrap=True)
-    with remarks_shown(), progress_bar("search", estimate=False) as bar:
+    with remarks_shown(), shown_progress("search", estimate=False) as bar:
         result = recommend.search(
             data,
             out=folder,
@@ -91,6 +98,8 @@ def search(
             **asdict(searching),
             preset=sizes.preset,
             options=key_values(sizes.option or []) | ({} if sizes.top is None else {"top": sizes.top}),
+            budget=sizes.budget,
+            time_limit=sizes.time_limit,
             max_params=count(sizes.max_params, "--max-params"),
             max_flops=count(sizes.max_flops, "--max-flops"),
             progress=bar,

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from epochzero import recommend
-from epochzero.cli.console import err, millions, number, out, plain_table, print_json, progress_bar
+from epochzero.cli.console import err, millions, number, out, plain_table, print_json
 from epochzero.cli.options import AsJson, ClickOptions, Plugins, panel, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.recommend.options import RecommenderSpace, SearchedData, Training, remarks_shown
+from epochzero.cli.recommend.options import RecommenderSpace, SearchedData, Training, remarks_shown, shown_progress
 
 
 @panel("Measures")
@@ -51,7 +51,7 @@ def train(
     from epochzero.recommend.training.quality import in_words
 
     load_plugins(plugin)
-    with remarks_shown(), progress_bar("train") as bar:
+    with remarks_shown(), shown_progress("train") as bar:
         given = asdict(reading) | training.given | {"measures": recommend.Measures(**asdict(measured))}
         report = recommend.train(data, out=out_dir, arch=arch, space=space, **given, progress=bar)
     if json:
