@@ -44,7 +44,7 @@ def test_a_budget_is_the_number_of_networks(table: Path, tmp_path: Path) -> None
     )
     for given in ({"budget": 0}, {"time_limit": 0.0}, {"time_limit": math.nan}):
         with pytest.raises(UserError, match="--budget takes at least 1 network, and --time-limit more than 0 seconds"):
-            recommend.search(table, out=tmp_path / "d", **given)  # type: ignore[arg-type]
+            recommend.search(table, out=tmp_path / "d", **given)
 
 
 def test_after_the_time_limit_the_best_so_far_is_trained(table: Path, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_after_the_time_limit_the_best_so_far_is_trained(table: Path, tmp_path: 
 
 
 def test_an_estimate_counts_networks_and_steps(table: Path) -> None:
-    run = SubOneShotSearch(open_table(table), warmup=0.0, preset=Preset(**{**SIZES, "most_rows": 16}))  # type: ignore[arg-type]
+    run = SubOneShotSearch(open_table(table), warmup=0.0, preset=Preset(**{**SIZES, "most_rows": 16}))
     found = estimate(run)
     assert (found.networks, found.steps) == (8, 512 // 16) and found.network > 0 and found.step > 0
     given = Estimate(15.0, 2048, 0.5, 6000)
