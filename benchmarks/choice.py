@@ -5,23 +5,28 @@
 A fixed procedure chooses members from the stored scores by the accuracies of all other spaces, and is measured on the
 one left out. It tries every set with *one of each kind*: size (parameters and FLOPs in equal parts), depth,
 expressivity (how rich the features are) and trainability (how signals and gradients pass). The set with the largest
-mean + worst Spearman correlation wins. Members have equal weights and are combined by their agreement (mean rank less
-its standard error) or, as in `auto:1`, by the sum of normal scores; FLOPs take the place of a score that does not apply
-to a table. Beside it: the same with any three sizes to choose from, with *any 4* scores of which no two correlate by
-more than .9 in the mean, and with one score. All sets have at most 3 forward passes. While choosing, a network that
-lacks a score is the worst, and one repeat counts; the figures are means over all repeats.
+mean + worst Spearman correlation wins, or that with the largest mean (*by mean*). Members are combined as in `auto:3`:
+size / 3 counts by its value, the others by their ranks from 0 to 1. Or, with equal weights, as in `auto:2` by their
+agreement (mean rank less its standard error), or as in `auto:1` by the sum of normal scores. FLOPs take the place of a
+score that does not apply to a table. Beside it, by agreement: the same with any three sizes to choose from, *any 4*
+scores of which no two correlate by more than .9 in the mean, and one score. All sets have at most 3 forward passes.
+While choosing, a network that lacks a score is the worst, and one repeat counts; the figures are means over all repeats.
 
 What no space was left out of: the kinds and what belongs to them, the criterion (it was fixed before most of these
-scores were there, for another form of the procedure), and the agreement, which was found on these tables.
+scores were there, for another form of the procedure), and the three forms, which were found on these tables. That of
+`auto:3` is one of some eighty: other factors of the standard error, weights of size that grow with its spread, ranks
+given size, a fifth member. Most were within .02 of each other; it is the plainest of those with a worst above .40. What
+its 3 is worth if chosen without the space is shown, too: *size / the best elsewhere*.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import NamedTuple
@@ -40,7 +45,7 @@ from epochzero.evaluate.leaderboard.page import markdown_table
 from epochzero.evaluate.leaderboard.standings import Contestant, Row, Rules, proxy_contestant, standings
 from epochzero.evaluate.leaderboard.stored import read_stored
 from epochzero.evaluate.results import interval
-from epochzero.objectives.auto import Member, Version
+from epochzero.objectives.auto import NAME, VERSIONS, Member, Version
 from epochzero.objectives.objective import Objective, parse_objective
 from epochzero.objectives.ranks import NEARLY_ALL, joined
 from epochzero.stats.bootstrap import Estimate, Floats, percentile_interval
@@ -51,16 +56,16 @@ PASSES = 3
 """most forward passes of a set"""
 ALIKE = 0.9
 """largest mean correlation of two members of *any 4*"""
-FLOPS = "flops"
+FLOPS, SIZE = "flops", "size"
 HINDSIGHT = "hindsight"
 FIRST = "az_trainability(samples=16)"
 KINDS = (
-    ("size", ("size",)),
+    (SIZE, (SIZE,)),
     ("depth", ("depth", "layers")),
     ("expressivity", ("near", "naswot", "zen", "meco", "az_expressivity", "az_progressivity", "activations")),
     ("trainability", (FIRST, "grad_norm", "snip", "fisher", "synflow", "l2_norm", "zico", "jacov", "plain")),
 )
-SIZES = ("size", "params", "flops")
+SIZES = (SIZE, "params", FLOPS)
 OTHERS = ("ninapro_nb360", "darcy_nb360", "autoformer_tiny cifar100")
 """ends of the names of tables that are not among the nine of the goal"""
 CHUNK = 400
@@ -80,8 +85,15 @@ class Combination(Objective):
 
     @staticmethod
     def of(members: Members, method: str) -> Combination:
-        own = Version(tuple(Member(1.0, tuple(dict.fromkeys((name, FLOPS)))) for name in members), method)
-        return Combination(tuple(map(parse, own.scores)), method, own=own)
+        """`method` is one of `Variant`."""
+        unit = method.partition(BY_VALUE)[2]
+        scores = [tuple(dict.fromkeys((name, FLOPS))) for name in members]
+        if unit and members[0] == SIZE:
+            first = Member(1 / float(unit), scores[0], by_value=True)
+            own = Version((first, *(Member(1.0, one) for one in scores[1:])), "shares")
+        else:
+            own = Version(tuple(Member(1.0, one) for one in scores), "shares" if unit else method)
+        return Combination(tuple(map(parse, own.scores)), own.method, own=own)
 
 
 class Variant(NamedTuple):
@@ -89,6 +101,7 @@ class Variant(NamedTuple):
 
     sets: str
     method: str = "agreement"
+    """of a combination, or "by value, 3": the first member, a size, divided by 3, and the shares of the others"""
     by_space: bool = False
     """true: means of spaces count, not tables"""
     worst: float = 1.0
@@ -96,26 +109,38 @@ class Variant(NamedTuple):
 
     @property
     def name(self) -> str:
-        normal = ", normal scores" * (self.method == "normal_rank")
-        return f"{self.sets}{normal}{', by space' * self.by_space}{', by mean' * (self.worst == 0)}"
+        form = NAMES.get(self.method, f", size / {self.method.removeprefix(BY_VALUE)}")
+        form = "" if self.sets in (ANY, ONE) and self.method == "agreement" else form
+        return f"{self.sets}{form}{', by space' * self.by_space}{', by mean' * (self.worst == 0)}"
 
 
+BY_VALUE = "by value, "
+NAMED = f"{BY_VALUE}3"
+NAMES = {"normal_rank": ", normal scores", "agreement": ", agreement", NAMED: ""}
+"""what the forms add to the name of a variant"""
+UNITS = ("1", "1.5", "2", "2.5", "4", "5")
+"""sizes that count as much as the way from the last place to the first, beside that of NAMED"""
+UNIT_LEFT_OUT = "members of all, size / the best elsewhere"
 KIND, ANY_SIZE, ANY, ONE = "one of each kind", "one of each kind, any size", "any 4", "one score"
 VARIANTS = (
+    Variant(KIND, NAMED),
+    Variant(KIND, NAMED, worst=0.0),
     Variant(KIND),
     Variant(KIND, "normal_rank"),
     Variant(ANY),
     Variant(ONE),
     *(
         Variant(KIND, method, *by)
-        for method in ("agreement", "normal_rank")
+        for method in (NAMED, "agreement", "normal_rank")
         for by in ((True,), (False, 0.0), (True, 0.0))
+        if (method, by) != (NAMED, (False, 0.0))
     ),
+    *(Variant(KIND, f"{BY_VALUE}{unit}") for unit in UNITS),
     *(Variant(ANY_SIZE, method) for method in ("agreement", "normal_rank")),
     Variant(ANY, "normal_rank"),
     *(Variant(ANY, "agreement", *by) for by in ((True,), (False, 0.0), (True, 0.0))),
 )
-SHOWN = 4
+SHOWN = 6
 """variants in the large table, the first ones"""
 
 
@@ -126,6 +151,7 @@ class Procedure:
         self.names = [one.text for one in proxies]
         self.spaces = [board.space for board in boards]
         self.columns = [np.array([column(board, one) for one in proxies]) for board in boards]  # [K, n] each
+        self.values = [size_values(board) if SIZE in self.names else np.empty(0) for board in boards]  # [n] each
         self.truths = [rankdata(board.truth) for board in boards]
         needs = [
             {run for run, reads in merged(one.needs).items() if {n for n, _ in reads} & NEED_FORWARD} for one in proxies
@@ -143,7 +169,7 @@ class Procedure:
         if name == ANY:
             found = np.array(list(combinations(range(len(there)), min(4, len(there)))))
         else:
-            kinds = [(SIZES if kind == "size" and name == ANY_SIZE else scores) for kind, scores in KINDS]
+            kinds = [(SIZES if kind == SIZE and name == ANY_SIZE else scores) for kind, scores in KINDS]
             found = np.array(list(product(*filter(None, ([there[s] for s in own if s in there] for own in kinds)))))
         return np.asarray(found[self.runs[found].any(1).sum(1) <= PASSES])
 
@@ -153,22 +179,35 @@ class Procedure:
             found = self.sets(sets)
             rhos = [
                 np.concatenate(
-                    [self._rhos(z, truth, found[at : at + CHUNK], method) for at in range(0, len(found), CHUNK)]
+                    [self._rhos(z, truth, own, found[at : at + CHUNK], method) for at in range(0, len(found), CHUNK)]
                 )
-                for z, truth in zip(self.columns, self.truths, strict=True)
+                for z, truth, own in zip(self.columns, self.truths, self.values, strict=True)
             ]
             self._known[sets, method] = found, np.array(rhos)
         return self._known[sets, method]
 
-    @staticmethod
-    def _rhos(columns: Floats, truth: Floats, sets: np.ndarray, method: str) -> Floats:
+    def _rhos(self, columns: Floats, truth: Floats, values: Floats, sets: np.ndarray, method: str) -> Floats:
         """Spearman's correlation of each set [M]."""
         parts = columns if method == "normal_rank" else rankdata(columns, axis=1) / columns.shape[1]
+        method, _, unit = method.partition(BY_VALUE)
+        if unit and SIZE in self.names:
+            parts[self.names.index(SIZE)] = values / float(unit)
+        method = method or "shares"
         size, shape = sets.shape[1], (len(sets), columns.shape[1])
         merits = joined(method, np.moveaxis(parts[sets], 1, 0).reshape(size, -1), np.ones(size)).reshape(shape)
         ranks = rankdata(merits, axis=1)
         ranks, truth = ranks - ranks.mean(1, keepdims=True), truth - truth.mean()
         return np.asarray(ranks @ truth / np.maximum(np.sqrt((ranks**2).sum(1) * (truth @ truth)), 1e-9))
+
+    def best_unit(self, members: Members, without: str) -> str:
+        """Returns the form of `auto:3` that is best with these members on the tables of all spaces but this one."""
+        kept = [i for i, space in enumerate(self.spaces) if space != without]
+        merits = {}
+        for form in (NAMED, *(f"{BY_VALUE}{unit}" for unit in UNITS)):
+            found, rhos = self.known(KIND, form)
+            (at,) = np.flatnonzero((found == [self.names.index(name) for name in members]).all(1))
+            merits[form] = self._merit(rhos[kept][:, [at]], [], Variant(KIND, form))[0]
+        return max(merits, key=lambda form: merits[form])
 
     def best(self, variant: Variant, without: str) -> Members:
         """Returns the best set by the tables of all spaces but this one."""
@@ -197,6 +236,14 @@ def column(board: Board, proxy: Proxy) -> Floats:
     if proxy.text != FLOPS and (len(there) < NEARLY_ALL * len(rows[0]) or len(set(there)) < 2):
         return column(board, parse(FLOPS))
     return unit(np.array([score.value if score.ok else -np.inf for score in rows[0]]))
+
+
+def size_values(board: Board) -> Floats:
+    """The sizes of a board's networks less their mean; a network without one has the smallest."""
+    rows = board.merits(Objective((parse(SIZE),)))
+    assert rows is not None
+    values = np.array([score.value if score.ok else np.nan for score in rows[0]])
+    return np.asarray(np.nan_to_num(values, nan=np.nanmin(values)) - np.nanmean(values))
 
 
 def unit(values: Floats) -> Floats:
@@ -230,6 +277,15 @@ def contestants(
             chosen[variant.name, space] = procedure.best(variant, space)
         found[variant.name] = left_out(variant, chosen)
         found[f"{variant.name}, hindsight"] = fixed(Combination.of(chosen[variant.name, HINDSIGHT], variant.method))
+    members = chosen[KIND, HINDSIGHT]
+    forms = {space: procedure.best_unit(members, space) for space in dict.fromkeys(board.space for board in boards)}
+    for space, form in forms.items():
+        chosen[UNIT_LEFT_OUT, space] = (f"size / {form.removeprefix(BY_VALUE)}", *members[1:])
+
+    def by_unit(board: Board) -> Repeats | None:
+        return board.merits(Combination.of(members, forms[board.space]))
+
+    found[UNIT_LEFT_OUT] = by_unit
     names = [*PUBLISHED, *SIZES, *procedure.names]
     return found | {one.text: fixed(one) for one in map(parse_objective, names)}, chosen
 
@@ -298,9 +354,44 @@ def page(
         "count once each. *chosen on all*: the same procedure with every accuracy known, which is no honest figure.",
         markdown_table(every_heads, every),
         "## Chosen",
-        "\n".join(_choices(chosen, variants)),
+        "\n".join(_choices(chosen, [*variants, UNIT_LEFT_OUT])),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def further(boards: Sequence[Board], known: Sequence[Board], rules: Rules) -> str:
+    """The section on tables of which nothing is chosen, and on the networks of known ones that have all scores."""
+    names = [*(f"{NAME}:{number}" for number in sorted(VERSIONS)), FLOPS, SIZE, "near", FIRST]
+    whole = [with_all_scores(board, parse_objective(NAME)) for board in known]
+    boards = [*boards, *(board for board in whole if board is not None)]
+    found = {row.name: row for row in standings(boards, {name: fixed(parse_objective(name)) for name in names}, rules)}
+    rows = [
+        [
+            board.name,
+            f"{len(board.archs):,}",
+            *(_cell(found[name], board.name) if name in found else "" for name in names),
+        ]
+        for board in boards
+    ]
+    parts = [
+        "\n## Further tables",
+        "The procedure chooses nothing by these. `auto:3` was not fitted to them, but frozen after a look at them.\n"
+        "The last ones are networks of tables above: those for which all members of the newest `auto` have a score,\n"
+        "where some lack one and FLOPs stand in for it above.",
+        markdown_table(["", "networks", *(f"`{name}`" for name in names)], rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def with_all_scores(board: Board, objective: Objective) -> Board | None:
+    """Returns the board of the networks that every member has a score for; None where a member gives way to none."""
+    rows = [row for proxy in objective.proxies for row in board.scores.get(proxy.text, {}).values()]
+    kept = [i for i in range(len(board.archs)) if all(row[i].ok for row in rows)]
+    if all(np.mean([score.ok for score in row]) >= NEARLY_ALL for row in rows):
+        return None
+    scores = {name: {repeat: [row[i] for i in kept] for repeat, row in by.items()} for name, by in board.scores.items()}
+    archs = [board.archs[i] for i in kept]
+    return replace(board, name=f"{board.name}, all scores", archs=archs, truth=board.truth[kept], scores=scores)
 
 
 def difference(one: Row, other: Row) -> Estimate:
@@ -337,6 +428,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="+", help="a folder of accuracy tables, or SPACE=FILE:COLUMN")
     parser.add_argument("--scores", type=Path, nargs="+", default=[Path("docs/data")])
     parser.add_argument("--candidates", help="proxies, separated by commas; default: all stored ones")
+    parser.add_argument("--further", nargs="*", default=[], help="tables of which nothing is chosen, SPACE=FILE:COLUMN")
     parser.add_argument("--networks", type=int, default=400, help="of each table, at most")
     parser.add_argument("--resamples", type=int, default=200)
     parser.add_argument("--markdown", type=Path, help="page to write")
@@ -350,10 +442,12 @@ def main() -> None:
     nine = [row for row in standings(kept, compared, rules) if len(row.results) == len(kept)]
     nine = [row for row in nine if row.name not in {one.name for one in VARIANTS[SHOWN:]}]
     nine = [row for row in nine if row.name not in {f"{one.name}, {HINDSIGHT}" for one in VARIANTS[SHOWN:]}]
-    words = [word if word.startswith("docs/") else Path(word).name for word in sys.argv[1:]]
+    words = [word if word.startswith("docs/") else re.sub(r"[^=]*/", "", word) for word in sys.argv[1:]]
     command = f"python benchmarks/choice.py {shlex.join(words)}"
     listed = ", ".join(f"`{one.text}`" for one in proxies)
     text = page(boards, rows, nine, chosen, f"Candidates: {listed}.\n\n```text\n{command}\n```")
+    if asked.further:
+        text += further(boards_of(targets_of(asked.further), read_stored(asked.scores), asked.networks), boards, rules)
     print(text)
     if asked.markdown:
         asked.markdown.write_text(text, encoding="utf-8")

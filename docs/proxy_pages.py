@@ -35,7 +35,7 @@ def all_cards() -> list[Card]:
 
 
 def file_of(name: str) -> str:
-    """`auto` for `auto:1`."""
+    """`auto` for `auto:3`."""
     return name.partition(":")[0]
 
 

@@ -58,18 +58,21 @@ def slow(version: Version, rows: list[list[float | None]]) -> list[float | None]
         there = [row[version.scores.index(score)] for row in rows if row[version.scores.index(score)] is not None]
         return len(there) >= 0.9 * len(rows) and len(set(there)) > 1
 
-    used = [(m.weight, next((s for s in m.scores if applies(s)), m.scores[-1])) for m in version.members]
+    used = [(m, next((s for s in m.scores if applies(s)), m.scores[-1])) for m in version.members]
     places = [version.scores.index(score) for _, score in used]
     whole = [row for row in rows if all(row[k] is not None for k in places)]
     found: list[float | None] = []
     for row in rows:
         total, shares = 0.0, []
-        for (weight, _), k in zip(used, places, strict=True):
+        for (member, score), k in zip(used, places, strict=True):
             below = sum(other[k] < row[k] for other in whole) if row[k] is not None else 0  # type: ignore[operator]
             equal = sum(other[k] == row[k] for other in whole)
             if row in whole:
                 shares.append((below + equal / 2) / len(whole))
-                total += weight * NormalDist().inv_cdf(shares[-1])
+                part = shares[-1] if version.method == "shares" else NormalDist().inv_cdf(shares[-1])
+                if member.by_value and score == member.scores[0]:
+                    part = row[k] - mean(other[k] for other in whole)  # type: ignore[type-var, operator]
+                total += member.weight * part
         if shares and version.method == "agreement":
             total = mean(shares) - pstdev(shares) / math.sqrt(len(shares))
         found.append(total if row in whole else None)
@@ -80,7 +83,7 @@ def slow(version: Version, rows: list[list[float | None]]) -> list[float | None]
 
 
 @pytest.mark.parametrize("lacking", [0.0, 0.05, 0.5])
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_a_slow_version_agrees(lacking: float, version: int) -> None:
     rng, objective = np.random.default_rng(3), parse_objective(f"auto:{version}")
     table = rng.integers(0, 9, (40, len(objective.proxies))).astype(float)
@@ -147,6 +150,25 @@ def test_a_network_that_all_members_find_good_beats_one_that_a_member_ranks_last
     rows: list[list[float | None]] = [[by[name][i] if name in by else 0.0 for name in names] for i in range(4)]
     first, agreed, *_ = objective.merits(scores_of(rows, objective))
     assert agreed > first  # type: ignore[operator]
+
+
+def test_size_counts_by_its_value() -> None:
+    """Larger by 3 is worth as much as the last place and the first in another member, whatever the others' sizes."""
+    objective = parse_objective("auto:3")
+    names = [proxy.text for proxy in objective.proxies]
+
+    def merits(sizes: list[float], near: list[float]) -> list[float | None]:
+        by = {"size": sizes, "depth": list(range(len(sizes))), "near": near, "az_trainability(samples=16)": sizes}
+        return objective.merits(scores_of([[by[n][i] if n in by else 0.0 for n in names] for i in range(5)], objective))
+
+    little, much = (
+        merits([30.0, 30.1, 30.2, 30.3, 30.4], [4, 0, 1, 2, 3]),
+        merits([15, 20, 25, 30, 35], [4, 0, 1, 2, 3]),
+    )
+    assert much[0] == min(much) and little[0] != min(little)  # type: ignore[type-var]
+    base, larger = merits([30.0, 31, 32, 33, 34], [0.0] * 5), merits([31.5, 31, 32, 33, 34], [0.0] * 5)
+    moved = larger[0] - base[0]  # type: ignore[operator]
+    assert moved == pytest.approx((1.5 - 1.5 / 5) / 3 + 1 / 5), "its value less the mean, and one place in trainability"
 
 
 # ---- its name and its members

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import epochzero as ez
 from epochzero.errors import UserError
+from epochzero.objectives.auto import NEWEST
 from epochzero.store import Store
 from tests.command import CHEAP, CUT, epochzero, refusal
 
@@ -78,7 +79,7 @@ def test_the_order_is_the_proxys() -> None:
 
 def test_auto_compares_with_the_other_networks() -> None:
     ranking = ez.rank({"a": net(4), "b": net(16), "twin": net(16)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8))
-    assert ranking.text == "auto:2" and [row.status for row in ranking] == ["ok"] * 3
+    assert ranking.text == f"auto:{NEWEST}" and [row.status for row in ranking] == ["ok"] * 3
     assert all(row.spread > 0 for row in ranking)  # within one draw, ranks would be the same in each
     assert ranking[2].name == "a" and ranking["a"].group == 2 and ranking["twin"].group == ranking["b"].group == 1
 
@@ -98,8 +99,8 @@ def test_members_that_give_way_are_named() -> None:
     """One convolution each: the depth is the same for all, and there are no blocks to pass gradients between."""
     alike = ez.rank({"a": net(4), "b": net(9)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=2)
     assert alike.remarks == [
-        "auto:2 counts flops in place of depth: all networks have the same.",
-        "auto:2 counts flops in place of az_trainability(samples=16): 100% of the networks lack it.",
+        f"auto:{NEWEST} counts flops in place of depth: all networks have the same.",
+        f"auto:{NEWEST} counts flops in place of az_trainability(samples=16): 100% of the networks lack it.",
     ]
     assert not ez.rank([CHEAP, MIXED], space="nb201", proxy="auto:1", batch_size=8, seeds=1).remarks
 
@@ -109,7 +110,7 @@ def test_equal_scores_and_members_that_all_fail() -> None:
     assert [row.status for row in twins] == ["ok"] * 2 and twins.best.name in "ab"
     failed = ez.rank({"a": broken, "b": broken}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=1)
     assert [row.status for row in failed] == ["failed"] * 2 and failed.remarks == []
-    with pytest.raises(UserError, match="No network has a auto:2 score: 'a' cannot be built"):
+    with pytest.raises(UserError, match=f"No network has a score by auto:{NEWEST}: 'a' cannot be built"):
         _ = failed.best
 
 

@@ -1,11 +1,15 @@
 r"""Auto, the default score: few, cheap, unlike scores, chosen by evidence and frozen by version.
 
     q_m(i)     =  (rank_m(i) - 1/2) / N                         over a set of N networks i, by each member m
+    auto:3(i)  =  (size(i) - mean size) / 3 + sum_m q_m(i)      size = log(flops) + log(params), and 3 further members
     auto:2(i)  =  mean_m q_m(i) - std_m(q_m(i)) / sqrt(4)       its 4 members' mean less its standard error
     auto:1(i)  =  sum_m Phi^-1(q_m(i))                          over 5 members
 
-The four members of version 2 are one of each kind: size, depth, expressivity (near) and trainability (az_trainability
-on 16 samples). A network that one member ranks first and another one last is worth less than one that all find good.
+The four members of versions 2 and 3 are one of each kind: size, depth, expressivity (near) and trainability
+(az_trainability on 16 samples). In version 3 size counts by its value: among networks of about the same size it says
+little, and the others decide; among networks that differ widely it decides. FLOPs and parameters of 4.5 times as many
+(a size larger by 3) weigh as much as the way from the last to the first place in another member. In version 2 a network
+that one member ranks first and another one last is worth less than one that all find good.
 
 `auto` is the newest version, and `auto:1` the first for ever: VERSIONS is extended, but what is in it never changes. A
 member that does not apply to a set of networks (fewer than nine in ten have it, or all have the same) gives way to the
@@ -20,9 +24,10 @@ its networks. `epochzero.objectives.reference` has the formulas.
 Beware: a value within one set says nothing about a network of another set. The percentile does, but beyond its random
 networks it is an extrapolation.
 
-Beware: expect less on further spaces than on the tables of the leaderboard: version 2's members are also those that a
-fixed procedure chooses without any one of six spaces, but not without the seventh (AutoFormer; docs/choice.md), and its
-form was chosen on all tables. So were version 1's members.
+Beware: expect less on further spaces than on the tables of the leaderboard: the forms were chosen on all of them. The
+members of version 3 are those that a fixed procedure chooses without any one of seven spaces by the mean correlation;
+by mean + worst, and those of version 2, without any one of six, but not without AutoFormer (docs/choice.md). Version
+1's members were chosen on all tables.
 
 Beware: where none of its members applies, it orders networks as counting FLOPs does.
 
@@ -50,6 +55,8 @@ class Member:
     weight: float
     scores: tuple[str, ...]
     """the first that applies to the networks counts; the last one always applies"""
+    by_value: bool = False
+    """true if the first one counts by its value and not by its rank"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class Version:
 
     members: tuple[Member, ...]
     method: str = "normal_rank"
-    """form in which the scores are combined: normal_rank or agreement"""
+    """form in which the scores are combined: normal_rank, agreement or shares"""
 
     @property
     def scores(self) -> list[str]:
@@ -68,18 +75,21 @@ class Version:
     def ranking(self) -> Ranking:
         """Returns an empty set of networks, with one column for each of `scores`."""
         places = {score: place for place, score in enumerate(self.scores)}
-        terms = [Term(one.weight, tuple(places[score] for score in one.scores)) for one in self.members]
+        terms = [Term(one.weight, tuple(places[score] for score in one.scores), one.by_value) for one in self.members]
         return Ranking(self.method, len(places), terms)
 
     @property
     def text(self) -> str:
         """`1 az_trainability (else near, flops) + ...`"""
         said = []
-        for weight, (first, *others) in ((member.weight, member.scores) for member in self.members):
-            said.append(f"{weight:g} {first}" + (f" (else {', '.join(others)})" if others else ""))
+        for member in self.members:
+            first, *others = member.scores
+            counted = f"{first} / {1 / member.weight:g} by value" if member.by_value else f"{member.weight:g} {first}"
+            said.append(counted + (f" (else {', '.join(others)})" if others else ""))
         return f"{self.method}: {' + '.join(said)}"
 
 
+FOUR = ("size", "depth", "near", "az_trainability(samples=16)")
 VERSIONS = {
     1: Version(
         (
@@ -90,9 +100,9 @@ VERSIONS = {
             Member(1.0, ("size", "flops")),
         )
     ),
-    2: Version(
-        tuple(Member(1.0, (one, "flops")) for one in ("size", "depth", "near", "az_trainability(samples=16)")),
-        "agreement",
+    2: Version(tuple(Member(1.0, (one, "flops")) for one in FOUR), "agreement"),
+    3: Version(
+        (Member(1 / 3, (FOUR[0], "flops"), by_value=True), *(Member(1.0, (one, "flops")) for one in FOUR[1:])), "shares"
     ),
 }
 NEWEST = max(VERSIONS)

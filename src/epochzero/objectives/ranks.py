@@ -5,12 +5,13 @@ r"""Combination of several scores of each network into one, over a set of networ
     mean_rank    mean_k rank_k
     agreement    mean_k q_k - std_k(q_k) / sqrt(K), q_k = (rank_k - 1/2) / N: the mean less its standard error over
                  the K scores, so that of two networks with the same mean rank the one that they agree on is better
+    shares       sum_k q_k
     te_rank      sum_k rank_k, with equal ranks for equal scores and no gaps, as TE-NAS compares candidates
     harmonic     2ab / (a + b) of two scores, for each network separately, as in Dextr's Table 4
 
 All but the last depend on the set of networks: they are computed again for every set, and are not defined for a single
-network. A network that lacks one of the scores gets no result. The sums may have weights, and a score alternatives for
-sets of networks that lack it.
+network. A network that lacks one of the scores gets no result. The sums may have weights, a score alternatives for
+sets of networks that lack it, and its value less the mean may count in place of its rank.
 
 Lee, Ham. AZ-NAS. CVPR 2024. arXiv:2403.19232; Chen, Gong, Wang. TE-NAS. ICLR 2021. arXiv:2102.11535
 """
@@ -37,6 +38,8 @@ class Term(NamedTuple):
     weight: float
     columns: tuple[int, ...]
     """its score, and the alternatives for sets of networks that lack it"""
+    by_value: bool = False
+    """true if its score counts by its value; alternatives count by their ranks"""
 
 
 def _shared(ascending: Floats) -> Floats:
@@ -67,6 +70,7 @@ METHODS: dict[str, Callable[[Floats], Floats]] = {
     "mean_rank": _shared,
     "te_rank": _dense,
     "agreement": lambda ascending: (_shared(ascending) - 0.5) / len(ascending),
+    "shares": lambda ascending: (_shared(ascending) - 0.5) / len(ascending),
 }
 """contribution of a score to each network's merit, for networks in ascending order of that score"""
 
@@ -121,10 +125,12 @@ class Ranking:
         chosen = self.chosen
         whole = np.bincount(np.concatenate([self._places[k] for k in chosen]), minlength=self.networks) == len(chosen)
         parts = np.full((len(chosen), self.networks), np.nan)
-        for part, k in zip(parts, chosen, strict=True):
+        for part, k, term in zip(parts, chosen, self.terms, strict=True):
             kept = whole[self._places[k]]
-            part[self._places[k][kept]] = METHODS[self.method](self._ascending[k][kept])
-        return joined(self.method, parts, np.array([weight for weight, _ in self.terms]))
+            values = self._ascending[k][kept]
+            by_value = term.by_value and k == term.columns[0] and len(values)
+            part[self._places[k][kept]] = values - values.mean() if by_value else METHODS[self.method](values)
+        return joined(self.method, parts, np.array([term.weight for term in self.terms]))
 
 
 def _merged(old: Any, new: Any, at: NDArray[np.intp]) -> Any:

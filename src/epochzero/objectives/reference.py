@@ -3,7 +3,8 @@ r"""The value of one network alone: its percentile among reference networks, who
 Of reference networks r and their scores x_m:
 
     z_m(x)   = Phi^-1 of the share of reference networks below x, linear between them and beyond both ends
-    t(x)     = sum_m weight_m z_m(x_m), or the agreement of all Phi(z_m(x_m))
+    t(x)     = sum_m weight_m z_m(x_m), or the agreement or the weighted sum of all Phi(z_m(x_m)), where the value
+               less the mean takes the place of Phi(z_m) of a member that counts by its value
     value    = 100 * share of reference networks whose t is below; beyond them it approaches 0 and 100
 
 The reference networks are random ones of the same space with the same input. For any other network they are those of
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from epochzero.objectives.auto import Version
+from epochzero.objectives.auto import Member, Version
 from epochzero.objectives.ranks import Floats, joined, normal
 from epochzero.types import Shape
 
@@ -35,6 +36,7 @@ SIZE = "flops"
 FORMS: dict[str, Callable[[Floats], Floats]] = {
     "normal_rank": lambda z: z,
     "agreement": np.vectorize(NormalDist().cdf, otypes=[float]),
+    "shares": np.vectorize(NormalDist().cdf, otypes=[float]),
 }
 """what z contributes to a merit, by the version's method"""
 END = 10
@@ -81,6 +83,9 @@ class Reference:
     def _size(self) -> int:
         return self.version.scores.index(SIZE)
 
+    def _first_of(self, member: Member) -> int:
+        return self.version.scores.index(member.scores[0])
+
     @cached_property
     def _of_space(self) -> tuple[int, ...]:
         ranking = self.version.ranking()
@@ -105,7 +110,12 @@ class Reference:
         rows = self._whole(columns)
         weights = np.array([member.weight for member in self.version.members])  # [members]
         deviations = np.ones(len(columns))
-        scales = [_normal_scores(rows[:, k]) for k in columns]
+        pairs = list(zip(self.version.members, columns, strict=True))
+        by_value = np.array([member.by_value and k == self._first_of(member) for member, k in pairs])  # [members]
+        scales = [
+            _centred(rows[:, k]) if own else _normal_scores(rows[:, k])
+            for own, k in zip(by_value, columns, strict=True)
+        ]
 
         def z(x: Floats) -> Floats:  # [..., scores] -> [..., members]
             return np.stack([scale(x[..., k]) for scale, k in zip(scales, columns, strict=True)], axis=-1)
@@ -119,11 +129,12 @@ class Reference:
             lines = np.asarray(np.linalg.lstsq(design(rows), z(rows), rcond=None)[0], np.float64)
             deviations = (z(rows) - design(rows) @ lines).std(axis=0)
             counts = (deviations > 1e-6) & (np.array(columns) != self._size)
-            weights, deviations = np.where(counts, weights, 0.0), np.where(counts, deviations, 1.0)
+            weights, deviations = np.where(counts, weights, 0.0), np.where(counts & ~by_value, deviations, 1.0)
 
         def total(x: Floats) -> Floats:  # [..., scores] -> [...]
             parts = np.moveaxis((z(x) - design(x) @ lines) / deviations, -1, 0)  # [members, ...]
-            return joined(self.version.method, FORMS[self.version.method](parts), weights)
+            values = by_value.reshape(-1, *[1] * (parts.ndim - 1))
+            return joined(self.version.method, np.where(values, parts, FORMS[self.version.method](parts)), weights)
 
         share = _shares(total(rows))
         return lambda row: 100 * share(float(total(row)))
@@ -133,6 +144,12 @@ def _distinct(values: Floats) -> tuple[Floats, Floats]:
     """Returns the distinct values in ascending order, and the share of values below each, counting equals by half."""
     distinct, counts = np.unique(values, return_counts=True)
     return distinct, (counts.cumsum() - counts / 2) / len(values)
+
+
+def _centred(values: Floats) -> Callable[[Floats], Floats]:
+    """Returns the difference from the mean."""
+    mean = values.mean() if len(values) else 0.0
+    return lambda x: np.asarray(x - mean)
 
 
 def _normal_scores(values: Floats) -> Callable[[Floats], Floats]:

@@ -1,6 +1,6 @@
 """The three statements at the top of a report: what was found, how far to trust it, what a cheaper network would lose.
 
-    {"title": "Found", "text": "auto:1 8.492, .69 ahead of the runner-up. Evaluation 89 of 120.", "network": None}
+    {"title": "Found", "text": "auto:3 1.492, .19 ahead of the runner-up. Evaluation 89 of 120.", "network": None}
 
 A network is one that the statement is about and that the page offers to show.
 """

@@ -128,7 +128,8 @@ class Ranking(Sequence[Ranked], Framed):
     def best(self) -> Ranked:
         """The first network; UserError if none has a score."""
         if not self.scored:
-            raise UserError(f"No network has a {self.text} score: {self.rows[0].why if self.rows else 'none given'}.")
+            why = self.rows[0].why if self.rows else "none given"
+            raise UserError(f"No network has a score by {self.text}: {why}.")
         return self.rows[0]
 
     @property
