@@ -10,7 +10,7 @@ size / 3 counts by its value, the others by their ranks from 0 to 1. Or, with eq
 agreement (mean rank less its standard error), or as in `auto:1` by the sum of normal scores. FLOPs take the place of a
 score that does not apply to a table. Beside it, by agreement: the same with any three sizes to choose from, *any 4*
 scores of which no two correlate by more than .9 in the mean, and one score. All sets have at most 3 forward passes.
-While choosing, a network that lacks a score is the worst, and one repeat counts; the figures are means over all repeats.
+While choosing, a network that lacks a score is the worst, and one repeat counts; figures are means over all repeats.
 
 What no space was left out of: the kinds and what belongs to them, the criterion (it was fixed before most of these
 scores were there, for another form of the procedure), and the three forms, which were found on these tables. That of
