@@ -76,6 +76,7 @@ def test_size_by_its_value_and_its_unit_without_a_space(tmp_path: Path) -> None:
     found = procedure.best_unit(members, "alpha")
     assert rhos[found] == pytest.approx(max(rhos.values())) and min(rhos.values()) < max(rhos.values())
     merits = boards[place].merits(module.Combination.of(members, found))
+    assert merits is not None
     assert spearmanr([one.value for one in merits[0]], boards[place].truth).statistic == pytest.approx(rhos[found])
 
 

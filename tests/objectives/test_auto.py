@@ -158,7 +158,8 @@ def test_size_counts_by_its_value() -> None:
     names = [proxy.text for proxy in objective.proxies]
 
     def merits(sizes: list[float], near: list[float]) -> list[float | None]:
-        by = {"size": sizes, "depth": list(range(len(sizes))), "near": near, "az_trainability(samples=16)": sizes}
+        by: dict[str, list[float]] = {"size": sizes, "depth": [0.0, 1, 2, 3, 4], "near": near}
+        by["az_trainability(samples=16)"] = sizes
         return objective.merits(scores_of([[by[n][i] if n in by else 0.0 for n in names] for i in range(5)], objective))
 
     little, much = (
