@@ -39,7 +39,7 @@ class Term(NamedTuple):
     columns: tuple[int, ...]
     """its score, and the alternatives for sets of networks that lack it"""
     by_value: bool = False
-    """true if its score counts by its value; alternatives count by their ranks"""
+    """true if its score counts by its value; alternatives, and sets with infinite values, count by their ranks"""
 
 
 def _shared(ascending: Floats) -> Floats:
@@ -128,7 +128,7 @@ class Ranking:
         for part, k, term in zip(parts, chosen, self.terms, strict=True):
             kept = whole[self._places[k]]
             values = self._ascending[k][kept]
-            by_value = term.by_value and k == term.columns[0] and len(values)
+            by_value = term.by_value and k == term.columns[0] and len(values) and np.isfinite(values).all()
             part[self._places[k][kept]] = values - values.mean() if by_value else METHODS[self.method](values)
         return joined(self.method, parts, np.array([term.weight for term in self.terms]))
 
