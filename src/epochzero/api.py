@@ -174,6 +174,7 @@ def search(
     device: str = "cpu",
     store: str | Path = ":memory:",
     options: Mapping[str, Any] | None = None,
+    ahead: int = 0,
     progress: Callable[[Result], None] | None = None,
     callbacks: Sequence[Callback | str] = (),
     executor: str | Executor = "auto",
@@ -206,7 +207,9 @@ def search(
 
     `executor` is where networks are scored: "local", this process; "processes", `workers` of them on this machine, by
     default one per core; "auto", the one or the other, whichever is faster; "ray", a cluster at `address`, or one
-    started here; or an open executor of your own, which stays open. Each network is scored by `threads` threads.
+    started here; or an open executor of your own, which stays open. Each network is scored by `threads` threads. Many
+    workers have less to wait for if `ahead` batches are asked for before the scores of the first are told; the method
+    then chooses by older scores.
 
     >>> found = ez.search("nb201", "params", budget=10, max_params="300k")
     >>> found.plan.params <= 300_000
@@ -247,6 +250,7 @@ def search(
         init=init,
         device=device,
         options=options or {},
+        ahead=ahead,
     )
     crew: AbstractContextManager[Executor]
     if isinstance(executor, str):

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from epochzero import data
 from epochzero.cli.plugin import load_plugins
 from epochzero.errors import MachineError, UserError
 from epochzero.executors import ray as ray_
@@ -83,6 +84,38 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path, folder: Path, executor: R
     assert len((folder / "died").read_text().splitlines()) > 1, "nobody died"
     assert killed.best == calm.best
     assert content(tmp_path / "killed.db") == content(tmp_path / "local.db")
+
+
+def test_what_a_slow_node_has_is_given_to_another(
+    tmp_path: Path, folder: Path, cluster: Any, executor: Ray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two nodes never answers."""
+    for name, value in {"LOOK": 0.2, "SLOW_SECONDS": 1.0}.items():
+        monkeypatch.setattr(ray_, name, value)
+    calm = search(tmp_path / "local.db", Local(1), "slow", 12)
+    (folder / "hold").write_text(cluster.head_node.node_id)
+    spread = search(tmp_path / "slow.db", executor, "slow", 12)
+    assert cluster.head_node.node_id in (folder / "begun").read_text(), "the slow node had nothing to do"
+    (folder / "hold").unlink()
+    assert spread.best == calm.best
+    assert content(tmp_path / "slow.db") == content(tmp_path / "local.db")
+
+
+def test_batches_in_advance_on_two_nodes(tmp_path: Path, executor: Ray) -> None:
+    search(tmp_path / "local.db", Local(1), ahead=2)
+    search(tmp_path / "ray.db", executor, ahead=2)
+    assert content(tmp_path / "ray.db") == content(tmp_path / "local.db")
+
+
+def test_a_full_object_store_is_a_sentence(tmp_path: Path, executor: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def put(value: object) -> Any:
+        raise ray.exceptions.ObjectStoreFullError("Failed to put object")
+
+    monkeypatch.setattr(ray, "put", put)
+    with pytest.raises(MachineError, match=r"^Ray's object store has no room for the batch .*: use a smaller batch"):
+        search(tmp_path / "run.db", executor, data=data.pink((3, 8, 8), size=3))
 
 
 @SLOW

@@ -55,6 +55,13 @@ class SearchOptions:
         str | None, Option(help="`epochzero list searches`; default: evolution, or pareto for --objectives.")
     ] = None
     option: Annotated[list[str] | None, Option(help="An option of the method: population=100. May be repeated.")] = None
+    ahead: Annotated[
+        int,
+        Option(
+            help="Batches asked for before the scores of the first are told: workers wait less, the method chooses by "
+            "older scores."
+        ),
+    ] = 0
 
 
 @panel("Limits")

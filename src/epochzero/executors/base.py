@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 from epochzero.store import JSON
 from epochzero.types import Score
@@ -52,11 +52,36 @@ class Executor(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class Announced(Protocol):
+    """An executor that may be told of architectures before their scores are asked for."""
+
+    def begin(self, task: Task, archs: Sequence[Any]) -> None:
+        """Starts to score them; `score` with the same task and architectures then waits for the scores."""
+
+
 def population(device: str) -> int:
     """The most networks that run together if memory allows; one on a CPU, where the gain is small."""
     from epochzero.engine.population.grouping import POPULATION
 
     return 1 if device == "cpu" else POPULATION
+
+
+LEAST = 0.05
+"""seconds that a chunk should take at least"""
+BUSY = 0.5
+"""the share of its time that the parent process may spend on sending and receiving chunks"""
+MOST_ROUNDS = 8
+
+
+def rounds_of(networks: int, workers: int, seconds: float, cost: float) -> int:
+    """The number of chunks for each worker of a batch, where a chunk costs the parent so many seconds.
+
+    Many balance well. But workers that all take `seconds` a network ask the parent for a chunk the more often, the more
+    of them there are.
+    """
+    least = max(LEAST, workers * cost / BUSY)
+    return max(1, min(MOST_ROUNDS, int(networks / workers * seconds / least)))
 
 
 def chunks(items: Sequence[T], workers: int, device: str, rounds: int) -> list[Sequence[T]]:

@@ -48,6 +48,8 @@ class Processes:
     """Scores in worker processes, as many as this process may use cores unless a number is given."""
 
     elsewhere = False
+    shared = True
+    """may be asked by several threads at once"""
 
     def __init__(self, workers: int | None = None, *, threads: int = 1, prepare: Prepare | None = None) -> None:
         self.workers = workers or cores()

@@ -1,8 +1,8 @@
 """A Ray cluster: the machines of an address, or one that is started here for the time of a run.
 
 Chunks of architectures are Ray tasks. Ray runs a task again when its worker or node is lost, so that a loss costs the
-unfinished chunks alone; results come back to this process, which owns the store. The recipe is put into Ray's object
-store once, and each worker unpacks it once.
+unfinished chunks alone; results come back to this process, which owns the store. A chunk that takes much longer than
+most is given to a second worker too. The recipe is put into Ray's object store once, and each worker unpacks it once.
 
 Moritz and others. Ray: a distributed framework for emerging AI applications. OSDI 2018. arXiv:1712.05889
 """
@@ -13,32 +13,42 @@ import logging
 import os
 import platform
 import socket
-from collections import deque
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from statistics import median
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from epochzero.errors import MachineError, UserError
-from epochzero.executors.base import Prepare, ScoredBatch, chunks
+from epochzero.executors.base import Prepare, ScoredBatch, chunks, rounds_of
 from epochzero.executors.worker import WORKERS_ROOM, Answer, Failure, Key, Recipe, Share, answer, key_of, lost
 from epochzero.store import JSON
 
 if TYPE_CHECKING:
     from epochzero.study.task import Task
 
-ROUNDS = 1
-"""chunks for each worker of a batch: a task costs a millisecond or two"""
+COST = 0.001
+"""seconds of this process for one task"""
 RETRIES = 3
 """times that a chunk is given to another worker after one was lost"""
 QUEUED = 2
 """chunks under way for each worker: one that it works on and one that is on its way"""
 PATIENCE = 5.0
 """seconds that the head of a cluster has for a sign of life"""
+LOOK = 2.0
+"""seconds of waiting after which the cluster is looked at: is the head there, is a worker slow"""
+SLOW_FACTOR, SLOW_SECONDS = 3.0, 10.0
+"""a chunk that takes so many times as long as most, and this long, is also given to another worker"""
+COPIES = 2
+"""times that a slow chunk is given to another worker"""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "6",  # seconds, about, that a head has for its first answer
@@ -55,6 +65,8 @@ class Ray:
     """Scores as tasks of a Ray cluster, at most `workers` at a time; as many as it has room for by default."""
 
     elsewhere = True
+    shared = True
+    """may be asked by several threads at once"""
 
     def __init__(
         self,
@@ -67,7 +79,12 @@ class Ray:
     ) -> None:
         self.address, self.gpus, self.threads, self.prepare = address, gpus, threads, prepare
         self._asked = workers
-        self._started = False
+        self._started = self._open = False
+        self._head: str | None = None
+        """host:port of the head's server, which has to answer"""
+        self._seconds = 0.0
+        """of a network of the last batch"""
+        self._lock = Lock()
         self._recipes: dict[Key, Any] = {}
         self._remote: Any = None
 
@@ -85,7 +102,9 @@ class Ray:
         for name, value in (QUIET if self.address else QUIET | LOOPBACK).items():
             os.environ.setdefault(name, value)
         ray = _ray()
+        self._open = True
         if ray.is_initialized():
+            self._head = ray.get_runtime_context().gcs_address
             return self
         start: dict[str, Any] = {"address": self.address}
         if self.address is None:
@@ -96,11 +115,13 @@ class Ray:
         except (OSError, RuntimeError, ValueError) as error:
             raise _not_joined(self.address, error) from error
         self._started = True
+        self._head = ray.get_runtime_context().gcs_address
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._open = False
         self._recipes.clear()
         self._remote = None
         if self._started:
@@ -108,30 +129,46 @@ class Ray:
             self._started = False
 
     def score(self, task: Task, archs: Sequence[Any]) -> ScoredBatch:
-        ray, key, room = _ray(), key_of(task), self._room()
-        if key not in self._recipes:
-            self._recipes[key] = ray.put(self.recipe(task))
-        run = self._task()
+        room = self._room()
         workers = self._asked or room
         most = workers if workers < room else QUEUED * workers
         texts = [task.space.text(arch) for arch in archs]
-        todo = deque(enumerate(chunks(texts, workers, task.device, ROUNDS)))
-        under_way: dict[Any, tuple[int, Sequence[str]]] = {}
-        scored: dict[int, ScoredBatch] = {}
-        while todo or under_way:
-            while todo and len(under_way) < most:
-                number, chunk = todo.popleft()
-                under_way[run.remote(key, [self._recipes[key]], chunk, versions())] = number, chunk
-            (done, *_), _ = ray.wait(list(under_way))
-            number, chunk = under_way.pop(done)
-            try:
-                answered: Answer = ray.get(done)
-            except ray.exceptions.RayError as error:
-                raise _explained(error, chunk) from error
-            if isinstance(answered, Failure):
-                raise answered.error()
-            scored[number] = answered
-        return [one for number in sorted(scored) for one in scored[number]]
+        rounds = rounds_of(len(texts), workers, self._seconds, COST)
+        batch = _Batch(self._send(task), chunks(texts, workers, task.device, rounds), most)
+        try:
+            while not batch.whole:
+                batch.send()
+                if not batch.receive():
+                    self._check()
+                    batch.send_again(workers)
+        except BaseException:
+            batch.cancel()
+            raise
+        scored = batch.in_order()
+        self._seconds = sum(seconds for _, seconds in scored) / max(1, len(scored))
+        return scored
+
+    def _send(self, task: Task) -> Callable[[Sequence[str]], Any]:
+        """The function that gives a chunk to a worker."""
+        ray, key = _ray(), key_of(task)
+        with self._lock:
+            if key not in self._recipes:
+                try:
+                    self._recipes[key] = ray.put(self.recipe(task))
+                except (ray.exceptions.RayError, OSError) as error:
+                    raise _full(error) from error
+            run = self._task()
+        return lambda texts: run.remote(key, [self._recipes[key]], texts, versions())
+
+    def _check(self) -> None:
+        """MachineError if this executor was left, or if the head does not answer: Ray would end this process."""
+        if not self._open:
+            raise MachineError("The Ray cluster was left while networks were scored.")
+        if self._head is not None and not _accepts(self._head):
+            raise MachineError(
+                f"The head of the Ray cluster, {self._head}, no longer answers: check that machine and the network. "
+                "What was stored before is safe; the same command with the same store resumes there."
+            )
 
     def recipe(self, task: Task) -> Recipe:
         """With the memory that goes with a part of a GPU."""
@@ -158,6 +195,79 @@ class Ray:
                     f"{'try --device cpu' if name == 'GPU' else 'use fewer --threads'}, or add a machine that has it."
                 )
         return sum(min(int(has.get(name, 0.0) / number) for name, number in needs.items()) for has in alive) or 1
+
+
+class _Batch:
+    """The chunks of one batch: those to send, those under way, and the scores that are here."""
+
+    def __init__(self, give: Callable[[Sequence[str]], Any], cut: Sequence[Sequence[str]], most: int) -> None:
+        self._give, self._chunks, self._most = give, cut, most
+        self._todo = deque(range(len(cut)))
+        self._under_way: dict[Any, int] = {}
+        """number of the chunk by task"""
+        self._since = [0.0] * len(cut)
+        """when each chunk was last sent"""
+        self._copies: Counter[int] = Counter()
+        self._took: list[float] = []
+        self._scored: dict[int, ScoredBatch] = {}
+
+    @property
+    def whole(self) -> bool:
+        return len(self._scored) == len(self._chunks)
+
+    def in_order(self) -> ScoredBatch:
+        return [one for number in sorted(self._scored) for one in self._scored[number]]
+
+    def send(self) -> None:
+        """Gives workers what they have room for."""
+        while self._todo and len(self._under_way) < self._most:
+            self._send(self._todo.popleft())
+
+    def _send(self, number: int) -> None:
+        self._under_way[self._give(self._chunks[number])] = number
+        self._since[number] = time.monotonic()
+
+    def receive(self) -> bool:
+        """Takes all answers that are there; False if none came for a while."""
+        ray, waiting = _ray(), list(self._under_way)
+        done, left = ray.wait(waiting, timeout=LOOK)
+        if left and done:
+            done += ray.wait(left, num_returns=len(left), timeout=0)[0]
+        for one in done:
+            number = self._under_way.pop(one, None)
+            if number is None or number in self._scored:
+                continue
+            try:
+                answered: Answer = ray.get(one)
+            except ray.exceptions.RayError as error:
+                if number in self._under_way.values():  # a copy of it may do better
+                    continue
+                raise _explained(error, self._chunks[number]) from error
+            if isinstance(answered, Failure):
+                raise answered.error()
+            self._scored[number] = answered
+            self._took.append(time.monotonic() - self._since[number])
+            for other in [task for task, its in self._under_way.items() if self._copies[number] and its == number]:
+                del self._under_way[other]
+                ray.cancel(other)
+        return bool(done)
+
+    def send_again(self, workers: int) -> None:
+        """Gives chunks that take much longer than most to another worker too; the first answer counts."""
+        if self._todo or not self._took:
+            return
+        patience = max(SLOW_SECONDS, SLOW_FACTOR * median(self._took))
+        for number in dict.fromkeys(self._under_way.values()):
+            late = time.monotonic() - self._since[number] > patience
+            if late and self._copies[number] < COPIES and len(self._under_way) < QUEUED * workers:
+                self._copies[number] += 1
+                self._send(number)
+
+    def cancel(self) -> None:
+        """Ends what is under way; a cluster that is gone has nothing to end."""
+        for one in self._under_way:
+            with suppress(Exception):
+                _ray().cancel(one)
 
 
 def _ray() -> Any:
@@ -201,6 +311,25 @@ def _explained(error: Exception, texts: Sequence[str]) -> Exception:
     if "No module named 'epochzero" in said:
         return UserError("A machine of the Ray cluster lacks this EpochZero: install the same release on all machines.")
     return MachineError(f"Ray could not run a chunk of networks: {said.splitlines()[-1] if said else type(error)}")
+
+
+def _full(error: Exception) -> MachineError:
+    """The sentence for an object store without room for the data of a task."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return MachineError(
+        f"Ray's object store has no room for the batch ({said[:200]}): use a smaller batch size, or start the cluster "
+        "with a larger --object-store-memory."
+    )
+
+
+def _accepts(address: str) -> bool:
+    """True if something accepts connections at host:port."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except OSError:
+        return False
+    return True
 
 
 def _check_reachable(address: str) -> None:

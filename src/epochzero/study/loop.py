@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from epochzero.errors import UnknownNameError, UserError
+from epochzero.executors.ahead import announced
 from epochzero.objectives.goals import Goals
 from epochzero.objectives.objective import Objective, is_looked_up
 from epochzero.registry import made_with, near_miss, options_of, searches
 from epochzero.spaces.budget import Budget
 from epochzero.store import JSON, Run, Store, manifest
 from epochzero.store.database import MEMORY
+from epochzero.study.batches import Batches, check_ahead
 from epochzero.study.methods.base import Choosing, Pool, Pooling, Remarking, Revising, Search, Wanted
 from epochzero.study.pool import PoolSpace, scored_pool
 from epochzero.study.result import TIME_LIMIT, Result
@@ -140,6 +142,7 @@ def run_search(
     if evaluations < 1:
         raise UserError(f"A search needs a budget of at least 1 evaluation, not {evaluations}.")
     objective = _suited(objective or Objective(tuple(task.proxies)), method, task)
+    check_ahead(method, task.ahead)
     task.by_source()
     result = kind(task, objective)
     result.method, result.total, result.limits, result.limit = method, evaluations, budget, latency
@@ -151,26 +154,12 @@ def run_search(
     search = make_search(result, seed, options or {}, store, tell)
     run = _begin(result, seed, options or {}, store)
     tell(result)
-    while result.evaluated < evaluations or result.pool:
-        result.stopped = _reason_to_stop(result)
-        if result.stopped:
-            break
-        archs = search.ask(1 if result.pool else min(search.batch, evaluations - result.evaluated))
-        if not archs:
-            result.stopped = "the search has no more networks to evaluate"
-            break
-        measuring = result.clock.spent["latency"]
-        new: set[int] = set()
-        scores, seconds = task.evaluate(archs, store, run, result.evaluated, new)
-        result.recalled += 0 if result.store is None else len(archs) - len(new)
-        seconds -= result.clock.spent["latency"] - measuring
-        merits, revised = result.tell(archs, scores)
-        search.tell(archs, merits)
-        if revised is not None and isinstance(search, Revising):
-            search.revise(revised)
-        result.clock.spent["scoring"] += seconds
-        result.seconds = result.clock.seconds
-        tell(result)
+    with announced(task.executor, task.ahead) as executor:
+        batches = Batches(search, replace(task, executor=executor), store)
+        while result.evaluated < evaluations or result.pool:
+            if not _one_batch(batches, result, run, evaluations):
+                break
+            tell(result)
     if isinstance(search, Choosing):
         _choose(search, result, store)
     if isinstance(search, Remarking):
@@ -194,6 +183,30 @@ def run_search(
         summary["front"] = [member.text for member in result.members]
     run.finish(summary)
     return result
+
+
+def _one_batch(batches: Batches, result: Result, run: Run, evaluations: int) -> bool:
+    """Evaluates one batch; False if the search should end."""
+    search, store = batches.search, batches.store
+    result.stopped = _reason_to_stop(result)
+    if result.stopped:
+        return False
+    archs = batches.next(1 if result.pool else evaluations - result.evaluated)
+    if not archs:
+        result.stopped = "the search has no more networks to evaluate"
+        return False
+    measuring = result.clock.spent["latency"]
+    new: set[int] = set()
+    scores, seconds = batches.task.evaluate(archs, store, run, result.evaluated, new)
+    result.recalled += 0 if result.store is None else len(archs) - len(new)
+    seconds -= result.clock.spent["latency"] - measuring
+    merits, revised = result.tell(archs, scores)
+    search.tell(archs, merits)
+    if revised is not None and isinstance(search, Revising):
+        search.revise(revised)
+    result.clock.spent["scoring"] += seconds
+    result.seconds = result.clock.seconds
+    return True
 
 
 def _choose(search: Choosing, result: Result, store: Store) -> None:
@@ -276,6 +289,8 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
         settings |= limit.settings
     if result.pool:
         settings["pool"] = result.pool
+    if task.ahead:
+        settings["ahead"] = task.ahead
     if task.sources:
         settings["sources"] = [source.name for source in task.sources]
     run = begun(result, store, "search", settings, partial(_about, result, options))

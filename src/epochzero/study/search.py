@@ -100,6 +100,8 @@ class SearchSettings:
     init: str = "default"
     device: str = "cpu"
     options: Mapping[str, Any] = field(default_factory=dict)
+    ahead: int = 0
+    """batches that are asked for before the scores of the first are told"""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
         limits = [one.name for one in fields(SearchSettings) if one.name.startswith(("max_", "min_"))]
         names = ["objectives", *limits, "pool", "among", "loss"]
         given = {f"--{name.replace('_', '-')}": getattr(settings, name) for name in names}
-        _check_inside(method, given | {"--executor": None if isinstance(executor, Local) else executor})
+        given |= {"--executor": None if isinstance(executor, Local) else executor, "--ahead": settings.ahead or None}
+        _check_inside(method, given)
     space: Any = spaces[settings.space] if isinstance(settings.space, str) else settings.space
     space = GivenSpace(space) if isinstance(space, (Mapping, list, tuple)) else space
     budget = _budget(settings, method, space, inside)
@@ -215,7 +218,7 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if isinstance(space, GivenSpace):
         space.identify(batch, settings.seed)
     origin = Origin(settings.init, settings.seed)
-    task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources))
+    task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources), settings.ahead)
     limit = None
     measured = (settings.max_latency_ms, settings.min_throughput, settings.max_energy)
     if LATENCY in task.proxies or any(one is not None for one in measured):

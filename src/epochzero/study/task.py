@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from epochzero.errors import UserError
-from epochzero.executors.base import Executor, ScoredBatch
+from epochzero.executors.base import Announced, Executor, ScoredBatch
 from epochzero.executors.local import LOCAL
 from epochzero.objectives.objective import TABLE, is_looked_up
 from epochzero.spaces.base import check_complete
@@ -40,6 +40,8 @@ class Task:
     """scores what `evaluate` does not find in the store"""
     sources: tuple[Source, ...] = field(default=(), repr=False, compare=False)
     """give the scores of some of the proxies instead"""
+    ahead: int = field(default=0, compare=False)
+    """batches that a search asks for before the scores of the first are told"""
 
     def __post_init__(self) -> None:
         from epochzero.engine.device import usable
@@ -136,6 +138,30 @@ class Task:
             seconds += took
         return [{proxy.text: one[proxy.text] for proxy in self.proxies} for one in scores], seconds
 
+    def begin(self, archs: Sequence[Any], store: Store) -> None:
+        """Lets the executor begin with the scores that `evaluate` will ask it for, if it takes announcements."""
+        if not isinstance(self.executor, Announced):
+            return
+        for source, proxies in self.by_source():
+            if source is None:
+                part = replace(self, proxies=proxies, sources=())
+                texts = [self.space.text(arch) for arch in archs]
+                for its_part, lacking in part._lacking(part._known(self.setting, texts, store)):
+                    self.executor.begin(its_part, [archs[i] for i in lacking])
+
+    def _known(self, setting: Setting, texts: Sequence[str], store: Store) -> list[dict[str, Score]]:
+        """The scores of each network that the store has, by proxy."""
+        known = {proxy.text: store.scores(setting, proxy.key, texts) for proxy in self.proxies}
+        return [{name: scores[text] for name, scores in known.items() if text in scores} for text in texts]
+
+    def _lacking(self, known: Sequence[Mapping[str, Score]]) -> Iterator[tuple[Task, list[int]]]:
+        """Tasks of the proxies that networks lack, with the indices of those that lack the same ones."""
+        names = [proxy.text for proxy in self.proxies]
+        lacks = [frozenset(names).difference(scores) for scores in known]
+        for missing in dict.fromkeys(filter(None, lacks)):
+            part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
+            yield part, [i for i, lack in enumerate(lacks) if lack == missing]
+
     def _evaluate(
         self, source: Source | None, archs: Sequence[Any], store: Store, run: Run | None, step: int, new: set[int]
     ) -> tuple[list[dict[str, Score]], float]:
@@ -144,15 +170,11 @@ class Task:
         score = self.executor.score if source is None else source.score
         texts = [self.space.text(arch) for arch in archs]
         keys = {proxy.text: proxy.key for proxy in self.proxies}
-        names = list(keys)
-        known = {name: store.scores(setting, key, texts) for name, key in keys.items()}
-        timed = [{name: (known[name][text], 0.0) for name in names if text in known[name]} for text in texts]
+        known = self._known(setting, texts, store)
+        timed = [{name: (score_, 0.0) for name, score_ in scores.items()} for scores in known]
         start = time.perf_counter()
-        lacks = [frozenset(names).difference(scores) for scores in timed]
-        new.update(i for i, lack in enumerate(lacks) if lack)
-        for missing in dict.fromkeys(filter(None, lacks)):
-            lacking = [i for i, lack in enumerate(lacks) if lack == missing]
-            part = replace(self, proxies=[proxy for proxy in self.proxies if proxy.text in missing])
+        for part, lacking in self._lacking(known):
+            new.update(lacking)
             scored = score(part, [archs[i] for i in lacking])
             for i, (scores, took) in zip(lacking, scored, strict=True):
                 timed[i] |= {name: (score_, took / len(scores)) for name, score_ in scores.items()}
@@ -160,4 +182,4 @@ class Task:
         kept = [{keys[name]: score_ for name, score_ in scores.items()} for scores in timed]
         if run is not None:
             run.record(setting, [Evaluated(step + i, text, kept[i]) for i, text in enumerate(texts)])
-        return [{name: scores[name][0] for name in names} for scores in timed], seconds
+        return [{name: scores[name][0] for name in keys} for scores in timed], seconds

@@ -30,7 +30,8 @@ class Search(Protocol):
     Its keyword-only arguments are its options. A class attribute `budget` is how many networks the published search
     evaluates, where that is part of it, or a function of the space and all options that tells it; one `several` says
     that it may be told a tuple of merits for each network, and `fewest` how many there are at least; `learns` is False
-    for one to which merits make no difference.
+    for one to which merits make no difference; `overlaps` is True for one that may be asked again before it is told the
+    merits of what it was asked for, which it is told in the order of asking.
     """
 
     batch: int
@@ -128,6 +129,8 @@ class Unseen:
 
 class OneByOne:
     """A search that makes one architecture after the other; by default a new sample of the space."""
+
+    overlaps = True
 
     def __init__(self, space: Any, seed: int, batch: int) -> None:
         self.space, self.rng, self.batch = space, Random(seed), batch

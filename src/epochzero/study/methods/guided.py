@@ -125,6 +125,7 @@ class Guided:
     """Bayesian regression of what is told on the proxies of a pool, with evidence of other spaces as its prior."""
 
     budget = 20
+    overlaps = True
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ from epochzero.study.methods.base import Floats, OneByOne, lowest
 class LocalSearch(OneByOne):
     """Steepest ascent with restarts."""
 
+    overlaps = False
+
     def __init__(self, space: Any, seed: int, *, batch: int = 8) -> None:
         if not hasattr(space, "neighbours"):
             raise UserError("The search local_search needs a space that knows an architecture's neighbours.")

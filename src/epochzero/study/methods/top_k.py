@@ -22,6 +22,7 @@ class TopK:
     """The best of a pool by one proxy."""
 
     learns = False
+    overlaps = True
 
     def __init__(
         self, space: Sampler, seed: int, pool: Pool, *, proxy: str = "knas", networks: int = 1000, batch: int = 8
