@@ -19,6 +19,7 @@ LAYERS = [
     {
         "types",
         "errors",
+        "strict",
         "unpickling",
         "registry",
         "quantities",

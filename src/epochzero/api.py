@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace, Space
 from epochzero.spaces.published import is_published
 from epochzero.store import Store
+from epochzero.strict import its_threads, strictly
 from epochzero.study.given import GivenNetworks, entries_of
 from epochzero.study.ranking import ranked
 from epochzero.study.search import SearchSettings, combined_text, prepare
@@ -80,6 +81,7 @@ def score(
     output: Output | None = None,
     loss: Loss | None = None,
     threads: int | None = None,
+    strict: bool = False,
 ) -> Scores:
     """Score one network: an architecture of a space, as a value or as text, a module, or a function that makes one.
 
@@ -104,7 +106,8 @@ def score(
     labels `y`; without `y`, a pair is inputs and labels. Whole numbers stay whole numbers. Where a proxy draws or moves
     inputs, the whole numbers among them stay those of the data; where there are no others, it moves their embeddings.
 
-    On a CPU torch runs on `threads` threads: by default on one or on all, whichever is faster.
+    On a CPU torch runs on `threads` threads: by default on one or on all, whichever is faster. A `strict` score is the
+    same to the last bit each time on one machine, by deterministic algorithms on one thread.
 
     >>> ez.score("16", ["params", "flops"], space="mlp")["params"].value
     12730.0
@@ -115,7 +118,7 @@ def score(
     how: dict[str, Any] = {"input_shape": input_shape, "classes": classes, "unreadable": unreadable, "loss": loss}
     if isinstance(network, nn.Module):
         batch = _batch(data, y, batch_size, image_size, seed, **how)
-        with torch_threads(threads):
+        with strictly(strict), torch_threads(its_threads(threads)):
             scores = score_network(as_network(network, batch, seed, output, device), asked, batch, seed).scores
         return Scores(percentiles(named, scores, "", batch.input_shape))
     if isinstance(network, (list, dict)):
@@ -133,7 +136,7 @@ def score(
         of_space = spaces[space] if isinstance(space, str) else space
         arch = of_space.parse(network) if isinstance(network, str) else network
     batch = suited(of_space, _batch(data, y, batch_size, image_size, seed, of_space, **how))
-    with torch_threads(threads):
+    with strictly(strict), torch_threads(its_threads(threads)):
         scores = Task(of_space, asked, batch, Origin(init, seed), device).score([arch])[0][0]
     made_for = "" if isinstance(of_space, GivenNetworks) else of_space.name
     return Scores(percentiles(named, scores, made_for, batch.input_shape))
@@ -180,6 +183,7 @@ def search(
     executor: str | Executor = "auto",
     workers: int | None = None,
     threads: int | None = None,
+    strict: bool = False,
     address: str | None = None,
 ) -> Result:
     """Searches a space for its best network: scores `budget` candidates, each within the limits.
@@ -209,7 +213,7 @@ def search(
     default one per core; "auto", the one or the other, whichever is faster; "ray", a cluster at `address`, or one
     started here; or an open executor of your own, which stays open. Each network is scored by `threads` threads. Many
     workers have less to wait for if `ahead` batches are asked for before the scores of the first are told; the method
-    then chooses by older scores.
+    then chooses by older scores. `strict` scores are the same to the last bit each time on one machine.
 
     >>> found = ez.search("nb201", "params", budget=10, max_params="300k")
     >>> found.plan.params <= 300_000
@@ -252,15 +256,16 @@ def search(
         options=options or {},
         ahead=ahead,
     )
-    crew: AbstractContextManager[Executor]
-    if isinstance(executor, str):
-        crew = executor_of(executor, workers=workers, threads=threads, address=address, device=device)
-    elif workers or threads or address:
-        raise UserError("An executor that is open already has its workers, threads and address: give them to it.")
-    else:
-        crew = nullcontext(executor)
-    with crew as scorer, Store.open(store) as opened:
-        result = prepare(settings, scorer).run(opened, progress, Result, callbacks=callbacks)
+    with strictly(strict), ExitStack() as opened:
+        if isinstance(executor, str):
+            made = executor_of(executor, workers=workers, threads=threads, address=address, device=device)
+            scorer = opened.enter_context(made)
+        elif workers or threads or address:
+            raise UserError("An executor that is open already has its workers, threads and address: give them to it.")
+        else:
+            scorer = executor
+        kept = opened.enter_context(Store.open(store))
+        result = prepare(settings, scorer).run(kept, progress, Result, callbacks=callbacks)
     assert isinstance(result, Result)
     return result
 
@@ -282,6 +287,7 @@ def rank(
     init: str = "default",
     device: str = "cpu",
     threads: int | None = None,
+    strict: bool = False,
     output: Output | None = None,
     latency: str | None = None,
     store: str | Path = ":memory:",
@@ -297,12 +303,15 @@ def rank(
 
     The result lists networks by their mean score, with its spread, parameters, multiply-accumulates, peak memory, the
     latency if one is named ("torch", "onnxruntime"), groups that do not differ significantly, and the order by FLOPs.
-    A network without a score comes last with the reason. With a store on disk the same call resumes.
+    A network without a score comes last with the reason. With a store on disk the same call resumes. `strict` scores
+    are the same to the last bit each time on one machine.
 
     >>> ez.rank(["8", "16"], space="mlp", proxy="params").best.name
     '16'
     """
     usable(device)
+    with strictly(strict):
+        threads = its_threads(threads)
     drawn = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     if not drawn:
         raise UserError("A ranking needs at least one seed.")
@@ -326,7 +335,7 @@ def rank(
     ]
     told_by = None if latency is None else lambda task: Latency(meter_of(latency, task, threads=threads), task.space)
     about = {"proxy": objective.text, "draws": len(drawn), "data": batches[0].about}
-    with Store.open(store) as opened, telling(callbacks, "rank", about) as told:
+    with strictly(strict), Store.open(store) as opened, telling(callbacks, "rank", about) as told:
         ranking = ranked(entries, tasks, objective, opened, latency=told_by, progress=progress, kind=Ranking)
         ranking.tell(told)
     return ranking

@@ -16,6 +16,11 @@ def add_crew(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, help="processes that share the device; default: 1, or on a CPU all cores"
     )
     parser.add_argument("--threads", type=int, help="threads for each network on a CPU; default: what is faster")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="the same bits each time: deterministic, on one thread, one by one",
+    )
 
 
 def command(work: Callable[[], object]) -> None:

@@ -27,12 +27,13 @@ from epochzero.quantities import key_values, shape
 from epochzero.spaces.budget import Budget
 from epochzero.store import Store
 from epochzero.store.database import MEMORY
+from epochzero.strict import set_strict
 from epochzero.study.result import INTERRUPTED, Result, nothing_found
 from epochzero.study.search import SearchSettings, prepare
 from epochzero.study.task import Task
 
 TOP = 15
-OWN = ("store", "out", "workers", "threads", "tf32", "option", "input_shape", "data_seed")
+OWN = ("store", "out", "workers", "threads", "strict", "tf32", "option", "input_shape", "data_seed")
 """options that are not settings of the search, or are written differently"""
 
 
@@ -72,6 +73,7 @@ def search(asked: argparse.Namespace) -> dict[str, Any]:
             "leave out --store or --tf32."
         )
     set_precision(asked.tf32)
+    set_strict(asked.strict)
     settings = SearchSettings(
         **{name: value for name, value in vars(asked).items() if name not in OWN},
         data_seed=asked.seed if asked.data_seed is None else asked.data_seed,

@@ -14,6 +14,7 @@ from typer import Option
 
 from epochzero.cli.plugin import absolute, load_plugins, named, space_name
 from epochzero.executors import Executor, executor_of
+from epochzero.strict import its_threads, set_strict
 
 T = TypeVar("T")
 
@@ -83,6 +84,7 @@ Workers = Annotated[
 
 def _given(threads: int | None) -> int | None:
     """Sets the number of torch's threads in this process."""
+    threads = its_threads(threads)
     if threads is not None:
         from epochzero.engine.threads import give_threads
 
@@ -96,6 +98,15 @@ Threads = Annotated[
         "--threads",
         callback=_given,
         help="Threads for each network on a CPU; default: 1 with several workers, else 1 or all, whichever is faster.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    Option(
+        "--strict",
+        callback=set_strict,
+        is_eager=True,
+        help="The same scores to the last bit on this machine: deterministic algorithms, one thread each, one by one.",
     ),
 ]
 Address = Annotated[
@@ -197,6 +208,7 @@ class RunningOptions:
     executor: ExecutorName = "auto"
     workers: Workers = None
     threads: Threads = None
+    strict: Strict = False
     address: Address = None
     gpus: Gpus = None
     plugin: Plugins = None

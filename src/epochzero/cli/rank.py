@@ -19,6 +19,7 @@ from epochzero.cli.options import (
     Plugins,
     SampleOptions,
     StorePath,
+    Strict,
     Threads,
     panel,
     spread,
@@ -60,6 +61,7 @@ def rank(
     log: Log = None,
     device: Device = "cpu",
     threads: Threads = None,
+    strict: Strict = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

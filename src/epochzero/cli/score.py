@@ -23,6 +23,7 @@ from epochzero.cli.options import (
     ProxyNames,
     SampleOptions,
     Seed,
+    Strict,
     Threads,
     panel,
     spread,
@@ -65,6 +66,7 @@ def score(
     seed: Seed = 0,
     device: Device = "cpu",
     threads: Threads = None,
+    strict: Strict = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:

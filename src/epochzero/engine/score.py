@@ -42,6 +42,7 @@ from epochzero.engine.single.run import run_pass
 from epochzero.engine.threads import fastest_threads
 from epochzero.engine.trace import PassResult, Trace, refusals, trace
 from epochzero.errors import MachineError, UserError
+from epochzero.strict import deterministic, is_strict
 from epochzero.types import Score
 
 MISFITS = (RuntimeError, ValueError, IndexError, ArithmeticError)
@@ -58,6 +59,7 @@ class Scored:
     seconds: float
 
 
+@deterministic()
 @asked_precision()
 def score_population(
     networks: Iterable[Network],
@@ -70,7 +72,8 @@ def score_population(
     """Scores each network, in populations where that is faster; a population changes a score by rounding only.
 
     The last computations of a population wait until the first pass of the next one is launched. `memory` carries from
-    one call to the next how large populations may be.
+    one call to the next how large populations may be. A strict
+    run forms none (`epochzero.strict`).
     """
     scored: list[Scored] = []
     since = time.perf_counter()
@@ -78,7 +81,7 @@ def score_population(
     if (first := next(waiting, None)) is None:
         return scored
     networks = chain([first], waiting)
-    if lockstep == "never" or (lockstep == "auto" and first.device.type != "cuda"):
+    if is_strict() or lockstep == "never" or (lockstep == "auto" and first.device.type != "cuda"):
         with _threads(first, proxies, batch, seed):
             for network in networks:
                 (own,) = _score(Prepared([network], None), proxies, batch, seed, "never")
@@ -175,11 +178,12 @@ def score_network(network: Network, proxies: Sequence[Proxy], batch: Batch, seed
 
 def _threads(network: Network, proxies: Sequence[Proxy], batch: Batch, seed: int) -> AbstractContextManager[None]:
     """Torch's faster number of threads, on a CPU, for networks like this one."""
-    if network.device.type != "cpu" or all(proxy.free for proxy in proxies):
+    if is_strict() or network.device.type != "cpu" or all(proxy.free for proxy in proxies):
         return nullcontext()
     return fastest_threads(batch, lambda few: _score(Prepared([network], None), proxies, few, seed, "never"))
 
 
+@deterministic()
 @asked_precision()
 def score_together(networks: Sequence[PlanNetwork], proxies: Sequence[Proxy], batch: Batch, seed: int) -> list[Scores]:
     """Scores mergeable networks as one population on any device, even a single network.

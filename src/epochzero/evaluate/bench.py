@@ -126,7 +126,7 @@ def _begin(case: Case, sample: Sample, seed: int, rules: Rules, store: Store) ->
         "sample": len(sample.archs),
         "seed": seed,
         "unscored": rules.unscored,
-        "repeats": [{"origin": str(task.origin), "batch": task.batch.id} for task in case.tasks],
+        "repeats": [{"origin": str(task.origin), "batch": task.setting.batch} for task in case.tasks],
         "shared": None
         if sample.sharing is None
         else {"networks": len(sample.archs), "classes": sample.sharing.classes},

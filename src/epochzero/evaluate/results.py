@@ -72,7 +72,7 @@ def _table(outcome: CaseOutcome) -> dict[str, Any]:
         "networks": len(sample.archs),
         "targets": sample.units,
         "repeats": [
-            {"origin": str(task.origin), "batch": task.batch.id, "data": task.batch.about} for task in case.tasks
+            {"origin": str(task.origin), "batch": task.setting.batch, "data": task.batch.about} for task in case.tasks
         ],
         "device": case.tasks[0].device,
         "shared": shared,
@@ -136,7 +136,7 @@ def _score_lines(outcome: BenchOutcome) -> Iterator[Sequence[object]]:
                     leader = place if proxy.free else leaders[place]
                     shared_from = "" if leader == place else sample.archs[leader]
                     value = score.value if score.ok else ""
-                    setting = (str(task.origin), task.batch.id, proxy.text)
+                    setting = (str(task.origin), task.setting.batch, proxy.text)
                     yield (*where, sample.archs[place], *setting, value, score.status, score.why, shared_from)
 
 

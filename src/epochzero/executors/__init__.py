@@ -7,6 +7,7 @@ from epochzero.executors.base import Executor, Prepare
 from epochzero.executors.local import Local
 from epochzero.quantities import MOST_WORKERS
 from epochzero.registry import check_known
+from epochzero.strict import its_threads
 
 __all__ = ["Executor", "Prepare", "executor_of"]
 
@@ -27,6 +28,7 @@ def executor_of(
 
     "auto" with a number of workers is "processes", or "local" for one.
     """
+    threads = its_threads(threads)
     given = {"workers": workers, "address": address, "gpus": gpus}
     takes: dict[str, set[str]] = {
         "auto": {"workers"},

@@ -23,6 +23,7 @@ from epochzero.errors import MachineError, UnknownNameError, UserError
 from epochzero.executors.base import Prepare, ScoredBatch
 from epochzero.executors.compile_ahead import compile_share
 from epochzero.registry import proxies, spaces
+from epochzero.strict import is_strict, set_strict
 from epochzero.study.task import Task
 from epochzero.types import Origin
 
@@ -60,6 +61,7 @@ class Recipe:
     prepare: Prepare | None = None
     share: Share = Share()
     tf32: bool = False
+    strict: bool = False
 
     @classmethod
     def of(cls, task: Task, threads: int, prepare: Prepare | None, share: Share = Share()) -> Recipe:
@@ -72,7 +74,16 @@ class Recipe:
         texts = tuple(proxy.text for proxy in task.proxies)
         batch = replace(task.batch)  # without the parts that were made already: they are made again there
         return cls(
-            task.space.name, texts, batch, task.origin, task.device, threads, prepare, share, tf32=tf32_allowed()
+            task.space.name,
+            texts,
+            batch,
+            task.origin,
+            task.device,
+            threads,
+            prepare,
+            share,
+            tf32=tf32_allowed(),
+            strict=is_strict(),
         )
 
     def task(self) -> Task:
@@ -124,6 +135,8 @@ class WorkerError(Exception):
 Answer = ScoredBatch | Failure
 
 _tasks: dict[Key, Task] = {}
+_strict: set[Key] = set()
+"""those of strict runs"""
 
 
 def answer(key: Key, recipe: Callable[[], Recipe], texts: Sequence[str]) -> Answer:
@@ -132,9 +145,12 @@ def answer(key: Key, recipe: Callable[[], Recipe], texts: Sequence[str]) -> Answ
         if key not in _tasks:
             its_recipe = recipe()
             _tasks[key] = its_recipe.task()
+            if its_recipe.strict:
+                _strict.add(key)
             if its_recipe.share.folder is not None:
                 compile_share(_tasks[key], Path(its_recipe.share.folder))
         task = _tasks[key]
+        set_strict(key in _strict)
         return task.score([task.space.parse(text) for text in texts])
     except (UserError, MachineError) as error:
         return Failure(str(error), isinstance(error, UserError), traceback.format_exc())

@@ -261,7 +261,7 @@ def begun(
         "proxy": result.text,
         "method": result.method,
         "budget": result.total,
-        "batch": task.batch.id,
+        "batch": task.setting.batch,
         "origin": str(task.origin),
         **own,
     }

@@ -141,7 +141,7 @@ def _identity(task: Task, networks: int, seed: int) -> dict[str, JSON]:
         "networks": networks,
         "seed": seed,
         "proxies": [proxy.text for proxy in task.proxies],
-        "batch": task.batch.id,
+        "batch": task.setting.batch,
         "origin": str(task.origin),
         "sources": [source.name for source in task.sources],
     }

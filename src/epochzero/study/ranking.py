@@ -233,7 +233,7 @@ def ranked(
     settings: dict[str, JSON] = {
         "networks": [entry[0] for entry in listed or ()],
         "proxy": objective.text,
-        "draws": [[task.batch.id, str(task.origin)] for task in tasks],
+        "draws": [[task.setting.batch, str(task.origin)] for task in tasks],
     }
     first = tasks[0]
     run = store.begin_run("rank", settings, manifest({**settings, "data": first.batch.about, "device": first.device}))

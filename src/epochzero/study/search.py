@@ -22,6 +22,7 @@ from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.quantities import skips
 from epochzero.registry import check_known, searches, spaces
 from epochzero.spaces.budget import Budget
+from epochzero.strict import deterministic
 from epochzero.study.given import GivenSpace
 from epochzero.study.loop import budget_of, run_search
 from epochzero.study.result import INTERRUPTED, Result
@@ -158,7 +159,8 @@ class PreparedSearch:
         if self.inside:
             from epochzero.study.inside import run_inside
 
-            result = run_inside(self.task, self.method, self.budget, **common)
+            with deterministic():
+                result = run_inside(self.task, self.method, self.budget, **common)
         else:
             limits: dict[str, Any] = {"budget": self.limits, "latency": self.limit}
             try:

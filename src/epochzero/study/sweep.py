@@ -36,6 +36,7 @@ from epochzero.objectives.bundles import groups
 from epochzero.progress import Lines
 from epochzero.quantities import shape
 from epochzero.registry import spaces
+from epochzero.strict import its_threads, set_strict
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -83,6 +84,7 @@ class SweepSettings:
     workers: int | None = None
     """default: 1, or on a CPU as many as are worth their start"""
     threads: int | None = None
+    strict: bool = False
     population: int | None = None
     """networks per chunk at most"""
 
@@ -281,26 +283,28 @@ def sweep(asked: SweepSettings, begun: float) -> None:
     if asked.out.suffix != ".csv":
         raise UserError(f"--out takes a name that ends with .csv, not '{asked.out}'.")
     set_precision(asked.tf32)
+    set_strict(asked.strict)
+    threads = its_threads(asked.threads)
     space = spaces[asked.space]
     named = {proxy.text: proxy for group in groups(asked.proxies).values() for proxy in group}
     sizes = shape(asked.input_shape)
     with ExitStack() as open_:
-        open_.enter_context(torch_threads(asked.threads))
-        crew = Processes(asked.workers, threads=asked.threads or 1) if asked.workers and asked.workers > 1 else None
+        open_.enter_context(torch_threads(threads))
+        crew = Processes(asked.workers, threads=threads or 1) if asked.workers and asked.workers > 1 else None
         if crew is not None:
             open_.enter_context(crew).start()
         batch = batch_for(space, asked.data, input_shape=sizes, size=asked.batch_size, seed=asked.data_seed)
         task = Task(space, list(named.values()), batch, Origin(asked.init, asked.seed), asked.device)
         archs = chosen(asked, space)
         work = Sweep(task, archs, representatives(space, archs, asked.share), asked.share)
-        settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": batch.id}
+        settings = {name: getattr(asked, name) for name in SETTINGS} | {"data_digest": task.setting.batch}
         data = {"data": Path(asked.data).name, "data_about": batch.about}
         facts = _facts(asked.out, settings) | {"proxies": list(named), **data}
         table = Table(asked.out, work.columns)
         before = len(table.rows)
         write_json(asked.out.with_suffix(".json"), facts)
         if crew is None:
-            local = Local(asked.threads) if asked.workers else Auto(asked.threads, device=asked.device)
+            local = Local(threads) if asked.workers else Auto(threads, device=asked.device)
             open_.enter_context(local)
             workers = local.workers
             work.fill(table, asked.population or MOST, partial(local.score, task), 1, local.workers)

@@ -14,6 +14,7 @@ from epochzero.executors.local import LOCAL
 from epochzero.objectives.objective import TABLE, is_looked_up
 from epochzero.spaces.base import check_complete
 from epochzero.store import Evaluated, Run, Store
+from epochzero.strict import batch_name
 from epochzero.types import Origin, Score, Setting
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Task:
 
     @property
     def setting(self) -> Setting:
-        return Setting(self.space.name, self.batch.id, str(self.origin))
+        return Setting(self.space.name, batch_name(self.batch.id), str(self.origin))
 
     def size(self, arch: Any) -> Measured:
         from epochzero.engine.space_networks import size_of

@@ -14,6 +14,7 @@ from epochzero.data import Batch
 from epochzero.errors import UserError
 from epochzero.registry import Registry, check_known, made_with, options_of
 from epochzero.store import JSON
+from epochzero.strict import batch_name
 
 State = dict[str, JSON]
 """all that a search knows: `step`, how many it has taken, `settings`, and what else it needs to go on"""
@@ -78,7 +79,14 @@ def make(
 
 def settings_of(method: str, space: Any, batch: Batch, seed: int, **options: JSON) -> State:
     """The settings that define a search, as its state holds them."""
-    return {"method": method, "space": space.name, "batch": batch.id, "parts": batch.parts, "seed": seed, **options}
+    return {
+        "method": method,
+        "space": space.name,
+        "batch": batch_name(batch.id),
+        "parts": batch.parts,
+        "seed": seed,
+        **options,
+    }
 
 
 def resumed(state: State | None, settings: State, steps: int, fresh: State) -> State:

@@ -26,6 +26,7 @@ from epochzero.cli.options import (
     InputShape,
     Plugins,
     Seed,
+    Strict,
     Threads,
     Top,
 )
@@ -75,6 +76,7 @@ class Asked:
     init: Init = "default"
     device: Device = "cpu"
     threads: Threads = None
+    strict: Strict = False
     out_dir: Out = None
     plugin: Plugins = None
     json: AsJson = False

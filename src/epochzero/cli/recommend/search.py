@@ -12,7 +12,7 @@ from rich.table import Table
 
 from epochzero import recommend
 from epochzero.cli.console import err, millions, out, print_json
-from epochzero.cli.options import AsJson, ClickOptions, Plugins, Seed, Threads, panel, spread
+from epochzero.cli.options import AsJson, ClickOptions, Plugins, Seed, Strict, Threads, panel, spread
 from epochzero.cli.plugin import load_plugins
 from epochzero.cli.recommend.options import RecommenderSpace, remarks_shown, shown_progress
 from epochzero.quantities import count, key_values
@@ -76,6 +76,7 @@ def search(
         Path | None, typer.Option("--out", help="Folder for results and checkpoints; default: runs/SPACE.")
     ] = None,
     threads: Threads = None,
+    strict: Strict = False,
     plugin: Plugins = None,
     json: AsJson = False,
 ) -> None:
