@@ -28,7 +28,7 @@ from epochzero.cli.plugin import load_plugins, space_name
 from epochzero.hardware.timing import Timing
 from epochzero.objectives.auto import DEFAULT
 from epochzero.quantities import shape
-from epochzero.study.ranking import Ranked
+from epochzero.study.ranking import Ranked, Ranking
 
 
 @panel("Networks")
@@ -83,12 +83,12 @@ def rank(
     if json:
         print_json(ranking.to_json())
     else:
-        _show(ranking)
+        show_ranking(ranking)
     if not ranking.scored:
         raise typer.Exit(1)
 
 
-def _show(ranking: ez.Ranking) -> None:
+def show_ranking(ranking: Ranking) -> None:
     """Prints a line for each network; names come last, since architectures are long."""
     timed = any(row.latency is not None for row in ranking)
     heads = ["", "params", "flops", "MiB", *(["ms"] if timed else []), "by flops", ranking.text, "±", "group"]

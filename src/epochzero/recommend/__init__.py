@@ -8,7 +8,8 @@
     recommend.predict("product", "new.csv", "predictions.csv")
     recommend.baselines("clicks", out="baselines")
 
-`epochzero recommend search`, `train`, `export`, `predict` and `baselines` call these functions.
+`epochzero recommend search`, `train`, `export`, `predict` and `baselines` call these functions, and so do `rank` and
+`score`, which compare networks on the same clicks without a training.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from epochzero.recommend.pipeline import baselines, export, predict, search, train
+    from epochzero.recommend.ranking import rank, score
     from epochzero.recommend.training.quality import Measures
 
-__all__ = ["Measures", "baselines", "export", "predict", "search", "train"]
+__all__ = ["Measures", "baselines", "export", "predict", "rank", "score", "search", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("epochzero.recommend.pipeline"), name)
+        module = "ranking" if name in ("rank", "score") else "pipeline"
+        return getattr(import_module(f"epochzero.recommend.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,6 +24,10 @@ SearchedData = Annotated[
     ),
 ]
 RecommenderSpace = Annotated[str, typer.Option("--space", help="nasrec_small or nasrec_full.")]
+OwnOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="max_embedding_rows=10000, or max_embedding_bytes. May be repeated."),
+]
 
 
 @panel("Training")
