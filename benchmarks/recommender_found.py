@@ -20,11 +20,13 @@ from random import Random
 import torch
 
 from epochzero.recommend.data.synthetic import synthetic
+from epochzero.recommend.presets import PRESETS
 from epochzero.recommend.spaces.nasrec import Choices
-from epochzero.recommend.sub_one_shot import PRESETS, STORE, SubOneShotSearch
+from epochzero.recommend.sub_one_shot import STORE, SubOneShotSearch
 from epochzero.recommend.training.baselines import BASELINES, baseline
+from epochzero.recommend.training.settings import Settings
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import Settings, evaluate
+from epochzero.recommend.training.trainer import evaluate
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.task import Task
 from epochzero_papers.sigeo.clicks import LAW

@@ -39,7 +39,8 @@ from epochzero.recommend.data.table import CtrBatch
 from epochzero.recommend.supernet.fitness import in_parts
 from epochzero.recommend.supernet.weights import RecommenderSupernet
 from epochzero.recommend.training.baselines import DLRM
-from epochzero.recommend.training.trainer import Settings, Trainer
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.trainer import Trainer
 from epochzero.registry import spaces
 from epochzero_papers.sigeo.click_text import CRITEO_LIKE, write_text
 

@@ -22,7 +22,8 @@ from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.training.metrics import measure
-from epochzero.recommend.training.trainer import Settings, Trainer
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.trainer import Trainer
 from epochzero.registry import spaces
 from epochzero.types import Origin
 from epochzero_papers.sigeo.clicks import LEVELS, Sizes

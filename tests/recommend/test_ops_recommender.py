@@ -15,6 +15,7 @@ from epochzero.plan.ops.base import Op
 from epochzero.plan.ops.embedding import Embedding, Ids
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import LayerNorm
+from epochzero.plan.ops.numeric import Piecewise, RowOfEach, Standardised, Total
 from epochzero.plan.ops.recommender import AsRows, FactorMachine, FaintNorm, Padded, PairProducts, Turned
 from epochzero.plan.ops.sliced import Places, first, length, regions, taken
 from epochzero.plan.ops.wiring import Narrow
@@ -32,6 +33,10 @@ CASES: list[tuple[Op, tuple[Shape, ...], Shape]] = [
     (AsRows(4), ((12,),), (4, 3)),
     (Padded(3), ((12,),), (15,)),
     (FaintNorm(0.17), (ROWS,), ROWS),
+    (Standardised(), ((12,),), (12,)),
+    (Piecewise(4), ((5,),), (5, 4)),
+    (RowOfEach(3), (ROWS,), (5, 3)),
+    (Total(), (ROWS,), (5,)),
 ]
 each = pytest.mark.parametrize(("op", "inputs", "output"), CASES, ids=str)
 
@@ -72,6 +77,9 @@ def test_printed_code_and_drawing(op: Op, inputs: tuple[Shape, ...], output: Sha
         (FactorMachine(), ((3,),), "needs an input of shape"),
         (AsRows(5), ((12,),), "cannot be cut into 5 equal rows"),
         (Padded(1), (ROWS,), "needs a vector"),
+        (Standardised(), (ROWS,), "needs a vector"),
+        (Piecewise(2), (ROWS,), "needs a vector"),
+        (Total(), ((3,),), "needs an input of shape"),
         (Embedding((3, 4), 2), ((3,),), "2 tables need as many ids"),
         (Ids((3, 4)), ((1,),), "does not end with 2 ids"),
     ],

@@ -21,7 +21,8 @@ from epochzero.recommend.data.table import open_table
 from epochzero.recommend.jobs import Remark
 from epochzero.recommend.recommender import Recommender
 from epochzero.recommend.training.baselines import baseline
-from epochzero.recommend.training.trainer import Settings, evaluate
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.trainer import evaluate
 from epochzero.recommend.training.trainer import train as train_model
 from epochzero.registry import spaces
 from epochzero_papers.sigeo.click_text import write_text
@@ -47,7 +48,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = [f"--data={folder}/clicks.tsv", f"--schema={folder}/schema.json"]
     found = epochzero(
         "recommend", "search", *data, "--proxy=zico", "--warmup=0.1", "--preset=reduced", *sizes,
-        f"--out={folder}/search", "--json",
+        "--recipe=published", "--option=random=0", "--baselines=none", "--seeds=1", f"--out={folder}/search", "--json",
     ).json  # fmt: skip
     assert found["embedding_params"] <= 40 * 16
     (folder / "found.json").write_text(json.dumps(found))
@@ -106,7 +107,7 @@ def test_a_search_can_be_moved_and_trained_on_a_part(place: Path, tmp_path: Path
     """
     moved = shutil.copytree(place / "search", tmp_path / "moved")
     told = json.loads((moved / "result.json").read_text())
-    old = {key: value for key, value in told.items() if key != "highest"} | {"table": str(tmp_path / "gone" / "table")}
+    old = {key: value for key, value in told.items() if key != "recipe"} | {"table": str(tmp_path / "gone" / "table")}
     for other, rate in ((told, 0.2), (old, 0.12)):
         (moved / "result.json").write_text(json.dumps(other))
         half = train(tmp_path, f"half{rate}", f"--data={moved}", "--option=share=0.5")
@@ -119,8 +120,8 @@ def test_the_same_network_by_its_name_and_table(place: Path) -> None:
     arch = (place / "search" / "choice.json").read_text()
     by_hand = epochzero(
         "recommend", "train", "--arch", arch, f"--data={place}/clicks.tsv",
-        f"--schema={place}/schema.json", "--batch-size=16", *(f"--option={k}={v}" for k, v in (LIMIT | RATE).items()),
-        f"--out={place}/by_hand", "--json",
+        f"--schema={place}/schema.json", "--batch-size=16", "--recipe=published",
+        *(f"--option={k}={v}" for k, v in (LIMIT | RATE).items()), f"--out={place}/by_hand", "--json",
     ).json  # fmt: skip
     assert by_hand["metrics"] == json.loads((place / "trained.json").read_text())["metrics"]
 
@@ -237,11 +238,11 @@ def test_baselines_are_trained_on_the_rows_of_the_search(place: Path) -> None:
 
 
 def test_python_takes_the_same_steps(place: Path, tmp_path: Path) -> None:
-    sizes = SIZES | LIMIT | RATE
+    sizes = SIZES | LIMIT | RATE | {"random": 0}
     with pytest.warns(Remark, match="too few to learn"):
         result = recommend.search(
             place / "clicks.tsv", schema=place / "schema.json", out=tmp_path / "search", proxy="zico", warmup=0.1,
-            preset="reduced", options=sizes,
+            preset="reduced", recipe="published", baselines=(), seeds=1, options=sizes,
         )  # fmt: skip
     found = json.loads((place / "found.json").read_text())
     assert result.best.arch == found["best"]["arch"] and result.best.test_log_loss == found["best"]["test_log_loss"]

@@ -16,10 +16,13 @@ from scipy.stats import spearmanr
 from epochzero.errors import UserError
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.sub_one_shot import PRESETS, Preset, RecommenderResult, SubOneShotSearch
+from epochzero.recommend.presets import PRESETS, Preset
+from epochzero.recommend.spaces.nasrec_network import Form
+from epochzero.recommend.sub_one_shot import RecommenderResult, SubOneShotSearch
 from epochzero.recommend.supernet.fitness import in_parts
+from epochzero.recommend.training.settings import Settings
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import Settings, evaluate
+from epochzero.recommend.training.trainer import evaluate
 from epochzero.registry import experiments, spaces
 from epochzero.store import Store
 from epochzero.study.result import Candidate
@@ -63,7 +66,7 @@ def test_what_it_reports_is_what_the_network_is_worth(whole: RecommenderResult, 
     """Trained again by hand; the winner's log loss from its probabilities."""
     space = spaces["nasrec_small"].on(table.num_dense, table.rows).reduced(16, 16)
     arch = space.parse(whole.best.arch)
-    model = TrainingSource(space, table, Settings(batch_size=16)).trained(arch).eval()
+    model = TrainingSource(space.formed(Form(norms=False)), table, Settings(batch_size=16)).trained(arch).eval()
     (batch,) = table.batches("test", size=1000)
     clicked = model(batch.dense, batch.ids)[:, 0].double().sigmoid().detach().numpy()
     label = batch.label.numpy()
@@ -71,7 +74,7 @@ def test_what_it_reports_is_what_the_network_is_worth(whole: RecommenderResult, 
     assert whole.best.test_log_loss == pytest.approx(losses.mean(), rel=1e-5)
     pairs = [(a > b) + (a == b) / 2 for a in clicked[label == 1] for b in clicked[label == 0]]
     assert whole.best.test_auc == pytest.approx(np.mean(pairs), abs=1e-3)
-    assert whole.best.params == space.plan(arch).params - 16 * sum(table.rows)
+    assert whole.best.params == space.formed(Form(norms=False)).plan(arch).params - 16 * sum(table.rows)
 
 
 class Killed(BaseException):
@@ -185,7 +188,7 @@ def test_embedding_rows_are_limited(table: CtrTable, tmp_path: Path) -> None:
         ({"space": "nasrec_smal"}, "Did you mean 'nasrec_small'"),
         ({"proxy": "sigo"}, "Did you mean 'sigeo'"),
         ({"warmup": 1.5}, "a share from 0 to 1"),
-        ({"preset": PRESETS["published"]}, r"takes 4 batches of 512: .* \(--option batch_size=16\)"),
+        ({"preset": PRESETS["published"]}, r"takes 4 batches of 512: .* \(--option batch_size=128\)"),
         ({"preset": replace(TINY, top=9)}, "Of 5 evaluated networks, 9 cannot be trained"),
         ({"preset": replace(TINY, widest=8)}, "has no width up to 8"),
         ({"share": 0.0}, "above 0, at most 1"),
@@ -233,6 +236,7 @@ def test_the_study_is_resumed_and_ends_the_same(tmp_path: Path) -> None:
 
 SIZES = [f"--option={name}={getattr(TINY, name)}" for name in ("population", "generations", "tournament", "children")]
 SIZES += ["--option=top=1", "--option=batch_size=16", "--option=widest=16", "--preset=reduced"]
+SIZES += ["--option=epochs=1", "--option=random=1", "--option=patience=1", "--option=intervals=4"]
 
 
 def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
@@ -247,12 +251,18 @@ def test_the_command_goes_from_a_file_to_a_network(tmp_path: Path) -> None:
         f"--schema={schema}",
         "--proxy=zico",
     ]
-    command += ["--warmup=0.1", *SIZES, f"--out={tmp_path}/out", "--json"]
+    command += ["--warmup=0.1", *SIZES, f"--out={tmp_path}/out", "--json", "--seeds=2", "--baselines=logistic"]
     ran = epochzero(*command)
     found = ran.json
     assert found["rows"] == {"train": 512, "val": 64, "test": 64} and found["warmup_steps"] == 3
     assert "The warm-up is 3 of the 32 steps of an epoch" in " ".join(ran.err.split())
     assert found["evaluated"] == 5 and found["best"] in found["candidates"] and 0 < found["best"]["test_auc"] < 1
+    assert [one["random"] for one in found["candidates"]] == [False, True]
+    compared = found["comparison"]
+    assert compared["best_baseline"] == "logistic" and compared["seeds"] == 2 and len(compared["said"]) >= 2
+    gained = np.mean(compared["baselines"]["logistic"]["test_log_loss"]) - np.mean(compared["found"]["test_log_loss"])
+    assert compared["gain"]["value"] == pytest.approx(gained)
+    assert compared["found"]["test_log_loss"][0] == found["best"]["test_log_loss"]
     space = spaces["nasrec_small"]
     choice = (tmp_path / "out" / "choice.json").read_text()
     assert space.text(space.parse(choice)) == found["best"]["arch"]
@@ -273,7 +283,7 @@ def test_without_data_clicks_are_generated(tmp_path: Path, monkeypatch: pytest.M
     assert "runs/nasrec_small" in ran.err and (tmp_path / "runs" / "nasrec_small" / "choice.json").is_file()
     found = ran.json
     assert found["rows"] == {"train": 1600, "val": 200, "test": 200} and found["table"] == "table"
-    assert found["preset"]["most_rows"] == PRESETS["reduced"].most_rows and len(found["candidates"]) == 2
+    assert found["preset"]["most_rows"] == PRESETS["reduced"].most_rows and len(found["candidates"]) == 3
     assert found["proxy"] == "sigeo(weights=warm_recommender)"
     assert found["warmup_steps"] == 1 and found["method"] == "random" and found["evaluated"] == 5
 
@@ -303,7 +313,7 @@ MADE = ["--data=synthetic:400", "--out=OUT"]
         ([*CLICKS, "--max-flops=9"], "at most 9 multiply-accumulates: the smallest has"),
         (CLICKS, "missing.tsv"),
         (["--data=synthetic:many", "--out=OUT"], "takes a number of rows"),
-        (MADE, "40 validation rows, and scoring takes 4 batches of 512"),
+        ([*MADE, "--preset=published"], "320 training rows, and scoring takes 4 batches of 512"),
         ([*CLICKS, "--proxy=sigo"], "Did you mean 'sigeo'"),
         ([*CLICKS, "--warmup=1.5"], "a share from 0 to 1 of an epoch, not 1.5"),
         ([*CLICKS, "--warmup=nan"], "has to be finite"),

@@ -26,7 +26,8 @@ from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.recommender import Predicted, predict_file
 from epochzero.recommend.training.baselines import BASELINES, DLRM, Interacting, baseline, compressed, factorisation
 from epochzero.recommend.training.metrics import auc, log_loss, measure
-from epochzero.recommend.training.trainer import Settings, Trainer, evaluate, train
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.trainer import Trainer, evaluate, train
 from epochzero.registry import spaces
 from epochzero_papers.sigeo.click_text import write_text
 from tests.damage import flip

@@ -22,15 +22,19 @@ from epochzero.recommend.data.parquet import is_parquet
 from epochzero.recommend.data.schema import Schema, load_schema
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import META, CtrTable, open_table
+from epochzero.recommend.presets import PRESETS, Preset, batch_size_for
 from epochzero.recommend.recommender import ENCODING
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
-from epochzero.recommend.sub_one_shot import PRESETS, Preset
-from epochzero.recommend.training.trainer import Settings
+from epochzero.recommend.spaces.nasrec_network import Form
+from epochzero.recommend.training.recipes import FORMS, TUNED, Recipe, recipe
+from epochzero.recommend.training.settings import Settings
 from epochzero.registry import check_known
 
 RESULT, CHOICE, TABLE = "result.json", "choice.json", "table"
 SYNTHETIC = "synthetic"
-EMBEDDING_LIMITS = "max_embedding_rows", "max_embedding_bytes"
+EMBEDDINGS = "max_embedding_rows", "max_embedding_bytes", "embedding_width"
+OPTIONS = {one.name: type(one.default) for one in fields(Settings)} | dict.fromkeys(FORMS, int)
+"""the options of a recipe"""
 
 
 class Remark(UserWarning):
@@ -109,62 +113,85 @@ class Job:
 
 
 def job_of(
-    clicks: Clicks, options: Mapping[str, Any], progress: Progress, space: str = "nasrec_small", arch: str | None = None
+    clicks: Clicks,
+    options: Mapping[str, Any],
+    progress: Progress,
+    space: str = "nasrec_small",
+    arch: str | None = None,
+    named: str | None = None,
 ) -> Job:
-    """The job on the folder of a search, or on a table that is read first."""
+    """The job on the folder of a search, or on a table that is read first; `named` is a recipe."""
     if is_search(folder := Path(clicks.data)):
         if clicks.schema is not None:
             raise UserError(f"{folder} is the folder of a search, which has a schema already: leave --schema out.")
-        return _job_of_search(folder, arch, options)
-    whole, (settings, own) = nasrec(space), _settings(options)
+        return _job_of_search(folder, arch, options, named)
+    whole, own = nasrec(space), own_options(options)
+    how = recipe(named or TUNED).changed(recipe_options(options))
     if arch is not None:
         whole.parse(arch)
     table = clicks.table(progress)
-    fitted = whole.on(table.num_dense, table.rows, *(own.get(name) for name in EMBEDDING_LIMITS))
-    return Job(table.capped(fitted.tables), settings, own.get("share", 1.0), fitted, arch or "")
+    if "batch_size" not in options and how.settings.patience:
+        size = batch_size_for(table.size("train"), how.settings.batch_size)
+        how = how.changed({"batch_size": size})
+    fitted = whole.on(table.num_dense, table.rows, *(own.get(name) for name in EMBEDDINGS)).formed(how.form)
+    return Job(table.capped(fitted.tables), how.settings, own.get("share", 1.0), fitted, arch or "")
 
 
-def _job_of_search(folder: Path, arch: str | None, options: Mapping[str, Any]) -> Job:
+def _job_of_search(folder: Path, arch: str | None, options: Mapping[str, Any], named: str | None) -> Job:
     """The network that the search chose, or another, trained as the search does unless options say otherwise."""
     try:
         report = json.loads((folder / RESULT).read_text(encoding="utf-8"))
         name, best, score = report["space"], report["best"]["arch"], report["best"]["score"]
-        how = {"batch_size": report["preset"]["batch_size"], "share": report["share"]}
-        how["highest"] = report.get("highest", Settings.highest)  # missing in old results
+        size, share = report["preset"]["batch_size"], report["share"]
+        if "recipe" in report:
+            how, width = Recipe.read(report["recipe"]), report["limits"]["embedding_width"]
+        else:  # of an earlier version, whose networks had layer norms
+            how = Recipe(Settings(batch_size=size, highest=report.get("highest", Settings.highest)), Form())
+            width = None
         place = folder / report["table"]  # an absolute path, or one within the folder
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / RESULT} cannot be read ({error}): search again, or give --schema.") from error
     table = open_table(place if place.is_dir() else folder / TABLE).capped(Encoding.read(folder / ENCODING).rows)
-    settings, own = _settings(how | dict(options))
-    if any(name in own for name in EMBEDDING_LIMITS):
+    if named is not None:
+        how = recipe(named).changed({"batch_size": size})
+    how, own = how.changed(recipe_options(options)), own_options(options)
+    if any(name in own for name in EMBEDDINGS):
         raise UserError("The search has settled the embeddings' sizes: search again to change them.")
-    fitted = nasrec(name).on(table.num_dense, table.rows)
+    fitted = nasrec(name).on(table.num_dense, table.rows, width=width).formed(how.form)
     facts = {key: report[key] for key in ("proxy", "method", "evaluated", "seed", "limits") if key in report}
     chosen = arch is None or fitted.text(fitted.parse(arch)) == best
-    return Job(table, settings, own["share"], fitted, arch or best, facts | {"score": score} if chosen else {})
+    facts = facts | {"score": score} if chosen else {}
+    return Job(table, how.settings, own.get("share", share), fitted, arch or best, facts)
 
 
 def _checked(options: Mapping[str, Any], kinds: Mapping[str, type], whole: str) -> None:
     """UserError for an option that is unknown or of another type; `whole` names what has these options."""
     for name, value in options.items():
         check_known(name, kinds, f"{whole} has no option '{name}'", "It has")
-        if not isinstance(value, (int, float) if kinds[name] is float else int):
-            raise UserError(f"The option '{name}' takes {kinds[name].__name__}, not {value!r}.")
+        kind = kinds[name]
+        fits = {float: (int, float), str: (str,)}.get(kind, (int,))
+        if not isinstance(value, fits) or (kind is bool and value not in (0, 1)):
+            words = "0 or 1" if kind is bool else kind.__name__
+            raise UserError(f"The option '{name}' takes {words}, not {value!r}.")
 
 
 def preset_of(preset: str, options: Mapping[str, Any]) -> tuple[Preset, dict[str, Any]]:
     """The preset as the options change it, and those that are of the search itself."""
     check_known(preset, PRESETS, f"No preset is called '{preset}'")
-    own = {"scaled": int, "share": float, "highest": float} | dict.fromkeys(EMBEDDING_LIMITS, int)
-    _checked(options, {field.name: int for field in fields(Preset)} | own, "A search for recommenders")
+    sizes = {one.name: int for one in fields(Preset)}
+    own = {"scaled": int, "share": float, "highest": float} | dict.fromkeys(EMBEDDINGS, int)
+    _checked(options, sizes | own | OPTIONS, "A search for recommenders")
     mine = {name: bool(value) if name == "scaled" else value for name, value in options.items() if name in own}
-    return replace(PRESETS[preset], **{name: value for name, value in options.items() if name not in own}), mine
+    return replace(PRESETS[preset], **{name: value for name, value in options.items() if name in sizes}), mine
 
 
-def _settings(options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """The settings of training, and the options that are about the data."""
-    kinds = {one.name: type(one.default) for one in fields(Settings)}
-    own = {"share": float} | dict.fromkeys(EMBEDDING_LIMITS, int)
-    _checked(options, kinds | own, "Training on a table of clicks")
-    mine = {name: value for name, value in options.items() if name in own}
-    return Settings(**{name: value for name, value in options.items() if name not in own}), mine
+def recipe_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a recipe among these."""
+    return {name: value for name, value in options.items() if name in OPTIONS}
+
+
+def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a training that are about the data; UserError for one that no training has."""
+    own = {"share": float} | dict.fromkeys(EMBEDDINGS, int)
+    _checked(options, OPTIONS | own, "Training on a table of clicks")
+    return {name: value for name, value in options.items() if name in own}

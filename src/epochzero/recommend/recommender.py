@@ -38,9 +38,10 @@ from epochzero.recommend.data.census import Census, check_known_values, surprise
 from epochzero.recommend.data.encoding import Encoding
 from epochzero.recommend.data.ingest import encoder_of
 from epochzero.recommend.spaces.nasrec import Nasrec
-from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.spaces.nasrec_network import Form, pruned
 from epochzero.recommend.training.quality import in_words
-from epochzero.recommend.training.trainer import device_of, logits_of
+from epochzero.recommend.training.row_tables import device_of
+from epochzero.recommend.training.trainer import logits_of
 from epochzero.registry import spaces
 from epochzero.types import Origin
 
@@ -60,8 +61,9 @@ def holds_recommender(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def described(space: str, arch: str, training: Mapping[str, Any]) -> str:
-    return as_json({"format": FORMAT, "space": space, "arch": arch, "training": training}, indent=1)
+def described(space: str, arch: str, training: Mapping[str, Any], form: Form = Form()) -> str:
+    told = {"format": FORMAT, "space": space, "arch": arch, "form": form._asdict(), "training": training}
+    return as_json(told, indent=1)
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Recommender:
     """settings, data and metrics of the training"""
     name: str
     """of the folder"""
+    form: Form = Form()
+    """of the network"""
 
     @classmethod
     def read(cls, folder: Path) -> Recommender:
@@ -83,6 +87,7 @@ class Recommender:
         try:
             content = json.loads((folder / FILE).read_text(encoding="utf-8"))
             version, space, arch, training = (content[key] for key in ("format", "space", "arch", "training"))
+            form = Form(**content.get("form", {}))  # missing in old folders
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"'{folder}' holds no recommender ({type(error).__name__} in {FILE}): give the folder of `epochzero "
@@ -96,12 +101,13 @@ class Recommender:
         )
         if not isinstance(tensors, dict):
             raise DataError(f"The checkpoint '{checkpoint}' holds no weights by name: train again.")
-        return cls(space, arch, Encoding.read(folder / ENCODING), tensors, training, folder.name)
+        return cls(space, arch, Encoding.read(folder / ENCODING), tensors, training, folder.name, form)
 
     @cached_property
     def plan(self) -> Plan:
         """The plan of two inputs, dense features and ids, without dead ends."""
-        space = spaces[self.space].on(self.encoding.num_dense, self.encoding.rows)
+        columns = self.encoding.num_dense, self.encoding.rows
+        space = spaces[self.space].on(*columns, width=self.form.width).formed(self.form)
         return pruned(space.plan(space.parse(self.arch)))
 
     @property
@@ -158,7 +164,7 @@ class Recommender:
                 f"The weights take {size / 1e9:.1f} GB and one ONNX file holds {ONNX_BYTES / 1e9:g}: export with "
                 "--no-onnx, or limit the embeddings in the search with --option max_embedding_rows=10000000."
             )
-        more = {FILE: described(self.space, self.arch, self.training), ENCODING: self.encoding.text(), ENCODER: SOURCE}
+        more = {FILE: described(self.space, self.arch, self.training, self.form), ENCODING: self.encoding.text(), ENCODER: SOURCE}
         card = _card(self.encoding, self.training)
         subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", training_section=card)
         return export(subject, folder, real=real, onnx=onnx, say=say, more=more)

@@ -1,14 +1,14 @@
 """SiGeo's sub-one-shot search for recommenders in NASRec's spaces.
 
     1. warm-up of a supernet, for a share of one epoch
-    2. evolution over sub-networks that inherit its weights, scored on four batches of validation rows
-    3. training of the best k from scratch; log loss and AUC on validation and test rows
+    2. evolution over sub-networks that inherit its weights, scored on four batches of training rows
+    3. training of the best k and of a few random ones from scratch; log loss and AUC on validation and test rows
 
     search = SubOneShotSearch(table, warmup=0.01, proxy="sigeo", preset=PRESETS["reduced"])
     result = search.run("runs/clicks")               # killed at any moment and run again: resumes, and ends the same
     result.best.arch, result.best.test_log_loss
 
-The best of the k has the lowest log loss on the validation rows; test rows choose nothing. `proxy` is any proxy or
+The best has the lowest log loss on the validation rows; test rows choose nothing. `proxy` is any proxy or
 combination. Plain `sigeo` has the weights zero_shot without a warm-up and warm_recommender after one, and plain `zico`
 takes four batches. `one_shot` is NASRec's fitness: minus the log loss on validation rows after the last layer was
 fine-tuned on training rows.
@@ -20,13 +20,15 @@ NASRec: spaces/nasrec.py
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 from epochzero.data.batch import Batch, digest
 from epochzero.errors import DataError, UserError
@@ -34,19 +36,25 @@ from epochzero.files import made_folder
 from epochzero.objectives.objective import Objective, looked_up, parse_objective
 from epochzero.progress import Progress, part_of, silent
 from epochzero.recommend.data.table import CtrTable
+from epochzero.recommend.presets import PRESETS, Preset
 from epochzero.recommend.spaces.nasrec import Nasrec, nasrec
 from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
+from epochzero.recommend.training.early_stopping import PROGRESS
+from epochzero.recommend.training.interrupt import between_steps
+from epochzero.recommend.training.recipes import RECIPES, Recipe
+from epochzero.recommend.training.settings import Settings
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import Settings, between_steps, check_labels, rows_in
+from epochzero.recommend.training.trainer import base_loss, check_labels, rows_in
+from epochzero.spaces.budget import BudgetedSpace
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search
 from epochzero.study.result import LEADERS, Candidate, Result, nothing_found
 from epochzero.study.sources import Feedback, Source
 from epochzero.study.task import Task
-from epochzero.types import Origin
+from epochzero.types import Origin, Score
 
 ONE_SHOT = "one_shot"
 EVOLUTION, RANDOM = "evolution_nasrec", "random"
@@ -56,50 +64,12 @@ STORE = "chain.db"
 
 
 @dataclass(frozen=True)
-class Preset:
-    """The sizes of a search, by default those published."""
-
-    widest: int = 1024
-    most_rows: int = 64
-    population: int = 128
-    generations: int = 240
-    tournament: int = 64
-    children: int = 8
-    top: int = 15
-    """networks to train from scratch"""
-    batch_size: int = 512
-    """of warm-up, scoring and training"""
-    fine_steps: int = FINE.epoch
-    """steps in which `one_shot` trains the last layer, and the most batches on which it validates"""
-
-    def __post_init__(self) -> None:
-        if wrong := [name for name, size in asdict(self).items() if size < 1]:
-            raise UserError(f"The size '{wrong[0]}' of a search for recommenders has to be at least 1.")
-
-    @property
-    def evaluations(self) -> int:
-        return self.population + self.generations * self.children
-
-    @property
-    def options(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in ("population", "generations", "tournament", "children")}
-
-
-PRESETS = {
-    "published": Preset(),
-    "reduced": Preset(
-        widest=128, most_rows=16, population=16, generations=12, tournament=8, children=4, top=3, fine_steps=20
-    ),
-}
-"""`reduced` is for two cores"""
-
-
-@dataclass(frozen=True)
 class TrainedCandidate:
-    """A network of the search, after training from scratch."""
+    """A network after training from scratch."""
 
     arch: str
     score: float
+    """nan for a random network, which has none"""
     params: int
     """outside the embeddings"""
     flops: int
@@ -108,6 +78,10 @@ class TrainedCandidate:
     """nan if all rows have the same label; `test_auc` likewise"""
     test_log_loss: float
     test_auc: float
+    random: bool = False
+    """true if it was drawn at random, and not by the search"""
+    at_base: bool = False
+    """true if it is no better than the base rate on the validation rows"""
 
 
 @dataclass(frozen=True)
@@ -115,7 +89,7 @@ class RecommenderResult:
     """The result of a search for a recommender."""
 
     candidates: tuple[TrainedCandidate, ...]
-    """the best of the search, best first"""
+    """the best of the search, best first, and then the random ones"""
     objective: str
     evaluated: int
     warmup_steps: int
@@ -149,8 +123,12 @@ class SubOneShotSearch:
     max_embedding_bytes: int | None = None
     share: float = 1.0
     """the first share of the training rows, on which supernet and networks are trained"""
-    highest: float = Settings.highest
-    """learning rate of training from scratch, which NASRec tunes for each table; the warm-up has the published one"""
+    embedding_width: int | None = None
+    """features of each embedding; default: 16"""
+    recipe: Recipe = RECIPES["published"]
+    """of training from scratch, at the preset's batch size; the warm-up has the published one"""
+    highest: float | None = None
+    """learning rate of training from scratch, if not the recipe's"""
     seed: int = 0
     method: str = EVOLUTION
     """`evolution_nasrec`, or `random` as a baseline with the same number of networks"""
@@ -164,23 +142,27 @@ class SubOneShotSearch:
     """its notes begin with the stage: `warm-up: `, `search: ` or `training: `"""
 
     def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
         check_labels(self.table, "train")
         if not self.table.size("test"):
             raise DataError(f"The table {self.table.folder} has no test rows: mark some as test in its split column.")
         size = self.preset.batch_size
-        if (rows := self.table.size("val")) < PARTS * size:
+        if not self.table.size("val"):
+            raise DataError(
+                f"The table {self.table.folder} has no validation rows: mark some as val in its split column."
+            )
+        if (rows := self.trained_rows) < PARTS * size:
             most = rows // PARTS
             smaller = f", or smaller batches (--option batch_size={most})" if most else ""
             raise DataError(
-                f"The table {self.table.folder} has {rows:,} validation rows, and scoring takes {PARTS} batches of "
+                f"The table {self.table.folder} has {rows:,} training rows, and scoring takes {PARTS} batches of "
                 f"{size}: give more rows{smaller}."
             )
         if not 1 <= self.preset.top <= self.evaluations:
             raise UserError(
                 f"Of {self.evaluations} evaluated networks, {self.preset.top} cannot be trained: lower --top."
             )
-        if not 0 < self.share <= 1:
-            raise UserError(f"The share of the rows to train on is {self.share}: give a number above 0, at most 1.")
         check_method(self.method)
         self.schedule, self.objective, self.training  # noqa: B018  invalid settings are refused first
         check_limits(self.fitted, self.max_params, self.max_flops)
@@ -194,9 +176,14 @@ class SubOneShotSearch:
     def fitted(self) -> Nasrec:
         """The space for this table, in the preset's size."""
         preset = self.preset
-        limits = self.max_embedding_rows, self.max_embedding_bytes
+        limits = self.max_embedding_rows, self.max_embedding_bytes, self.embedding_width
         fitted = nasrec(self.space).on(self.table.num_dense, self.table.rows, *limits)
         return fitted.reduced(preset.widest, preset.most_rows)
+
+    @cached_property
+    def final(self) -> Nasrec:
+        """The same space with the networks that are trained in the end."""
+        return self.fitted.formed(self.recipe.form)
 
     @cached_property
     def data(self) -> CtrTable:
@@ -218,7 +205,8 @@ class SubOneShotSearch:
 
     @cached_property
     def training(self) -> Settings:
-        return Settings(batch_size=self.preset.batch_size, highest=self.highest)
+        settings = replace(self.recipe.settings, batch_size=self.preset.batch_size)
+        return settings if self.highest is None else replace(settings, highest=self.highest)
 
     def run(self, folder: str | Path) -> RecommenderResult:
         """Runs or resumes the search; the folder takes its store and checkpoints."""
@@ -290,7 +278,10 @@ class SubOneShotSearch:
 
     @cached_property
     def batch(self) -> Batch:
-        return in_parts(list(islice(self.data.batches("val", size=self.preset.batch_size), PARTS)))
+        """The training rows after those of the warm-up, or the last ones."""
+        size = self.preset.batch_size
+        first = min(self.schedule.steps, self.trained_rows // size - PARTS)
+        return in_parts(list(islice(self.data.batches("train", size=size, start=first), PARTS)))
 
     def _one_shot(self, supernet: RecommenderSupernet) -> Feedback:
         size, count = self.preset.batch_size, self.preset.fine_steps
@@ -299,35 +290,51 @@ class SubOneShotSearch:
         fitness = OneShot(supernet, training, validation, replace(FINE, epoch=count))
         return Feedback(fitness, f"{ONE_SHOT}-{digest(supernet.id, self.table.fingerprint, size, count)[:16]}")
 
+    def source(self, place: Path, seed: int | None = None) -> TrainingSource:
+        """Trains networks of this search from scratch, with checkpoints in the folder."""
+        seed = self.seed if seed is None else seed
+        return TrainingSource(self.final, self.data, self.training, seed, self.share, place, self.every)
+
     def _retrained(self, result: Result, store: Store, place: Path) -> tuple[TrainedCandidate, ...]:
-        trained, top = [], self.distinct(result.top(LEADERS))
-        for number, candidate in enumerate(top):
-            progress = part_of(self.progress, number, len(top), "training")
-            source = TrainingSource(
-                self.fitted, self.data, self.training, self.seed, self.share, place, self.every, progress
-            )
-            trained.append(self._measured(candidate, source, store))
+        found = self.distinct(result.top(LEADERS))
+        every = [(one, False) for one in found] + [(one, True) for one in self._random(found)]
+        trained, source = [], self.source(place)
+        for number, (candidate, random) in enumerate(every):
+            source.progress = part_of(self.progress, number, len(every), "training")
+            trained.append(replace(self._measured(candidate, source, store), random=random))
         return tuple(trained)
 
-    def distinct(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _random(self, found: Sequence[Candidate]) -> list[Candidate]:
+        """Networks drawn uniformly within the limits, other than those that the search found."""
+        rng, budget = Random(f"random/{self.seed}"), self.fitted.budget(self.max_params, self.max_flops)
+        space = BudgetedSpace(self.fitted, budget, self.batch.num_classes, self.batch.input_shape)
+        archs = (space.sample(rng) for _ in range(10 * self.preset.random))
+        drawn = [Candidate(arch, self.fitted.text(arch), Score(math.nan)) for arch in archs]
+        others = self.distinct([*found, *drawn], len(found) + self.preset.random)
+        return others[len(found) :]
+
+    def distinct(self, candidates: Sequence[Candidate], most: int | None = None) -> list[Candidate]:
         """The first few different networks; unused choices of an architecture make no difference."""
         plans = ((pruned(self.fitted.plan(candidate.arch)), candidate) for candidate in candidates)
         each: dict[object, Candidate] = {}
         for plan, candidate in plans:
             each.setdefault(tuple((node.op, node.inputs, node.name) for node in plan.nodes), candidate)
-        return list(each.values())[: self.preset.top]
+        return list(each.values())[: self.preset.top if most is None else most]
 
     def _measured(self, candidate: Candidate, source: TrainingSource, store: Store) -> TrainedCandidate:
         """Trains and measures a network, unless the store has its metrics."""
         proxies = (VAL_LOSS, VAL_AUC, TEST_LOSS, TEST_AUC)
-        task = Task(self.fitted, proxies, self.batch, sources=(source,))
+        task = Task(self.final, proxies, self.batch, sources=(source,))
         settings: dict[str, JSON] = {"source": source.name, "space": self.space, "arch": candidate.text}
         run = store.begin_run("training", settings, manifest(settings))
         (scores,), _ = task.evaluate([candidate.arch], store, run, 0)
         values = (scores[proxy.text].value for proxy in proxies)
-        plan = self.fitted.plan(candidate.arch)
-        params = plan.params - self.fitted.embedding_params
-        return TrainedCandidate(candidate.text, candidate.score.value, params, plan.flops, *values)
+        plan = self.final.plan(candidate.arch)
+        params = plan.params - self.final.embedding_params
+        val_loss, val_auc, test_loss, test_auc = values
+        stuck = val_loss > base_loss(self.table) - PROGRESS
+        sizes, measured = (params, plan.flops), (val_loss, val_auc, test_loss, test_auc)
+        return TrainedCandidate(candidate.text, candidate.score.value, *sizes, *measured, at_base=stuck)
 
 
 def objective_of(proxy: str, warmup: float) -> Objective | None:

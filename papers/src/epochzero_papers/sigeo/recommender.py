@@ -27,7 +27,7 @@ from epochzero.engine import Proxy, parse
 from epochzero.executors.base import ScoredBatch
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.supernet.weights import RecommenderSupernet
-from epochzero.recommend.training import trainer as ctr
+from epochzero.recommend.training import settings as ctr
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, TrainingSource
 from epochzero.stats import kendall, spearman
 from epochzero.study.task import Task

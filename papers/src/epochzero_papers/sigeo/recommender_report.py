@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochzero.data.batch import digest
-from epochzero.recommend.sub_one_shot import PRESETS
+from epochzero.recommend.presets import PRESETS
 from epochzero.stats import Estimate, kendall, paired_difference, spearman
 from epochzero_papers.harness.options import option
 from epochzero_papers.sigeo.clicks import LEVELS

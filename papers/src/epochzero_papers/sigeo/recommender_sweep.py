@@ -34,12 +34,13 @@ from epochzero.files import write
 from epochzero.plan import execute
 from epochzero.plan.module import PlanModule
 from epochzero.recommend.data.table import Part
+from epochzero.recommend.presets import PRESETS
 from epochzero.recommend.spaces.nasrec import Choices
 from epochzero.recommend.spaces.nasrec_network import pruned
-from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, SubOneShotSearch
+from epochzero.recommend.sub_one_shot import ONE_SHOT, SubOneShotSearch
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
 from epochzero.recommend.training.baselines import baseline
-from epochzero.recommend.training.trainer import Settings
+from epochzero.recommend.training.settings import Settings
 from epochzero.store import Store
 from epochzero.study.result import LEADERS
 from epochzero.types import Origin

@@ -27,7 +27,8 @@ from epochzero.engine.gpu.graph import capture, warm_up
 from epochzero.errors import UserError
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.training.metrics import Metrics, measure
-from epochzero.recommend.training.trainer import Settings, logits_of
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.trainer import logits_of
 
 Run = Callable[[Mapping[str, Tensor], Tensor, Tensor], Tensor]
 """One network: weights by name, dense [B, D] and ids [B, F] to logits [B] or [B, 1]."""

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from epochzero.recommend.data.ingest import encode
 from epochzero.recommend.data.synthetic import synthetic
 from epochzero.recommend.data.table import CtrTable
-from epochzero.recommend.sub_one_shot import ONE_SHOT, PRESETS, RecommenderResult, SubOneShotSearch
+from epochzero.recommend.presets import PRESETS
+from epochzero.recommend.sub_one_shot import ONE_SHOT, RecommenderResult, SubOneShotSearch
 from epochzero_papers.harness.base import Measurement, Quoted, Recipe, Row, Sample, Settings, Status, Work, experiment
 from epochzero_papers.harness.estimates import estimate
 from epochzero_papers.harness.figures import Figures, grid, quoted

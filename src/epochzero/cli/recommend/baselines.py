@@ -24,10 +24,10 @@ def baselines(
     training: Training,
     models: Annotated[
         str, typer.Option("--models", help="Models to train, separated by commas.")
-    ] = "dlrm,deepfm,xdeepfm,autoint+",
+    ] = "logistic,fm,dlrm,deepfm,xdeepfm,autoint+,dcnv2,trees",
     json: AsJson = False,
 ) -> None:
-    """Train DLRM, DeepFM, xDeepFM and AutoInt+ on the same rows, and print their log loss and AUC.
+    """Train logistic regression, DLRM, trees and others on the same rows, and print their log loss and AUC.
 
     epochzero recommend baselines --data clicks --out baselines
 
@@ -43,7 +43,7 @@ def baselines(
     for row in rows:
         val, test = (row.get(part, {"log_loss": nan, "auc": nan}) for part in ("val", "test"))
         metrics = (f"{value:.4f}" for value in (val["log_loss"], test["log_loss"], test["auc"]))
-        shown.add_row(row["name"], millions(row["params"]), *metrics)
+        shown.add_row(row["name"], millions(row["params"]) if row["params"] else "", *metrics)
     out.print(shown)
     out.print("params with the embeddings", style="dim")
     err.print(f"\nresults  {out_dir}/baselines.json and checkpoints", soft_wrap=True)

@@ -59,7 +59,7 @@ def searched(context: typer.Context) -> bool:
     own = {option: default[option] if option in default.keys() - given else value[option] for option in USED}
     own["--data"], own["--out-dir"] = data, own.pop("--out")
     asked = {option.removeprefix("--").replace("-", "_"): one for option, one in own.items() if option != "--plugin"}
-    hinting("search", search_)(**asked)
+    hinting("search", search_)(**asked, recipe="tuned", baselines="logistic,dlrm", seeds=None)
     return True
 
 
@@ -75,7 +75,7 @@ def trained(unused: Mapping[str, object], **given: Any) -> None:
     for option, value in unused.items():
         if value is not None:
             raise UserError(f"Training on a table of clicks has no use for {option}: leave it out.")
-    hinting("train", train_)(**given)
+    hinting("train", train_)(**given, recipe=None)
 
 
 def exported(

@@ -34,16 +34,21 @@ OwnOptions = Annotated[
 class Training:
     """The settings of a training."""
 
-    epochs: Annotated[int | None, typer.Option("--epochs", help="Passes over the training rows; default: 1.")] = None
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", help="tuned or published; default: that of the search, or tuned.")
+    ] = None
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", help="Passes over the training rows, at most; default: the recipe's.")
+    ] = None
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", help="Rows in a batch; default: that of the search, or 512.")
+        int | None, typer.Option("--batch-size", help="Rows in a batch; default: that of the search, or the recipe's.")
     ] = None
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
-            help="highest (learning rate), lowest, rise, eps, clip, share, max_embedding_rows, max_embedding_bytes: "
-            "highest=0.05. May be repeated.",
+            help="A setting of the recipe: highest=0.05 (learning rate), optimizer=adam, patience=0, intervals=16, "
+            "wide=0; or share, max_embedding_rows, max_embedding_bytes, embedding_width. May be repeated.",
         ),
     ] = None
     seed: Seed = 0
@@ -54,7 +59,8 @@ class Training:
         """The arguments of `recommend.train`; a later --option wins."""
         given = {"epochs": self.epochs, "batch_size": self.batch_size}
         own = {name: value for name, value in given.items() if value is not None}
-        return {"options": own | key_values(self.option or []), "seed": self.seed, "device": self.device}
+        options = own | key_values(self.option or [])
+        return {"recipe": self.recipe, "options": options, "seed": self.seed, "device": self.device}
 
 
 @contextmanager

@@ -39,7 +39,16 @@ class Sizes:
 
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="published, or reduced for two cores; default: reduced without --data."),
+        typer.Option("--preset", help="published, or reduced for two cores; default: by the number of rows."),
+    ] = None
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="Training in the end: tuned, or published for reproduction.")
+    ] = "tuned"
+    baselines: Annotated[
+        str, typer.Option("--baselines", help="Models to compare with, separated by commas, or none; trees are one.")
+    ] = "logistic,dlrm"
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Seeds of the comparison; default: 3, or 1 for many rows.")
     ] = None
     option: Annotated[
         list[str] | None,
@@ -98,6 +107,9 @@ def search(
             **asdict(reading),
             **asdict(searching),
             preset=sizes.preset,
+            recipe=sizes.recipe,
+            baselines=[one.strip() for one in sizes.baselines.split(",") if one.strip() not in ("", "none")],
+            seeds=sizes.seeds,
             options=key_values(sizes.option or []) | ({} if sizes.top is None else {"top": sizes.top}),
             budget=sizes.budget,
             time_limit=sizes.time_limit,
@@ -112,11 +124,17 @@ def search(
     out.print(f"{result.best.arch}\n", style="bold")
     shown = Table("", "score", "params", "val log loss", "test log loss", "test AUC", box=None, header_style="dim")
     for number, one in enumerate(result.candidates, start=1):
-        mark = f"{number} *" if one is result.best else str(number)
+        mark = f"{number}{' random' if one.random else ''}{' *' if one is result.best else ''}"
         losses = (f"{value:.4f}" for value in (one.val_log_loss, one.test_log_loss, one.test_auc))
-        shown.add_row(mark, f"{one.score:.4g}", millions(one.params), *losses)
+        shown.add_row(mark, "" if one.random else f"{one.score:.4g}", millions(one.params), *losses)
     out.print(shown)
     out.print("* lowest log loss on the validation rows; params without the embeddings", style="dim")
+    compared = report["comparison"]
+    for name, row in compared["baselines"].items():
+        each = ", ".join(f"{value:.4f}" for value in row["test_log_loss"])
+        out.print(f"{name:12} test log loss {each}")
+    for sentence in compared["said"]:
+        out.print(sentence, soft_wrap=True)
     spent = ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in result.seconds.items())
     share = "" if report["share"] == 1 else f", {100 * report['share']:g} % of them all"
     err.print(f"\n{result.evaluated} networks evaluated by {result.objective}; {spent}", soft_wrap=True)

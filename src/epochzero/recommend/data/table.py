@@ -101,17 +101,29 @@ class CtrTable:
             taken = chosen[: max(0, left)]
             left -= len(taken)
             new = [column[taken] for column in columns]
-            if ((new[1] < 0) | (new[1] >= np.array(self.encoding.full, np.int32))).any():
-                raise damaged("ids", self.folder)
             held = [np.concatenate(both) for both in zip(rest, new, strict=True)]
             ready = len(held[0]) if left <= 0 else len(held[0]) // size * size
             for first in range(0, ready, size):
-                dense, ids, label = (array[first : min(first + size, ready)] for array in held)
-                ids = self.encoding.folded(ids)
-                yield CtrBatch(torch.from_numpy(dense), torch.from_numpy(ids).long(), torch.from_numpy(label).float())
+                yield self._batch(*(array[first : min(first + size, ready)] for array in held))
             if left <= 0:
                 return
             rest = [array[ready:] for array in held]
+
+    def shuffled(
+        self, *wanted: Part, size: int, start: int = 0, stop: int | None = None, seed: Sequence[int] = (0,)
+    ) -> Iterator[CtrBatch]:
+        """The rows before row `stop` of the parts in an order drawn with the seed, from batch `start` on."""
+        numbers = np.concatenate([*self._chosen(wanted, 0), np.zeros(0, np.int64)])[:stop]
+        order = np.random.default_rng([*seed]).permutation(numbers)
+        columns = [self.column(name) for name in ("dense", "ids", "label")]
+        for first in range(start * size, len(order), size):
+            yield self._batch(*(column[np.sort(order[first : first + size])] for column in columns))
+
+    def _batch(self, dense: NDArray[Any], ids: NDArray[Any], label: NDArray[Any]) -> CtrBatch:
+        if ((ids < 0) | (ids >= np.array(self.encoding.full, np.int32))).any():
+            raise damaged("ids", self.folder)
+        ids = self.encoding.folded(ids)
+        return CtrBatch(torch.from_numpy(dense), torch.from_numpy(ids).long(), torch.from_numpy(label).float())
 
     def _chosen(self, wanted: Sequence[Part], skip: int) -> Iterator[NDArray[np.int64]]:
         """The numbers of the rows of the parts without the first `skip`, one stretch after the other."""

@@ -36,7 +36,7 @@ from epochzero.data.batch import shape_text
 from epochzero.errors import UserError
 from epochzero.plan import Plan
 from epochzero.recommend.data.schema import CRITEO_ROWS
-from epochzero.recommend.spaces.nasrec_network import EMBEDDING, ROWS, WIDTHS, Block, Largest, Network, network
+from epochzero.recommend.spaces.nasrec_network import HEADS, ROWS, WIDTHS, Block, Form, Largest, Network, network
 from epochzero.registry import spaces
 from epochzero.spaces.base import check_classes, quoted, replaced
 from epochzero.spaces.budget import Budget
@@ -76,6 +76,8 @@ class Nasrec:
     """of dense outputs"""
     rows: tuple[int, ...] = ROWS
     """of sparse outputs"""
+    form: Form = Form()
+    """of its networks"""
 
     cell_block = ""
 
@@ -87,27 +89,35 @@ class Nasrec:
     # The table of features
 
     def on(
-        self, dense: int, tables: Sequence[int], max_rows: int | None = None, max_bytes: int | None = None
+        self,
+        dense: int,
+        tables: Sequence[int],
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+        width: int | None = None,
     ) -> Nasrec:
         """The same space for `dense` features, and categorical ones with embedding `tables` of these rows.
 
         `max_rows` and `max_bytes` (in single precision) limit all embeddings together: the largest tables are cut to
-        one size that fits, and `CtrTable.capped` folds ids into them.
+        one size that fits, and `CtrTable.capped` folds ids into them. `width` is that of embeddings, by default 16.
         """
+        form = self.form if width is None else self.form._replace(width=width)
+        if form.width < 1 or form.width % HEADS:
+            raise UserError(f"The embedding_width has to be a multiple of {HEADS}, not {form.width}.")
         if dense < 1 or not tables or min(tables) < 1:
             raise UserError(
                 f"{self.name} needs at least 1 dense feature (a column of zeros will do) and 1 categorical one, each "
                 f"with at least 1 value, not {dense} and {quoted(tuple(tables))}."
             )
         limits = [max_rows] if max_rows is not None else []
-        limits += [max_bytes // (EMBEDDING * FLOAT_BYTES)] if max_bytes is not None else []
+        limits += [max_bytes // (form.width * FLOAT_BYTES)] if max_bytes is not None else []
         most = min(limits, default=sum(tables))
         if most < len(tables):
             raise UserError(
                 f"Embeddings of {len(tables)} features need at least {len(tables)} rows, or "
-                f"{len(tables) * EMBEDDING * FLOAT_BYTES} bytes, and {most} rows are allowed: raise the limit."
+                f"{len(tables) * form.width * FLOAT_BYTES} bytes, and {most} rows are allowed: raise the limit."
             )
-        return replace(self, dense=dense, tables=_capped(tables, most))
+        return replace(self, dense=dense, tables=_capped(tables, most), form=form)
 
     def reduced(self, widest: int, most_rows: int = max(ROWS)) -> Nasrec:
         """The part of the space with widths up to `widest` and at most `most_rows` rows, for small machines."""
@@ -126,7 +136,11 @@ class Nasrec:
     @property
     def embedding_params(self) -> int:
         """Parameters of the embeddings, the same for every architecture; part of `plan.params`."""
-        return self.embedding_rows * EMBEDDING
+        return self.embedding_rows * (self.form.width + self.form.wide)
+
+    def formed(self, form: Form) -> Nasrec:
+        """The same architectures as networks of this form, with embeddings of the same width."""
+        return replace(self, form=form._replace(width=self.form.width))
 
     def budget(self, max_params: int | None = None, max_flops: int | None = None) -> Budget:
         """A budget of parameters outside the embeddings, as NASRec counts them."""
@@ -162,7 +176,13 @@ class Nasrec:
             for block in arch
         ]
         macro = [{published: list(getattr(block, ours)) for ours, published in MACRO.items()} for block in arch]
-        whole = {"micro": micro, "macro": macro, "num_blocks": BLOCKS, "use_layernorm": 1, "config": self.config}
+        whole = {
+            "micro": micro,
+            "macro": macro,
+            "num_blocks": BLOCKS,
+            "use_layernorm": int(self.form.norms),
+            "config": self.config,
+        }
         return json.dumps(whole)
 
     def _from_choice(self, text: str) -> Choices:
@@ -170,8 +190,8 @@ class Nasrec:
             given = json.loads(text)
         except (ValueError, RecursionError):
             self._refuse(text, "reads choices as JSON, and this is not JSON")
-        if given.get("config", self.config) != self.config or not given.get("use_layernorm", 1):
-            self._refuse(text, f"reads choices of the config {self.config!r} with layer norms, and this has another")
+        if given.get("config", self.config) != self.config or given.get("use_layernorm", 1) not in (0, 1):
+            self._refuse(text, f"reads choices of the config {self.config!r}, with or without layer norms")
         ops, blocks = (*self.dense_ops, *self.sparse_ops), []
         try:
             for micro, macro in zip(given["micro"], given["macro"], strict=True):
@@ -308,7 +328,7 @@ class Nasrec:
             )
         outputs = num_classes if num_classes > 2 else 1
         largest = Largest(max(self.widths), max(self.rows))
-        return network(arch, self.dense, self.tables, largest, outputs, packed=input_shape is not None, bare=bare)
+        return network(arch, self.dense, self.tables, largest, outputs, input_shape is not None, bare, self.form)
 
 
 def nasrec(name: str) -> Nasrec:

@@ -21,6 +21,11 @@ In the supernet each output has its largest width (1,024 features; 64 rows and 8
 takes the first features, rows and pairs: the places here. Gating and sum, which pad, take the places of the wider of
 their two inputs. NASRec itself runs the full width, layer norms included, and sets the rest to zero afterwards, so that
 its sub-networks are other functions than the networks that it trains in the end; these are the same.
+
+A form changes how an architecture becomes a network. The published networks are trained without layer norms and with
+biases (`norms` false); the supernet has them. `intervals` and `wide` are ours: each dense feature also is a row, a
+linear function of its place among intervals, and a linear model of all features is added to the output. Dense features
+are standardised then.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from epochzero.plan.ops.attention import Attention
 from epochzero.plan.ops.embedding import Embedding, Ids
 from epochzero.plan.ops.linear import Linear
 from epochzero.plan.ops.norm import LayerNorm
+from epochzero.plan.ops.numeric import Piecewise, RowOfEach, Standardised, Total
 from epochzero.plan.ops.recommender import AsRows, FactorMachine, FaintNorm, Padded, PairProducts, Turned
 from epochzero.plan.ops.sliced import Places, Ranges, first, length
 from epochzero.plan.ops.wiring import Add, Concat, Flatten, Multiply, Narrow
@@ -47,6 +53,25 @@ MERGED = 8
 HEADS = 8
 FAINT = 0.17
 """initial scale of the norms of a transformer"""
+WIDE = "wide"
+"""prefix of the names of the linear model"""
+
+
+class Form(NamedTuple):
+    """How architectures become networks; by default as in the supernet."""
+
+    norms: bool = True
+    """true with layer norms; false with biases instead"""
+    intervals: int = 0
+    """of each dense feature, which then is a row too; 0: none"""
+    wide: bool = False
+    """true with a linear model of all features beside the blocks"""
+    width: int = EMBEDDING
+    """features of each row"""
+
+    @property
+    def standardised(self) -> bool:
+        return self.wide or self.intervals > 0
 
 
 class Block(NamedTuple):
@@ -96,13 +121,14 @@ def network(
     outputs: int = 1,
     packed: bool = False,
     bare: bool = True,
+    form: Form = Form(),
 ) -> Network:
-    """The network of these blocks for `dense` features and embedding tables of these rows.
+    """The network of these blocks for `dense` features and embedding tables of these rows; of none, its linear model.
 
     Its inputs are the features and the ids, or one table of both (`packed`). If it is not `bare`, no projection is left
     out: the plan then has every weight of its blocks.
     """
-    return _Making(blocks, dense, tables, largest, bare).made(outputs, packed)
+    return _Making(blocks, dense, tables, largest, bare, form).made(outputs, packed)
 
 
 def pruned(plan: Plan) -> Plan:
@@ -127,27 +153,47 @@ def pairs_rows(width: int) -> int:
 
 class _Making:
     def __init__(
-        self, blocks: Sequence[Block], dense: int, tables: tuple[int, ...], largest: Largest, bare: bool
+        self,
+        blocks: Sequence[Block],
+        dense: int,
+        tables: tuple[int, ...],
+        largest: Largest,
+        bare: bool,
+        form: Form,
     ) -> None:
         self.blocks, self.features, self.tables, self.largest, self.bare = blocks, dense, tables, largest, bare
+        self.form, self.fields = form, len(tables) + (dense if form.intervals else 0)
         self.net = Builder()
         self.places: dict[str, Places] = {}
         self.dense: list[Value] = []
         self.sparse: list[Value] = []
 
     def made(self, outputs: int, packed: bool) -> Network:
-        net, fields = self.net, len(self.tables)
+        net, fields, form = self.net, len(self.tables), self.form
         if packed:
             table = net.input((self.features + fields,), "table")
             x, ids = net.add(Narrow(self.features), table, name="dense"), net.add(Ids(self.tables), table, name="ids")
         else:
             x, ids = net.input((self.features,), "dense"), net.input((fields,), "ids")
-        rows = net.add(Embedding(self.tables, EMBEDDING), ids, name="embedding")
-        self.dense.append(Value(x, ((0, self.features),)))
-        self.sparse.append(Value(rows, ((0, fields),)))
+        rows, numbers = net.add(Embedding(self.tables, form.width), ids, name="embedding"), x
+        if form.standardised:
+            numbers = net.add(Standardised(), x, name="numbers.standardised")
+        inputs = [numbers]
+        if form.intervals:
+            pieces = net.add(Piecewise(form.intervals), x, name="numbers.pieces")
+            own = net.add(RowOfEach(form.width), pieces, name="numbers.rows")
+            rows = net.add(Concat(), rows, own, name="features")
+            inputs.append(net.add(Flatten(), pieces, name="numbers.flat"))
+        self.dense.append(Value(numbers, ((0, self.features),)))
+        self.sparse.append(Value(rows, ((0, self.fields),)))
         for number, block in enumerate(self.blocks, start=1):
             self.add(block, number)
-        self.head(outputs)
+        if form.wide:
+            wide = self.wide(ids, inputs, outputs)
+        if self.blocks:
+            out = self.head(outputs)
+            if form.wide:
+                net.add(Add(), out, wide, name="output")
         plan = net.plan()
         return Network(plan, {name: self.places.get(name, first(param.shape)) for name, param in plan.weights.items()})
 
@@ -172,17 +218,26 @@ class _Making:
         """The first feature and the first row of a block's outputs, counted over all blocks."""
         return (
             self.features + self.largest.width * (number - 1),
-            len(self.tables) + (self.largest.rows + MERGED) * (number - 1),
+            self.fields + (self.largest.rows + MERGED) * (number - 1),
         )
 
-    def head(self, outputs: int) -> None:
+    def wide(self, ids: int, numbers: Sequence[int], outputs: int) -> int:
+        """A linear model of the ids and of the numbers."""
+        net = self.net
+        single = net.add(Embedding(self.tables, outputs), ids, name=f"{WIDE}.embedding")
+        total = net.add(Total(), net.add(Turned(), single, name=f"{WIDE}.turned"), name=f"{WIDE}.ids")
+        both = net.add(Concat(), *numbers, name=f"{WIDE}.numbers") if len(numbers) > 1 else numbers[0]
+        return net.add(Add(), total, net.add(Linear(outputs, False), both, name=f"{WIDE}.linear"), name=f"{WIDE}.sum")
+
+    def head(self, outputs: int) -> int:
         net, dense, sparse = self.net, self.dense[-1], self.sparse[-1]
         rows = net.add(Flatten(), sparse.node, name="head.flat")
         both = net.add(Concat(), dense.node, rows, name="head.features")
         at, start = self.starts(len(self.blocks))
-        after = [(self.largest.width + EMBEDDING * (a - start), EMBEDDING * (b - a)) for a, b in sparse.places]
+        width = self.form.width
+        after = [(self.largest.width + width * (a - start), width * (b - a)) for a, b in sparse.places]
         places = (*((a - at, b - at) for a, b in dense.places), *((a, a + size) for a, size in after))
-        self.linear(Value(both, places), outputs, "head.linear", bias=True)
+        return self.linear(Value(both, places), outputs, "head.linear", bias=True)
 
     # Ops
 
@@ -194,7 +249,7 @@ class _Making:
                 return net.add(ReLU(), self.norm(x, name), name=f"{name}.relu")
             case "dot-product":
                 joined = self.joined(self.dense, block.dense, f"{name}.joined")
-                vector, rows = self.sized(joined, EMBEDDING, f"{name}.vector"), self.pair_rows(block, name)
+                vector, rows = self.sized(joined, self.form.width, f"{name}.vector"), self.pair_rows(block, name)
                 pairs = net.add(PairProducts(), vector, rows, name=f"{name}.pairs")
                 fitted = self.fitted(Value(pairs, ((0, net.shape(pairs)[0]),)), width, f"{name}.weigh")
             case "sigmoid-gating":
@@ -219,15 +274,17 @@ class _Making:
         if op == "linear-3d":
             return net.add(Turned(), net.add(ReLU(), x, name=f"{name}.relu"), name=f"{name}.back")
         x = net.add(Turned(), x, name=f"{name}.back")
-        qkv = net.add(Linear(3 * EMBEDDING), x, name=f"{name}.attention.qkv")
+        width = self.form.width
+        qkv = net.add(Linear(3 * width), x, name=f"{name}.attention.qkv")
         heads = net.add(Attention(HEADS), qkv, name=f"{name}.attention.heads")
-        heads = net.add(Linear(EMBEDDING), heads, name=f"{name}.attention.project")
+        heads = net.add(Linear(width), heads, name=f"{name}.attention.project")
         x = net.add(Add(), heads, x, name=f"{name}.attended")
-        x = net.add(FaintNorm(FAINT), x, name=f"{name}.attended_norm")
-        hidden = net.add(Linear(EMBEDDING), x, name=f"{name}.mlp.one")
+        x = net.add(FaintNorm(FAINT), x, name=f"{name}.attended_norm") if self.form.norms else x
+        hidden = net.add(Linear(width), x, name=f"{name}.mlp.one")
         hidden = net.add(ReLU(), hidden, name=f"{name}.mlp.relu")
-        hidden = net.add(Linear(EMBEDDING), hidden, name=f"{name}.mlp.two")
-        return net.add(FaintNorm(FAINT), net.add(Add(), x, hidden, name=f"{name}.added"), name=f"{name}.added_norm")
+        hidden = net.add(Linear(width), hidden, name=f"{name}.mlp.two")
+        x = net.add(Add(), x, hidden, name=f"{name}.added")
+        return net.add(FaintNorm(FAINT), x, name=f"{name}.added_norm") if self.form.norms else x
 
     def pair_rows(self, block: Block, name: str) -> int:
         net, count = self.net, pairs_rows(block.width)
@@ -256,11 +313,11 @@ class _Making:
 
     def fm(self, rows: int, width: int, name: str) -> int:
         squares = self.net.add(FactorMachine(), rows, name=f"{name}.machine")
-        return self.norm(self.fitted(Value(squares, ((0, EMBEDDING),)), width, f"{name}.weigh"), name)
+        return self.norm(self.fitted(Value(squares, ((0, self.form.width),)), width, f"{name}.weigh"), name)
 
     def merged(self, dense: int, name: str) -> int:
         places = ((0, self.net.shape(dense)[0]),)
-        vector = self.sized(Value(dense, places), MERGED * EMBEDDING, name)
+        vector = self.sized(Value(dense, places), MERGED * self.form.width, name)
         return self.net.add(AsRows(MERGED), vector, name=f"{name}.rows")
 
     # Layers
@@ -274,10 +331,10 @@ class _Making:
 
     def linear(self, x: Value, width: int, name: str, bias: bool = False) -> int:
         self.places[f"{name}.weight"] = (((0, width),), x.places)
-        return self.net.add(Linear(width, bias), x.node, name=name)
+        return self.net.add(Linear(width, bias or not self.form.norms), x.node, name=name)
 
     def norm(self, x: int, name: str) -> int:
-        return self.net.add(LayerNorm(), x, name=f"{name}.norm")
+        return x if not self.form.norms else self.net.add(LayerNorm(), x, name=f"{name}.norm")
 
     def fitted(self, x: Value, width: int, name: str, bias: bool = False) -> int:
         """A value of this width, by a linear layer unless it has the width already."""

@@ -1,4 +1,4 @@
-r"""Click models designed by hand, as baselines of a search: DLRM, DeepFM, xDeepFM and AutoInt+.
+r"""Click models designed by hand, as baselines of a search: from logistic regression to DCNv2.
 
 All map dense [B, D] and ids [B, F] to a logit [B], with embeddings of 16 features. In DLRM a network turns the dense
 features into one vector. In the others, dense feature d is a field with the vector x_d v_d, so that there are M = D + F
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from epochzero.errors import UserError
 from epochzero.plan.ops.embedding import Tables
+from epochzero.plan.ops.numeric import StandardisedNumbers
 from epochzero.registry import check_known
 
 WIDTH = 16
@@ -26,6 +27,8 @@ MAPS = (64, 64)
 ATTENTION = (64, 64, 64)
 """widths of AutoInt's layers of attention"""
 HEADS = 2
+CROSSES = 3
+"""cross layers of DCNv2"""
 FIELD_SCALE = 0.01
 """standard deviation of initial fields; with that of DLRM, the products of forty fields would dominate the logit"""
 
@@ -89,6 +92,30 @@ class Fields(nn.Module):
 
     def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
         return torch.cat([dense[:, :, None] * self.dense, self.embedding(ids)], 1)
+
+
+class Logistic(nn.Module):
+    r"""Logistic regression on the dense features and on one effect for each value:  logit = b + sum_m w_m."""
+
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
+        super().__init__()
+        self.single, self.bias = Fields(dense, rows, 1), nn.Parameter(torch.zeros(1))
+
+    def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
+        single: Tensor = self.single(dense, ids)  # [B, M, 1]
+        return self.bias + single.flatten(1).sum(1)
+
+
+class FM(nn.Module):
+    r"""A factorisation machine:  logit = b + sum_m w_m + sum_(i<j) e_i . e_j.  Rendle, ICDM 2010."""
+
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
+        super().__init__()
+        self.fields, self.logistic = Fields(dense, rows, WIDTH), Logistic(dense, rows)
+
+    def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
+        logit: Tensor = self.logistic(dense, ids)
+        return logit + factorisation(self.fields(dense, ids))
 
 
 class DeepFM(nn.Module):
@@ -199,17 +226,59 @@ class AutoIntPlus(nn.Module):
         return logit.squeeze(1)
 
 
-Baseline = type[DLRM] | type[DeepFM] | type[XDeepFM] | type[AutoIntPlus]
-BASELINES: dict[str, Baseline] = {"dlrm": DLRM, "deepfm": DeepFM, "xdeepfm": XDeepFM, "autoint+": AutoIntPlus}
+class DCNv2(nn.Module):
+    r"""Cross layers and a deep network side by side on x_0 = (e_1 .. e_M), joined by one linear layer:
+
+        x_(l+1) = x_0 * (W_l x_l + b_l) + x_l
+
+    Wang et al. DCN V2: improved deep & cross network and practical lessons for web-scale learning to rank systems. WWW
+    2021. arXiv:2008.13535
+    """
+
+    def __init__(self, dense: int, rows: Sequence[int]) -> None:
+        super().__init__()
+        size = (dense + len(rows)) * WIDTH
+        self.fields = Fields(dense, rows, WIDTH)
+        self.cross = nn.ModuleList(nn.Linear(size, size) for _ in range(CROSSES))
+        self.deep = perceptron([size, *DEEP])
+        self.last = nn.Linear(size + DEEP[-1], 1)
+
+    def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
+        x = first = self.fields(dense, ids).flatten(1)  # [B, M width]
+        for layer in self.cross:
+            x = first * layer(x) + x
+        logit: Tensor = self.last(torch.cat([x, self.deep(first)], 1))  # [B, 1]
+        return logit.squeeze(1)
 
 
-def baseline_class(name: str) -> Baseline:
+class Scaled(nn.Module):
+    """A model of standardised dense features."""
+
+    def __init__(self, dense: int, model: nn.Module) -> None:
+        super().__init__()
+        self.standardised, self.model = StandardisedNumbers(dense), model
+
+    def forward(self, dense: Tensor, ids: Tensor) -> Tensor:
+        logit: Tensor = self.model(self.standardised(dense), ids)
+        return logit
+
+
+BASELINES: dict[str, type[nn.Module]] = {
+    "logistic": Logistic,
+    "fm": FM,
+    "dlrm": DLRM,
+    "deepfm": DeepFM,
+    "xdeepfm": XDeepFM,
+    "autoint+": AutoIntPlus,
+    "dcnv2": DCNv2,
+}
+"""the neural ones; `trees` (trees.py) are another"""
+
+
+def baseline(name: str, dense: int, rows: Sequence[int], scaled: bool = False) -> nn.Module:
+    """The baseline of this name, with weights drawn by torch's generator; `scaled`: of standardised dense features."""
     check_known(name, BASELINES, f"No baseline is called '{name}'")
-    return BASELINES[name]
-
-
-def baseline(name: str, dense: int, rows: Sequence[int]) -> nn.Module:
-    """The baseline of this name, with weights drawn by torch's generator."""
     if not rows:
         raise UserError(f"The baseline '{name}' needs categorical columns, and the table has none.")
-    return baseline_class(name)(dense, rows)
+    model = BASELINES[name](dense, rows)
+    return Scaled(dense, model) if scaled else model

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from epochzero.data.batch import digest
 from epochzero.engine import Proxy
@@ -27,10 +28,14 @@ from epochzero.plan.module import PlanModule
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.spaces.nasrec import Choices, Nasrec
-from epochzero.recommend.spaces.nasrec_network import pruned
+from epochzero.recommend.spaces.nasrec_network import WIDE, Form, pruned
 from epochzero.recommend.supernet.weights import NASRECS
+from epochzero.recommend.training.baselines import BASELINES, baseline
 from epochzero.recommend.training.metrics import Metrics
-from epochzero.recommend.training.trainer import Settings, evaluate, train
+from epochzero.recommend.training.settings import Settings
+from epochzero.recommend.training.start import start
+from epochzero.recommend.training.trainer import Trained, evaluate, train
+from epochzero.recommend.training.trees import trees
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
 
@@ -38,7 +43,21 @@ VAL_LOSS, TEST_LOSS = (
     replace(looked_up(f"{FEEDBACK}{part}_log_loss"), higher_is_better=False) for part in ("val", "test")
 )
 VAL_AUC, TEST_AUC = (looked_up(f"{FEEDBACK}{part}_auc") for part in ("val", "test"))
+TREES = "trees"
+EVERY_BASELINE = (*BASELINES, TREES)
 MEASURED: dict[Part, tuple[Proxy, Proxy]] = {"val": (VAL_LOSS, VAL_AUC), "test": (TEST_LOSS, TEST_AUC)}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A model designed by hand, after training."""
+
+    name: str
+    params: int
+    """embeddings included; 0 for trees"""
+    trained: Trained | None
+    seconds: float
+    metrics: dict[Part, Metrics]
 
 
 @dataclass(eq=False)
@@ -61,8 +80,9 @@ class TrainingSource:
 
     @cached_property
     def id(self) -> str:
-        settings = sorted(asdict(self.settings).items())
-        return digest(self.table.fingerprint, self.table.rows, settings, self.seed, self.share)[:16]
+        form = [] if self.space.form == Form() else [self.space.form]
+        settings = sorted(self.settings.told().items())
+        return digest(self.table.fingerprint, self.table.rows, settings, self.seed, self.share, *form)[:16]
 
     @property
     def name(self) -> str:
@@ -91,23 +111,62 @@ class TrainingSource:
         return {"network": name, "seed": self.seed}
 
     def model(self, arch: Choices) -> PlanModule:
-        """The network without dead ends, with weights drawn by the seed."""
-        return pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
+        """The network without dead ends, with weights drawn by the seed; without blocks, its linear model alone."""
+        model = pruned(self.space.plan(arch)).module(Origin(NASRECS.scheme, self.seed))
+        start(model, self.table, self.settings, self.seed)
+        return model
 
     def trained(self, arch: Choices) -> nn.Module:
         model = self.model(arch)
-        self.fit(model, self.space.text(arch))
+        self.fit_network(model, self.space.text(arch))
         return model
 
-    def fit(self, model: nn.Module, name: str) -> None:
+    def fit_network(self, model: nn.Module, name: str, file: Path | None = None) -> Trained:
+        """Trains a network; one that would end behind its own linear model on the validation rows starts from it."""
+        wide = self.space.form.wide and self.settings.patience > 0
+        return self.fit(model, name, file, (lambda: self.linear) if wide else None)
+
+    @cached_property
+    def linear(self) -> dict[str, Tensor]:
+        """The weights of the linear model, trained alone."""
+        model = self.model(())
+        self.fit(model, WIDE)
+        return {name: weight for name, weight in model.state_dict().items() if name.startswith(WIDE)}
+
+    def baseline(self, name: str, device: str = "cpu") -> Baseline:
+        """A model designed by hand, trained in the same way; trees in their own."""
+        begun = time.perf_counter()
+        if name == TREES:
+            return Baseline(name, 0, None, time.perf_counter() - begun, trees(self.table, seed=self.seed))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            model = baseline(name, self.table.num_dense, self.table.rows, self.space.form.standardised)
+        start(model, self.table, self.settings, self.seed)
+        trained = self.fit(model.to(device), name)
+        metrics: dict[Part, Metrics] = {
+            part: evaluate(model, self.table, part) for part in MEASURED if self.table.size(part)
+        }
+        params = sum(weight.numel() for weight in model.parameters())
+        return Baseline(name, params, trained, trained.seconds, metrics)
+
+    def fit(
+        self,
+        model: nn.Module,
+        name: str,
+        file: Path | None = None,
+        other_start: Callable[[], Mapping[str, Tensor]] | None = None,
+    ) -> Trained:
         """Trains any model in the same way, or resumes from its checkpoint."""
-        file = None if self.checkpoints is None else self.checkpoint(self.checkpoints, name)
-        train(
+        if file is None and self.checkpoints is not None:
+            file = self.checkpoint(self.checkpoints, name)
+        return train(
             model,
             self.table,
             self.settings,
             share=self.share,
+            seed=self.seed,
             identity=self.identity(name),
+            other_start=other_start,
             checkpoint=file,
             every=self.every,
             progress=self.progress,

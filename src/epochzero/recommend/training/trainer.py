@@ -1,22 +1,12 @@
-r"""Training of click models as in NASRec: Adagrad, one epoch in the order of the file.
+r"""Training of click models: steps, epochs, early stopping and checkpoints.
 
-    g    = gradient of the mean log loss of a batch, its norm clipped at 5
-    s   += g^2,   w -= rate(t) g / (sqrt(s) + 0.01)
-    rate(t) = 0.12 t / r  for t < r,   0.06 (1 + cos(pi (t - r) / (T - r)))  after, never under 1e-8;   r = T / 10
+    g     = gradient of the mean log loss of a batch, its norm clipped at 5
+    w, s  = one step of Adagrad or AdamW (optimizers.py) at rate(t) (settings.py)
 
-A model maps dense [B, D] and ids [B, F] to a logit [B] or [B, 1].
+A model maps dense [B, D] and ids [B, F] to a logit [B] or [B, 1]. Its embeddings are stepped by row (row_tables.py).
 
     trained = train(model, table, checkpoint="run.pt")     # stopped and called again: resumes, and ends the same
     evaluate(model, table, "test")                         # Metrics(log_loss, auc, rows)
-
-Adagrad leaves a weight of gradient zero as it is, so a step on the rows that a batch names is a step on the embedding
-tables. A model keeps one parameter for each column, called `table0`, `table1`, ... inside a block (`Tables`,
-`Embedding`). Here the tables of a block become views of one tensor. One sort of all ids of a batch gives its rows,
-which are gathered into small tables; the model runs on these with the ids counted anew, and their gradient is dense and
-small. A model without such parameters is trained with gradients of all its weights.
-
-Duchi, Hazan, Singer. Adaptive subgradient methods for online learning and stochastic optimization. JMLR 12, 2011.
-NASRec: spaces/nasrec.py
 """
 
 from __future__ import annotations
@@ -24,16 +14,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGINT, signal
-from threading import current_thread, main_thread
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -42,33 +30,24 @@ from epochzero.engine import foreach
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
-from epochzero.recommend.supernet.warm_up import rising_and_falling
-from epochzero.recommend.training.metrics import Metrics, measure
+from epochzero.recommend.training.early_stopping import RETRY, EarlyStopping, copied
+from epochzero.recommend.training.interrupt import between_steps
+from epochzero.recommend.training.metrics import Metrics, log_loss, measure
+from epochzero.recommend.training.optimizers import MOMENTS, descend, new_moments
+from epochzero.recommend.training.row_tables import RowTables, device_of
+from epochzero.recommend.training.settings import Settings
 
 KIND, VERSION = "epochzero click-through training", 1
+SWEPT = (1 / 3, 1.0, 3.0)
+"""factors of the highest rate that a sweep tries"""
+SWEEP_STEPS = 200
+"""the most steps for each"""
+
+Floats = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The settings of a training."""
-
-    batch_size: int = 512
-    epochs: int = 1
-    highest: float = 0.12
-    lowest: float = 1e-8
-    rise: float = 0.1
-    """share of steps in which the rate rises"""
-    eps: float = 1e-2
-    clip: float = 5.0
-
-    def __post_init__(self) -> None:
-        if min(self.batch_size, self.epochs) < 1 or not 0 <= self.rise < 1:
-            raise UserError("Training needs batches of at least 1 row, at least 1 epoch, and a rise from 0 to below 1.")
-        if not all(math.isfinite(x) and x > 0 for x in (self.highest, self.lowest, self.eps, self.clip)):
-            raise UserError("Rates, eps and clip have to be finite numbers above 0.")
-
-    def rate(self, step: int, steps: int) -> float:
-        return rising_and_falling(step, steps, self.highest, self.lowest, self.rise)
+class DivergedError(UserError):
+    """The loss is not finite."""
 
 
 @dataclass(frozen=True)
@@ -82,78 +61,30 @@ class Trained:
     """of this call"""
     rows_per_second: float
     """of this call; nan if nothing was left to do"""
-
-
-def device_of(model: nn.Module) -> torch.device:
-    return next((weight.device for weight in model.parameters()), torch.device("cpu"))
-
-
-class RowTables:
-    """The embedding tables of a model, of one or more widths."""
-
-    def __init__(self, model: nn.Module, rows: Sequence[int]) -> None:
-        """Collects the tables by their names, and checks them against the columns of the data."""
-        self.rows = tuple(rows)
-        self.starts = torch.tensor([0, *rows], device=device_of(model)).cumsum(0)  # [F + 1]
-        self.blocks: dict[str, Tensor] = {}
-        self.sums: dict[str, Tensor] = {}
-        given = dict(model.named_parameters())
-        for block in [name.removesuffix("table0") for name in given if name.split(".")[-1] == "table0"] if rows else []:
-            self._join(block, given)
-        self.names = {f"{block}table{column}" for block in self.blocks for column in range(len(rows))}
-
-    def _join(self, block: str, given: dict[str, nn.Parameter]) -> None:
-        tables = {name: table for name, table in given.items() if name.startswith(f"{block}table")}
-        if {name: len(table) for name, table in tables.items()} != {
-            f"{block}table{f}": n for f, n in enumerate(self.rows)
-        }:
-            raise UserError(
-                f"The model has {len(tables)} embedding tables with {sum(map(len, tables.values())):,} rows, and the "
-                f"data's columns need {len(self.rows)} with {sum(self.rows):,}: build the model for this table."
-            )
-        ordered = [tables[f"{block}table{column}"] for column in range(len(self.rows))]
-        joined = torch.cat([table.detach() for table in ordered])
-        for table, view in zip(ordered, torch.split(joined, list(self.rows)), strict=True):
-            table.data = view
-        self.blocks[block], self.sums[block] = joined, torch.zeros_like(joined)
-
-    def gather(self, ids: Tensor) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor], Tensor]:
-        """The sorted rows [R] that ids [B, F] name; for each block a small leaf [R, width]; small tables by names of
-        the parameters they replace; and the ids [B, F] within the small tables.
-        """
-        if ids.shape[1] != len(self.rows) or bool(((ids < 0) | (ids >= self.starts.diff())).any()):
-            raise DataError("A batch holds ids beyond the model's embedding tables: build the model for this table.")
-        named, place = torch.unique(ids + self.starts[:-1], return_inverse=True)  # [R], [B, F]
-        first = torch.searchsorted(named, self.starts)  # [F + 1]: the first named row of each column
-        counts = first.diff().tolist()
-        leaves = {block: joined[named].requires_grad_() for block, joined in self.blocks.items()}
-        small = {
-            f"{block}table{column}": table
-            for block, leaf in leaves.items()
-            for column, table in enumerate(torch.split(leaf, counts))
-        }
-        return named, leaves, small, place - first[:-1] if self.blocks else ids
-
-    @torch.no_grad()
-    def descend(self, named: Tensor, gradients: dict[str, Tensor], rate: float, eps: float) -> None:
-        """One step of Adagrad on the named rows."""
-        for block, gradient in gradients.items():
-            total = self.sums[block][named].addcmul_(gradient, gradient)  # [R, width]
-            self.sums[block][named] = total
-            self.blocks[block].index_add_(0, named, gradient / total.sqrt().add_(eps), alpha=-rate)
+    best_step: int = 0
+    """after which the weights are those that are kept"""
+    rate: float = math.nan
+    """the highest learning rate"""
+    retried: bool = False
+    """true if it started once more at a lower rate, since nothing had been learnt"""
+    at_base: bool = False
+    """true if the model is no better than the base rate on the validation rows; known with early stopping"""
 
 
 class Trainer:
     """A model in training."""
 
     def __init__(self, model: nn.Module, rows: Sequence[int], steps: int, settings: Settings = Settings()) -> None:
+        """`steps` is what the learning rate depends on: those of the training, or of an epoch with early stopping."""
         self.model, self.settings, self.steps = model, settings, steps
         self.step = 0
+        self.factor = 1.0
+        """of the rate"""
         self.device = device_of(model)
-        self.tables = RowTables(model, rows)
+        self.tables = RowTables(model, rows, settings.optimizer)
         named = {name: p for name, p in model.named_parameters() if name not in self.tables.names and p.requires_grad}
         self.others: list[Tensor] = list(named.values())
-        self.sums = {name: torch.zeros_like(weight) for name, weight in named.items()}
+        self.moments = {name: new_moments(settings.optimizer, weight) for name, weight in named.items()}
 
     def train_on(self, batch: CtrBatch) -> float:
         """Takes one step; returns the loss before it."""
@@ -161,7 +92,9 @@ class Trainer:
         named, leaves, small, ids = self.tables.gather(ids)
         loss = F.binary_cross_entropy_with_logits(logits_of(functional_call(self.model, small, (dense, ids))), label)
         if not math.isfinite(value := loss.item()):
-            raise UserError(f"The loss is {value} at step {self.step}: lower the learning rate, or look at the data.")
+            raise DivergedError(
+                f"The loss is {value} at step {self.step}: lower the learning rate, or look at the data."
+            )
         weights = [*leaves.values(), *self.others]
         raw = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
         if any(gradient.is_sparse for gradient in raw):
@@ -174,28 +107,41 @@ class Trainer:
 
     @torch.no_grad()
     def _descend(self, named: Tensor, of_rows: dict[str, Tensor], others: tuple[Tensor, ...]) -> None:
-        """One step of Adagrad on the named rows and on all other weights."""
-        rate, eps = self.settings.rate(self.step, self.steps), self.settings.eps
-        self.tables.descend(named, of_rows, rate, eps)
-        if others:
-            sums = list(self.sums.values())
-            foreach.addcmul_(sums, others, others)
-            roots = foreach.sqrt(sums)
-            foreach.add_(roots, eps)
-            foreach.addcdiv_(self.others, others, roots, value=-rate)
+        """One step on the named rows and on all other weights."""
+        own = self.settings
+        rate, at, eps = self.factor * own.rate(self.step, self.steps), self.step, own.eps
+        self.tables.descend(named, of_rows, rate=rate, step=at, eps=eps, decay=own.embedding_decay)
+        moments = list(self.moments.values())
+        descend(self.others, others, moments, rate=rate, step=at, eps=eps, decay=own.weight_decay)
+
+    @property
+    def _by_moment(self) -> dict[str, dict[str, Tensor]]:
+        """By name of a moment and of a weight, the moment."""
+        every = self.moments | self.tables.moments
+        return {
+            kind: {name: moments[kind] for name, moments in every.items()} for kind in MOMENTS[self.settings.optimizer]
+        }
+
+    @torch.no_grad()
+    def forget(self) -> None:
+        """Sets all moments to zero."""
+        for named in self._by_moment.values():
+            for moment in named.values():
+                moment.zero_()
 
     def state(self) -> dict[str, Any]:
         return {
             "step": self.step,
             "model": self.model.state_dict(),
-            "sums": self.sums | self.tables.sums,
+            **self._by_moment,
             "random": torch.get_rng_state(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        for name, total in (self.sums | self.tables.sums).items():
-            total.copy_(state["sums"][name])
+        for kind, named in self._by_moment.items():
+            for name, moment in named.items():
+                moment.copy_(state[kind][name])
         torch.set_rng_state(state["random"])
         self.step = state["step"]
 
@@ -212,7 +158,9 @@ def train(
     *,
     parts: Sequence[Part] = ("train",),
     share: float = 1.0,
+    seed: int = 0,
     identity: Mapping[str, str | int] = {},
+    other_start: Callable[[], Mapping[str, Tensor]] | None = None,
     checkpoint: str | Path | None = None,
     every: int = 1000,
     progress: Progress = silent,
@@ -220,56 +168,157 @@ def train(
     """Trains on the first `share` of the rows of the parts; a checkpoint after `every` steps, at the end and at Ctrl-C.
 
     A training with a checkpoint resumes from it, and ends as if it had never stopped. `identity` holds what else
-    defines the training, such as network and seed: a checkpoint with another identity is refused.
+    defines the training, such as network and seed: a checkpoint with another identity is refused. `seed` is that of
+    the order of the rows. With early stopping, a model that ends behind the one with the weights of `other_start`
+    continues from these.
     """
     if not 0 < share <= 1:
         raise UserError(f"The share of the rows to train on is {share}: give a number above 0, at most 1.")
-    total = table.size(*parts)
     check_labels(table, *parts)
-    stop = rows_in(share, total)
-    each = math.ceil(stop / settings.batch_size)
-    trainer = Trainer(model, table.rows, each * settings.epochs, settings)
-    facts: dict[str, Any] = {"settings": asdict(settings), "data": table.fingerprint, "parts": [*parts], "stop": stop}
+    stop = rows_in(share, table.size(*parts))
+    facts: dict[str, Any] = {"settings": settings.told(), "data": table.fingerprint, "parts": [*parts], "stop": stop}
     facts |= identity
-    losses: list[float] = []
+    run = _Run(model, table, settings, parts, stop, seed)
+    run.other_start = other_start
     if checkpoint is not None and Path(checkpoint).exists():
-        losses = _load(Path(checkpoint), trainer, facts)
+        _load(Path(checkpoint), run, facts)
+    elif settings.sweep:
+        run.rate = run.swept(progress)
     model.train()
-    begun, start = trainer.step, time.perf_counter()
+    begun, start = run.trainer.step, time.perf_counter()
     with between_steps() as stopped:
-        while trainer.step < trainer.steps:
-            for batch in table.batches(*parts, size=settings.batch_size, start=trainer.step % each, stop=stop):
-                losses.append(trainer.train_on(batch))
-                progress(trainer.step, trainer.steps, f"loss {losses[-1]:.4f}")
-                due = trainer.step % every == 0 or trainer.step == trainer.steps or stopped()
-                if checkpoint is not None and due:
-                    _save(Path(checkpoint), trainer, facts, losses)
-                if stopped():
-                    raise KeyboardInterrupt
-    seconds = time.perf_counter() - start
-    seen = stop * settings.epochs - (stop * (begun // each) + settings.batch_size * (begun % each))
-    last = losses[-max(1, len(losses) // 10) :]
-    return Trained(trainer.steps, sum(last) / len(last), seconds, seen / seconds if begun < trainer.steps else math.nan)
+        for step in run.steps():
+            progress(step, run.most, run.note)
+            if checkpoint is not None and (step % every == 0 or run.ended or stopped()):
+                _save(Path(checkpoint), run, facts)
+            if stopped():
+                raise KeyboardInterrupt
+    return run.result(begun, time.perf_counter() - start)
 
 
-@contextmanager
-def between_steps() -> Iterator[Callable[[], bool]]:
-    """Holds back Ctrl-C until a step is complete; the function is true once it came. A second one is not held back."""
-    came: list[int] = []
+class _Run:
+    """A training under way."""
 
-    def note(number: int, frame: object) -> None:
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
+    def __init__(
+        self, model: nn.Module, table: CtrTable, settings: Settings, parts: Sequence[Part], stop: int, seed: int
+    ) -> None:
+        self.model, self.table, self.settings, self.parts, self.stop, self.seed = (
+            *(model, table, settings),
+            *(parts, stop, seed),
+        )
+        self.each = math.ceil(stop / settings.batch_size)
+        """steps in an epoch"""
+        self.most = self.each * settings.epochs
+        self.trainer = Trainer(model, table.rows, self.each if settings.patience else self.most, settings)
+        self.stopping = EarlyStopping(model, settings, base_loss(table)) if settings.patience else None
+        self.rate = 1.0
+        """factor of the highest rate, from the sweep"""
+        self.other_start: Callable[[], Mapping[str, Tensor]] | None = None
+        self.losses: list[float] = []
+        self.ended = False
 
-    if current_thread() is not main_thread():  # only the main thread receives signals
-        yield lambda: False
-        return
-    before = signal(SIGINT, note)
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal(SIGINT, before)
+    def steps(self, most: int | None = None) -> Iterator[int]:
+        """Trains, and yields the number of steps after each; ends after `most` of them."""
+        most = self.most if most is None else min(most, self.most)
+        if self.stopping and not self.stopping.history:
+            self.check()
+        while not self.ended and self.trainer.step < most:
+            for batch in self.batches(*divmod(self.trainer.step, self.each)):
+                self.take(batch)
+                if self.ended or self.trainer.step == self.most:
+                    self.end()
+                yield self.trainer.step
+                if self.ended or self.trainer.step == most:
+                    break
+
+    def take(self, batch: CtrBatch) -> None:
+        """One step, and a check where one is due."""
+        self.trainer.factor = self.rate * (self.stopping.factor if self.stopping else 1)
+        try:
+            self.losses.append(self.trainer.train_on(batch))
+        except DivergedError:
+            if not self.stopping:
+                raise
+            self.trainer.step += 1
+            self.ended = self.stopping.told(math.inf, self.trainer.step)
+            self.trainer.forget()
+            return
+        if self.stopping and (self.trainer.step % -(-self.each // self.settings.checks) == 0):
+            self.check()
+
+    def check(self) -> None:
+        """Measures the model on the validation rows."""
+        stopping = self.stopping
+        assert stopping is not None
+        before = stopping.retried
+        self.ended = stopping.told(val_loss(self.model, self.table), self.trainer.step)
+        if stopping.retried != before:
+            self.trainer.forget()
+
+    def end(self) -> None:
+        """Ends with the best state, unless another start is better."""
+        self.ended, stopping = True, self.stopping
+        if stopping is None:
+            return
+        if self.other_start is not None and not stopping.restarted:
+            better = stopping.better_from(self.other_start(), lambda: val_loss(self.model, self.table))
+            self.ended = not better or self.trainer.step >= self.most
+            self.trainer.forget()
+        if self.ended:
+            self.model.load_state_dict(stopping.weights)
+
+    def batches(self, epoch: int, start: int) -> Iterator[CtrBatch]:
+        """Those of an epoch from batch `start` on."""
+        size, settings = self.settings.batch_size, self.settings
+        if settings.shuffle:
+            found = self.table.shuffled(*self.parts, size=size, start=start, stop=self.stop, seed=(self.seed, epoch))
+        else:
+            found = self.table.batches(*self.parts, size=size, start=start, stop=self.stop)
+        return found
+
+    def swept(self, progress: Progress) -> float:
+        """The factor of the highest rate with the lowest log loss on the validation rows after a few steps."""
+        start, found = copied(self.model), dict[float, float]()
+        for factor in SWEPT:
+            run = _Run(self.model, self.table, self.settings, self.parts, self.stop, self.seed)
+            run.rate, most = factor, min(SWEEP_STEPS, -(-self.each // self.settings.checks))
+            for step in run.steps(most):
+                progress(step, most, f"rate {factor * self.settings.highest:.2g}")
+            found[factor] = val_loss(self.model, self.table)
+            self.model.load_state_dict(start)
+        return min(found, key=lambda factor: found[factor])
+
+    @property
+    def note(self) -> str:
+        best = f", best {self.stopping.loss:.4f} on validation rows" if self.stopping else ""
+        return f"loss {self.losses[-1]:.4f}{best}" if self.losses else ""
+
+    def result(self, begun: int, seconds: float) -> Trained:
+        step, stopping, size = self.trainer.step, self.stopping, self.settings.batch_size
+        seen = [self.stop * (at // self.each) + size * (at % self.each) for at in (begun, step)]
+        last = self.losses[-max(1, len(self.losses) // 10) :]
+        return Trained(
+            step,
+            sum(last) / max(1, len(last)),
+            seconds,
+            (seen[1] - seen[0]) / seconds if step > begun else math.nan,
+            stopping.step if stopping else step,
+            self.rate * self.settings.highest * (RETRY if stopping and stopping.retried else 1),
+            bool(stopping and stopping.retried),
+            bool(stopping and stopping.at_base),
+        )
+
+    def state(self) -> dict[str, Any]:
+        stopping = {} if self.stopping is None else {"stopping": self.stopping.state(), "rate": self.rate}
+        return self.trainer.state() | stopping | {"ended": self.ended}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.trainer.restore(state)
+        if self.stopping is not None:
+            self.stopping.restore(state["stopping"])
+            self.rate = state["rate"]
+        self.ended = state.get("ended", self.trainer.step == self.most)  # missing in old checkpoints
+        self.losses = state["losses"].tolist()
 
 
 def rows_in(share: float, total: int) -> int:
@@ -287,18 +336,30 @@ def check_labels(table: CtrTable, *parts: Part) -> None:
         )
 
 
-def _save(file: Path, trainer: Trainer, facts: dict[str, Any], losses: list[float]) -> None:
+def base_loss(table: CtrTable) -> float:
+    """The log loss of the training rows' base rate on the validation rows."""
+    if not (count := table.size("val")):
+        raise DataError(
+            f"The table {table.folder} has no validation rows, which early stopping needs: mark some as val in its "
+            "split column, or train with --option patience=0."
+        )
+    rate, clicks = table.clicks("train") / max(1, table.size("train")), table.clicks("val")
+    rate = min(max(rate, 1e-6), 1 - 1e-6)
+    return -(clicks * math.log(rate) + (count - clicks) * math.log(1 - rate)) / count
+
+
+def _save(file: Path, run: _Run, facts: dict[str, Any]) -> None:
     """Writes a checkpoint in place of an older one."""
-    state = {"kind": KIND, "version": VERSION, "told": facts, "losses": torch.tensor(losses, dtype=torch.float64)}
+    state = {"kind": KIND, "version": VERSION, "told": facts, "losses": torch.tensor(run.losses, dtype=torch.float64)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(f"The folder '{file.parent}' cannot be made ({error.strerror}).") from error
-    write(file, state | trainer.state())
+    write(file, state | run.state())
 
 
-def _load(file: Path, trainer: Trainer, facts: dict[str, Any]) -> list[float]:
-    """Restores the trainer; returns the losses so far."""
+def _load(file: Path, run: _Run, facts: dict[str, Any]) -> None:
+    """Restores a run."""
     state = read_own(file)
     if state.get("kind") != KIND or state.get("version") != VERSION:
         raise UserError(f"{file} is not a checkpoint of a click model: choose another file.")
@@ -308,16 +369,14 @@ def _load(file: Path, trainer: Trainer, facts: dict[str, Any]) -> list[float]:
             f"{file} is of a training with other {differ}: choose another place, or remove it to start anew."
         )
     try:
-        trainer.restore(state)
+        run.restore(state)
     except (RuntimeError, KeyError, ValueError) as error:
         raise UserError(f"{file} is of another model: choose another file, or remove it to start anew.") from error
-    losses: list[float] = state["losses"].tolist()
-    return losses
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 8192) -> Metrics:
-    """Log loss and AUC of the model on the rows of the parts."""
+def predicted(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 8192) -> tuple[Floats, Floats]:
+    """The logits [N] and labels [N] of the rows of the parts."""
     training, device = model.training, device_of(model)
     model.eval()
     outputs = [
@@ -327,4 +386,16 @@ def evaluate(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 
     model.train(training)
     if not outputs:
         raise DataError(f"The table {table.folder} has no rows in {' and '.join(parts)}: there is nothing to measure.")
-    return measure(*(np.concatenate(arrays) for arrays in zip(*outputs, strict=True)))
+    logits, labels = (np.concatenate(arrays) for arrays in zip(*outputs, strict=True))
+    return logits, labels
+
+
+def val_loss(model: nn.Module, table: CtrTable) -> float:
+    """The log loss on the validation rows, infinite where a prediction is not finite."""
+    loss = log_loss(*predicted(model, table, "val"))
+    return loss if math.isfinite(loss) else math.inf
+
+
+def evaluate(model: nn.Module, table: CtrTable, *parts: Part, batch_size: int = 8192) -> Metrics:
+    """Log loss and AUC of the model on the rows of the parts."""
+    return measure(*predicted(model, table, *parts, batch_size=batch_size))
