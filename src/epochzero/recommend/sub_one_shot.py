@@ -42,12 +42,12 @@ from epochzero.recommend.spaces.nasrec_network import pruned
 from epochzero.recommend.supernet.fitness import FINE, Inherited, OneShot, in_parts
 from epochzero.recommend.supernet.warm_up import Schedule, WarmUp
 from epochzero.recommend.supernet.weights import NASRECS, RecommenderSupernet
-from epochzero.recommend.training.early_stopping import PROGRESS
+from epochzero.recommend.training.early_stopping import PROGRESS, base_loss
 from epochzero.recommend.training.interrupt import between_steps
 from epochzero.recommend.training.recipes import RECIPES, Recipe
 from epochzero.recommend.training.settings import Settings
 from epochzero.recommend.training.source import TEST_AUC, TEST_LOSS, VAL_AUC, VAL_LOSS, TrainingSource
-from epochzero.recommend.training.trainer import base_loss, check_labels, rows_in
+from epochzero.recommend.training.trainer import check_labels, rows_in
 from epochzero.spaces.budget import BudgetedSpace
 from epochzero.store import JSON, Store, manifest
 from epochzero.study.loop import run_search

@@ -15,6 +15,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from epochzero.errors import DataError
+from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.training.settings import Settings
 
 FALL, RETRY = 0.2, 0.1
@@ -86,3 +88,15 @@ class EarlyStopping:
 
     def restore(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def base_loss(table: CtrTable) -> float:
+    """The log loss of the training rows' base rate on the validation rows."""
+    if not (count := table.size("val")):
+        raise DataError(
+            f"The table {table.folder} has no validation rows, which early stopping needs: mark some as val in its "
+            "split column, or train with --option patience=0."
+        )
+    rate, clicks = table.clicks("train") / max(1, table.size("train")), table.clicks("val")
+    rate = min(max(rate, 1e-6), 1 - 1e-6)
+    return -(clicks * math.log(rate) + (count - clicks) * math.log(1 - rate)) / count

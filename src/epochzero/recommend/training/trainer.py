@@ -30,7 +30,7 @@ from epochzero.engine import foreach
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
-from epochzero.recommend.training.early_stopping import RETRY, EarlyStopping, copied
+from epochzero.recommend.training.early_stopping import RETRY, EarlyStopping, base_loss, copied
 from epochzero.recommend.training.interrupt import between_steps
 from epochzero.recommend.training.metrics import Metrics, log_loss, measure
 from epochzero.recommend.training.optimizers import MOMENTS, descend, new_moments
@@ -202,10 +202,8 @@ class _Run:
     def __init__(
         self, model: nn.Module, table: CtrTable, settings: Settings, parts: Sequence[Part], stop: int, seed: int
     ) -> None:
-        self.model, self.table, self.settings, self.parts, self.stop, self.seed = (
-            *(model, table, settings),
-            *(parts, stop, seed),
-        )
+        self.model, self.table, self.settings = model, table, settings
+        self.parts, self.stop, self.seed = parts, stop, seed
         self.each = math.ceil(stop / settings.batch_size)
         """steps in an epoch"""
         self.most = self.each * settings.epochs
@@ -334,18 +332,6 @@ def check_labels(table: CtrTable, *parts: Part) -> None:
             f"All {total:,} rows of {' and '.join(parts)} in {table.folder} have the label {int(clicks > 0)}: "
             "a model needs clicks and others; give more rows or another split."
         )
-
-
-def base_loss(table: CtrTable) -> float:
-    """The log loss of the training rows' base rate on the validation rows."""
-    if not (count := table.size("val")):
-        raise DataError(
-            f"The table {table.folder} has no validation rows, which early stopping needs: mark some as val in its "
-            "split column, or train with --option patience=0."
-        )
-    rate, clicks = table.clicks("train") / max(1, table.size("train")), table.clicks("val")
-    rate = min(max(rate, 1e-6), 1 - 1e-6)
-    return -(clicks * math.log(rate) + (count - clicks) * math.log(1 - rate)) / count
 
 
 def _save(file: Path, run: _Run, facts: dict[str, Any]) -> None:
