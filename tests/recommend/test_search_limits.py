@@ -15,7 +15,8 @@ from epochzero.recommend import pipeline
 from epochzero.recommend.data.synthetic import Planted, synthetic
 from epochzero.recommend.data.table import open_table
 from epochzero.recommend.estimate import Estimate, duration, estimate
-from epochzero.recommend.sub_one_shot import Preset, SubOneShotSearch
+from epochzero.recommend.presets import Preset
+from epochzero.recommend.sub_one_shot import SubOneShotSearch
 from tests.command import epochzero, refusal
 
 LAW = Planted(sizes=(20, 20, 10, 10, 6), num_dense=3, pairs=((0, 3), (1, 2)), gates=((0, 4),))

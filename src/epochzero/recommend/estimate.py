@@ -18,6 +18,8 @@ from epochzero.types import Origin
 
 TRIED, STEPS = 2, 3
 """networks that are scored, and training steps of the last of them, each after one that warms up"""
+EARLY = 8
+"""epochs after which early stopping ends a training, roughly"""
 LONG = 600.0
 """seconds from which on the user is told what makes a search shorter"""
 
@@ -32,7 +34,7 @@ class Estimate:
     step: float
     """seconds of a training step"""
     steps: int
-    """of all networks that are trained in the end"""
+    """of all networks that are trained in the end; the comparison with baselines takes about as many again"""
 
     @property
     def scoring(self) -> float:
@@ -68,8 +70,9 @@ def estimate(run: SubOneShotSearch) -> Estimate:
         start = time.perf_counter()
         supernet.scores(archs[1:], run.objective.proxies, run.batch)
         network = (time.perf_counter() - start) / TRIED
-    steps = run.preset.top * run.training.epochs * -(-run.trained_rows // run.preset.batch_size)
-    model = pruned(space.plan(archs[-1])).module(Origin(NASRECS.scheme, run.seed))
+    epochs = min(run.training.epochs, EARLY if run.training.patience else run.training.epochs)
+    steps = (run.preset.top + run.preset.random) * epochs * -(-run.trained_rows // run.preset.batch_size)
+    model = pruned(run.final.plan(archs[-1])).module(Origin(NASRECS.scheme, run.seed))
     trainer, spent = Trainer(model, run.data.rows, steps, run.training), list[float]()
     for batch in islice(run.data.batches("train", size=run.preset.batch_size), STEPS + 1):
         start = time.perf_counter()

@@ -164,7 +164,11 @@ class Recommender:
                 f"The weights take {size / 1e9:.1f} GB and one ONNX file holds {ONNX_BYTES / 1e9:g}: export with "
                 "--no-onnx, or limit the embeddings in the search with --option max_embedding_rows=10000000."
             )
-        more = {FILE: described(self.space, self.arch, self.training, self.form), ENCODING: self.encoding.text(), ENCODER: SOURCE}
+        more = {
+            FILE: described(self.space, self.arch, self.training, self.form),
+            ENCODING: self.encoding.text(),
+            ENCODER: SOURCE,
+        }
         card = _card(self.encoding, self.training)
         subject = Subject(self.space, self.arch, self.plan, self.weights, f"from {self.name}", training_section=card)
         return export(subject, folder, real=real, onnx=onnx, say=say, more=more)

@@ -30,7 +30,8 @@ from epochzero.recommend.data.encoding import FIRST_VALUE, UNSEEN
 from epochzero.recommend.data.split import PARTS
 from epochzero.recommend.data.table import CtrTable, Part
 from epochzero.recommend.training.metrics import auc, log_loss
-from epochzero.recommend.training.trainer import device_of, logits_of
+from epochzero.recommend.training.row_tables import device_of
+from epochzero.recommend.training.trainer import logits_of
 from epochzero.registry import near_miss
 
 BINS, TENTH = 15, 0.1
