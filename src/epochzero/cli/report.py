@@ -16,7 +16,11 @@ from epochzero.errors import UserError
 
 def report(
     stores: Annotated[
-        list[Path], Argument(help="The store of the run: what was given as --store. Further ones are compared with it.")
+        list[Path],
+        Argument(
+            help="The store of the run: what was given as --store. Further ones are compared with it. Or the folder of "
+            "`epochzero recommend train`."
+        ),
     ],
     table: Annotated[Path | None, Option(help="Accuracies of known networks, to compare the scores with.")] = None,
     target: Annotated[
@@ -41,9 +45,13 @@ def report(
 
     epochzero report seed0.db seed1.db seed2.db
 
-    The live report only reads the store; the run may start before or after it, or be killed.
+    epochzero report run --out recommender.html
+
+    The last one is of a trained recommender. The live report only reads the store; the run may start before or after
+    it, or be killed.
     """
     from epochzero import report as reports
+    from epochzero.report.recommender import is_recommender, write_recommender
 
     load_plugins(plugin)
     if target is not None and table is None:
@@ -62,7 +70,7 @@ def report(
             reports.serve(subject, host, port, force=force, ready=_say)
         return
     path = out_file or Path("report.html")
-    size = reports.write(subject, path)
+    size = write_recommender(store, path) if is_recommender(store) else reports.write(subject, path)
     if json:
         print_json({"report": str(path), "bytes": size})
     else:
