@@ -80,15 +80,20 @@ def rank(
     )
     with progress_bar("rank") as bar:
         ranking = ez.rank(networks, store=store or ":memory:", device=device, threads=threads, progress=bar, **options)
+    print_ranking(ranking, json)
+
+
+def print_ranking(ranking: Ranking, json: bool) -> None:
+    """Prints the ranking; the exit code is 1 without a score."""
     if json:
         print_json(ranking.to_json())
     else:
-        show_ranking(ranking)
+        _show(ranking)
     if not ranking.scored:
         raise typer.Exit(1)
 
 
-def show_ranking(ranking: Ranking) -> None:
+def _show(ranking: Ranking) -> None:
     """Prints a line for each network; names come last, since architectures are long."""
     timed = any(row.latency is not None for row in ranking)
     heads = ["", "params", "flops", "MiB", *(["ms"] if timed else []), "by flops", ranking.text, "±", "group"]

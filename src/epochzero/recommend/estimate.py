@@ -1,4 +1,4 @@
-"""How long a search for a recommender will take, from a few networks that are scored and trained for a moment.
+"""The expected duration of a search for a recommender, from a few networks that are scored and trained for a moment.
 
 estimate(run)            # Estimate(network=0.8, networks=64, step=0.02, steps=3 * 400)
 """

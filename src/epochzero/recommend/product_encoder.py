@@ -1,4 +1,4 @@
-"""Turns rows of text into the numbers that a recommender reads. Needs numpy, and `encoding.json` beside it.
+"""Turns rows of text into the numbers that a recommender reads. Needs numpy, and `encoding.json`.
 
     import encoder
     reads = encoder.Encoder("encoding.json")

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from epochzero import recommend
-from epochzero.cli.console import print_json
 from epochzero.cli.options import AsJson, ClickOptions, Device, Plugins, Threads, spread
 from epochzero.cli.plugin import load_plugins
-from epochzero.cli.rank import show_ranking
+from epochzero.cli.rank import print_ranking
 from epochzero.cli.recommend.options import OwnOptions, RecommenderSpace, SearchedData, remarks_shown, shown_progress
 from epochzero.quantities import key_values
 
@@ -40,9 +39,4 @@ def rank(
         given: dict[str, Any] = {"random": random, "proxy": proxy, "seeds": seeds, "space": space, "device": device}
         given |= asdict(reading) | {"options": key_values(option or [])}
         ranking = recommend.rank(data, archs or [], **given, progress=bar)
-    if json:
-        print_json(ranking.to_json())
-    else:
-        show_ranking(ranking)
-    if not ranking.scored:
-        raise typer.Exit(1)
+    print_ranking(ranking, json)

@@ -1,4 +1,4 @@
-"""What a table holds, column by column: missing and unseen values, and values written in more than one way.
+"""Counts by column: missing and unseen values, and values written in more than one way.
 
 A whole number written `266.0`, as data frames write a column of ids with a missing one, is the value `266` of a column
 of texts, in training and prediction alike. A text such as `nan` is a value unless the schema names it as `missing`; it

@@ -18,7 +18,7 @@ from epochzero.recommend.training.metrics import auc
 
 LEAKING = 0.999
 TRAIN, HELD_OUT = 200_000, 50_000
-"""the most rows of either that are looked at"""
+"""the most rows of either that are read"""
 INTERVALS = 64
 FEW = 5
 """clicks, and other rows, from which on an AUC is taken seriously"""

@@ -59,7 +59,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well probabilities agree with rates of clicks."""
+    """Agreement of probabilities with rates of clicks."""
 
     error: float
     ratio: float
