@@ -159,6 +159,40 @@ def test_reproduce_runs_a_recipe_on_given_data(images: Path, monkeypatch: pytest
     assert "16 of the 40 training samples of images.npz" in found["samples"]["S1"]["data"]["true"]
 
 
+@pytest.fixture
+def few(with_counts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three experiments: one that runs, one whose data are missing, one that fails."""
+
+    class Broken(Counts):
+        name = "broken"
+
+        def measure(self, work: Any) -> Any:
+            raise DataError("These data are of no use.")
+
+    monkeypatch.setitem(experiments._members, "broken", Broken())
+    kept = {name: experiments[name] for name in ("counts", "broken", "nasi-figure3", "thesis-table7.8")}
+    monkeypatch.setattr(experiments, "_members", kept)
+
+
+def test_all_runs_what_can_be_run_and_ends_with_an_error_if_one_has(few: None, images: Path, tmp_path: Path) -> None:
+    asked = ("reproduce", "--all", "--quick", "--data", images, "--data-folder", tmp_path / "none")
+    ran = epochzero(*asked, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert "counts: " in ran.out and "networks 10, batch_size 2, repeats 1; seed 0" in " ".join(ran.out.split())
+    said = " ".join(ran.err.split())
+    assert "nasi-figure3: left out, needs data" in said and "thesis-table7.8: left out, planned" in said
+    assert "broken: These data are of no use." in said
+    assert "1 of 2 experiments ended with an error: broken." in said
+    assert (tmp_path / "out" / "counts" / "result.json").is_file() and not (tmp_path / "out" / "broken").exists()
+    experiments._members.pop("broken")
+    ran = epochzero(*asked, "--json")
+    assert ran.code == 0 and [one["experiment"] for one in ran.json["experiments"]] == ["counts"]
+
+
+def test_all_takes_no_name() -> None:
+    assert "leave out the name" in refusal("reproduce", "--all", "dextr-table1")
+
+
 def test_what_cannot_be_reproduced(with_counts: None, tmp_path: Path) -> None:
     assert "No experiment is called 'nasi-table8'. Did you mean 'nasi-table" in refusal("reproduce", "nasi-table8")
     assert "There is no file or folder none.npz" in refusal("reproduce", "counts", "--data", "none.npz")

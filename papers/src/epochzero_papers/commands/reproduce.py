@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +62,9 @@ class RunningOptions:
 class OutputOptions:
     """The list of experiments, a description, or results."""
 
+    every: Annotated[
+        bool, typer.Option("--all", help="Run every experiment whose data are there, one after another.")
+    ] = False
     list_all: Annotated[bool, typer.Option("--list", help="List all experiments, with those that can run here.")] = (
         False
     )
@@ -89,37 +93,89 @@ def reproduce(
 
     epochzero reproduce dextr-table4 --data-folder data --scores docs/data
 
+    epochzero reproduce --all --quick --data-folder data --out results
+
     Stopped at any moment, the same command with the same store resumes.
     """
     load_plugins(running.plugin)
     if output.list_all:
         show_experiments(given.folder, output.json)
         return
+    if output.every:
+        if name is not None or output.about:
+            raise UserError("--all runs every experiment: leave out the name and --about.")
+        _all(size, given, running, output)
+        return
     if name is None:
-        raise UserError("Name what to reproduce, such as dextr-table1; epochzero reproduce --list shows all.")
+        raise UserError("Name what to reproduce, such as dextr-table1, or --all; epochzero reproduce --list shows all.")
     recipe: Any = experiments[name]
     if output.about:
         _about(recipe, given.folder, output.json)
         return
-    settings = recipe.sized(size.quick, size.networks)
     results = None if output.out_dir is None else made_folder(output.out_dir)
-    with progress_bar("reproduce") as show:
-        result = recipe.run(
-            settings,
-            seed=size.seed,
-            data=given.data,
-            folder=given.folder,
-            device=running.device,
-            store=running.store or ":memory:",
-            scores=given.scores or (),
-            progress=lambda done, total: show(done, total, ""),
-        )
+    result = _run(recipe, size, given, running, given.scores or ())
     if results is not None:
         _write(result, results)
     if output.json:
         print_json(result.as_dict())
     else:
         _show(result)
+
+
+def _run(
+    recipe: Any, size: SizeOptions, given: InputOptions, running: RunningOptions, scores: Sequence[Path]
+) -> Result:
+    settings = recipe.sized(size.quick, size.networks)
+    with progress_bar(recipe.name) as show:
+        result: Result = recipe.run(
+            settings,
+            seed=size.seed,
+            data=given.data,
+            folder=given.folder,
+            device=running.device,
+            store=running.store or ":memory:",
+            scores=scores,
+            progress=lambda done, total: show(done, total, ""),
+        )
+    return result
+
+
+def _all(size: SizeOptions, given: InputOptions, running: RunningOptions, output: OutputOptions) -> None:
+    """Runs what can be run, says what is left out and why, and ends with an error if an experiment had one."""
+    failed: list[str] = []
+    finished: list[dict[str, Any]] = []
+    for name in experiments:
+        recipe: Any = experiments[name]
+        if (status := recipe.status(given.folder)) in ("needs data", "planned"):
+            err.print(f"{name}: left out, {status}")
+            continue
+        try:
+            result = _run(recipe, size, given, running, (given.scores or ()) if recipe.takes_scores else ())
+        except UserError as error:
+            failed.append(name)
+            err.print(f"{name}: {error}", style="red")
+            continue
+        if output.out_dir is not None:
+            _write(result, made_folder(output.out_dir / name))
+        finished.append(result.as_dict())
+        if not output.json:
+            _summary(result)
+    if output.json:
+        print_json({"experiments": finished, "failed": failed})
+    if failed:
+        raise UserError(
+            f"{len(failed)} of {len(failed) + len(finished)} experiments ended with an error: {', '.join(failed)}."
+        )
+
+
+def _summary(result: Result) -> None:
+    """Prints the size of an experiment, its seed, and what it leaves out."""
+    known = sum(row.found is not None for row in result.rows)
+    settings = ", ".join(f"{name} {value}" for name, value in result.settings.items())
+    out.print(f"{result.experiment}: {known} of {len(result.rows)} figures in {result.seconds:.0f} s", style="bold")
+    out.print(f"  {settings}; seed {result.seed}", style="dim")
+    for sentence in result.left_out:
+        out.print(f"  {sentence}", style="dim")
 
 
 def _about(experiment: Any, folder: str, json: bool) -> None:
