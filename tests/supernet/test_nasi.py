@@ -24,7 +24,7 @@ from epochzero.supernet import make, relax
 from epochzero.supernet import nasi as module
 from epochzero.supernet.base import State
 from epochzero.supernet.gumbel import hardened
-from epochzero.supernet.nasi import Nasi, most_probable, slope, trace_norm, weight_slope
+from epochzero.supernet.nasi import Nasi, most_probable, ntk_factors, slope, trace_norm, weight_slope
 from epochzero.supernet.relaxed import Relaxed
 from epochzero.types import Origin
 from tests.supernet.test_relaxed import in_relaxed
@@ -125,6 +125,38 @@ def test_the_gradient_is_that_of_the_whole_network_differentiated_twice(space: s
         assert torch.allclose(torch.cat(found), torch.cat(wanted), rtol=1e-9, atol=1e-11 * float(s.detach()))
         told.append(bool(torch.cat(wanted).norm() > 0))
     assert sum(told) >= 4
+
+
+@pytest.mark.parametrize("space", ["nb201", "nb1shot1_s1"])
+def test_jacots_parameterisation_written_out(space: str) -> None:
+    """Every weight is v / sqrt(fan in), and all is differentiated with respect to v, twice."""
+    relaxed = relax(spaces[space], 3, SHAPE, 2, 1)
+    theta = {name: w.double() for name, w in draw(relaxed.plan.weights, Origin("lecun", 1)).items()}
+    scale = {n: p.fan_in**0.5 if p.role == "weight" else 1.0 for n, p in relaxed.plan.weights.items() if p.trainable}
+    v = {name: (theta[name] * factor).requires_grad_() for name, factor in scale.items()}
+    maker = torch.Generator().manual_seed(3)
+    x, y = torch.randn(4, *SHAPE, dtype=torch.float64, generator=maker), torch.tensor([0, 1, 2, 0])
+    logits = [torch.randn(len(c.options), dtype=torch.float64, generator=maker) for c in relaxed.choices]
+    weights = [hardened(own, c.draws).requires_grad_() for own, c in zip(logits, relaxed.choices, strict=True)]
+    made = {name: leaf / scale[name] for name, leaf in v.items()}
+    loss = label_loss(execute(relaxed.plan, {**theta, **made}, (x, *weights)), y, "mean")
+    gradients = torch.autograd.grad(
+        loss, list(v.values()), create_graph=True, allow_unused=True, materialize_grads=True
+    )
+    s = torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+    wanted = torch.autograd.grad(s, weights, allow_unused=True, materialize_grads=True)
+    corner, factors = [w.detach() for w in weights], ntk_factors(relaxed)
+    found_s, found = weight_slope(relaxed, theta, corner, x, y, factors)
+    assert found_s == pytest.approx(float(s.detach()), rel=1e-10)
+    assert float(trace_norm(relaxed, theta, corner, x, y, factors)) == pytest.approx(found_s, rel=1e-10)
+    assert torch.cat(wanted).norm() > 0
+    assert torch.allclose(torch.cat(found), torch.cat(wanted), rtol=1e-8, atol=1e-10 * found_s)
+    assert found_s < float(trace_norm(relaxed, theta, corner, x, y))
+
+
+def test_jacots_parameterisation_in_a_search() -> None:
+    standard, ntk = (search(nu="9", parameters=one).run(2).trajectory["s"] for one in ("standard", "ntk"))
+    assert all(0 < less < more for less, more in zip(ntk, standard, strict=True))
 
 
 def test_s_is_the_proxy_of_the_plain_network() -> None:
@@ -309,9 +341,9 @@ def test_random_labels_and_data_replace_the_true_ones() -> None:
 def test_what_is_left_out_is_neither_sampled_nor_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
 
-    def noted(relaxed: Relaxed, theta: Any, weights: list[Tensor], x: Tensor, y: Tensor) -> tuple[float, list[Tensor]]:
+    def noted(relaxed: Relaxed, theta: Any, weights: list[Tensor], *more: Any) -> tuple[float, list[Tensor]]:
         seen.extend(weights)
-        return weight_slope(relaxed, theta, weights, x, y)
+        return weight_slope(relaxed, theta, weights, *more)
 
     monkeypatch.setattr(module, "weight_slope", noted)
     found = search(nu="9", without="none, avg_pool_3x3").run(4)
@@ -346,6 +378,7 @@ def test_networks_that_say_nothing_leave_the_weights_at_zero(monkeypatch: pytest
         ({"nu1": 3}, "no option 'nu1'. Did you mean 'nu"),
         ({"without": "nune"}, "cannot leave out what is not there: nune"),
         ({"without": "none,skip_connect,nor_conv_1x1,nor_conv_3x3,avg_pool_3x3"}, "cannot choose 'edge10' without"),
+        ({"parameters": "jacot"}, "'standard' or 'ntk' for 'parameters', not 'jacot'"),
         ({"init": "lecum"}, "No initialisation is called 'lecum'"),
     ],
 )

@@ -21,6 +21,9 @@ The paper has mu = 2, nu0 = 500 or nu = 100 and T = 100 on DARTS; mu = 1 and nu0
 initialisation set the scale of s, and it does not tell them in full, so the default is the mean. Weights are drawn from
 N(0, 1/fan in), as those of the theory are in effect; norms use the batch's statistics.
 
+With `parameters=ntk` every weight is v / sqrt(fan in) with v ~ N(0, 1) and the gradient is that with respect to v,
+Jacot et al.'s parameterisation, which the paper names: s is then the sum over tensors of || dL/dW ||^2 / fan in.
+
 Labels may be drawn at random, and so may the data (N(0, 1)). Options may be left out of every choice (`without`, with
 commas between them; `nothing` for all options): the paper leaves out `none` on DARTS. Where the most probable cell is
 cut in two, the most probable one that is not is taken.
@@ -42,6 +45,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -81,17 +85,33 @@ UNBOUNDED = sys.float_info.max
 """nu that no s exceeds; unlike infinity it can be written as JSON"""
 
 
+Factors = Mapping[str, float]
+"""of a tensor's share in s, by its name; 1 for the others"""
+
+
+def ntk_factors(relaxed: Relaxed) -> Factors:
+    """1 / fan in for the weights of layers; biases and the parameters of norms have none."""
+    params = relaxed.plan.weights.items()
+    return {name: 1 / param.fan_in for name, param in params if param.fan_in and param.role == "weight"}
+
+
 def trace_norm(
-    relaxed: Relaxed, theta: Mapping[str, Tensor], weights: Sequence[Tensor], x: Tensor, y: Tensor
+    relaxed: Relaxed,
+    theta: Mapping[str, Tensor],
+    weights: Sequence[Tensor],
+    x: Tensor,
+    y: Tensor,
+    factors: Factors = MappingProxyType({}),
 ) -> Tensor:
     """S of the network that weights of zero and one sample."""
     leaves = {name: theta[name].detach().requires_grad_() for name in relaxed.sampled(weights)}
     loss = label_loss(execute(relaxed.network(weights), {**theta, **leaves}, (x,)), y, "mean")
-    return _squared(torch.autograd.grad(loss, list(leaves.values())))
+    return _squared(torch.autograd.grad(loss, list(leaves.values())), list(leaves), factors)
 
 
-def _squared(gradients: Sequence[Tensor]) -> Tensor:
-    return torch.stack([gradient.square().sum() for gradient in gradients]).sum()
+def _squared(gradients: Sequence[Tensor], names: Sequence[str], factors: Factors) -> Tensor:
+    each = [gradient.square().sum() * factors.get(name, 1) for name, gradient in zip(names, gradients, strict=True)]
+    return torch.stack(each).sum()
 
 
 def sample(relaxed: Relaxed, logits: Sequence[Tensor], like: Tensor) -> list[Tensor]:
@@ -100,21 +120,32 @@ def sample(relaxed: Relaxed, logits: Sequence[Tensor], like: Tensor) -> list[Ten
 
 
 def slope(
-    relaxed: Relaxed, theta: Mapping[str, Tensor], logits: Sequence[Tensor], x: Tensor, y: Tensor, tau: float
+    relaxed: Relaxed,
+    theta: Mapping[str, Tensor],
+    logits: Sequence[Tensor],
+    x: Tensor,
+    y: Tensor,
+    tau: float,
+    factors: Factors = MappingProxyType({}),
 ) -> tuple[float, Tensor]:
     """S of the sampled network, and its gradient with respect to alpha, all choices one after the other."""
-    s, by_weights = weight_slope(relaxed, theta, sample(relaxed, logits, x), x, y)
+    s, by_weights = weight_slope(relaxed, theta, sample(relaxed, logits, x), x, y, factors)
     parts = [straight_through(own, w.cpu(), tau) for own, w in zip(logits, by_weights, strict=True)]
     return s, torch.cat(parts)
 
 
 def weight_slope(
-    relaxed: Relaxed, theta: Mapping[str, Tensor], weights: Sequence[Tensor], x: Tensor, y: Tensor
+    relaxed: Relaxed,
+    theta: Mapping[str, Tensor],
+    weights: Sequence[Tensor],
+    x: Tensor,
+    y: Tensor,
+    factors: Factors = MappingProxyType({}),
 ) -> tuple[float, list[Tensor]]:
     r"""S of the network that weights of zero and one sample, and its gradient with respect to them.
 
-    At a node m = sum_o w_o f_o, dL/dw_o = dL/dm . f_o. While theta moves along 2 dL/dtheta, any other derivative dL/dz
-    changes at the rate ds/dz. With f_o' for the rate at which f_o changes then,
+    At a node m = sum_o w_o f_o, dL/dw_o = dL/dm . f_o. While theta moves along 2 dL/dtheta, each tensor times its
+    factor, any other derivative dL/dz changes at the rate ds/dz. With f_o' for the rate at which f_o changes then,
 
         ds/dw_o = ds/dm . f_o + dL/dm . f_o'
 
@@ -128,7 +159,7 @@ def weight_slope(
     wanted = [*leaves.values(), *shifts]
     both = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
     gradients, of_loss = both[: len(names)], both[len(names) :]
-    s = _squared(gradients)
+    s = _squared(gradients, names, factors)
     of_s = torch.autograd.grad(s, shifts, allow_unused=True, materialize_grads=True)
     at = {node.name: (a.detach(), b.detach()) for node, a, b in zip(nodes, of_s, of_loss, strict=True)}
     slopes = {
@@ -151,7 +182,7 @@ def weight_slope(
 
     with torch.no_grad(), forward_ad.dual_level():
         moved = {
-            name: forward_ad.make_dual(theta[name], 2 * gradient)  # type: ignore[no-untyped-call]
+            name: forward_ad.make_dual(theta[name], 2 * factors.get(name, 1) * gradient)  # type: ignore[no-untyped-call]
             for name, gradient in zip(names, gradients, strict=True)
         }
         execute(relaxed.selected(weights), {**theta, **moved}, (x, *weights), weigh)
@@ -269,6 +300,7 @@ class Nasi:
         without: str = "usual"
         tau: float = 1.0
         init: str = "lecun"
+        parameters: str = "standard"
         channels: int = 16
         cells: int = 0
 
@@ -283,6 +315,8 @@ class Nasi:
                 "NASI needs tau above 0, an even number of channels and a number of cells that is 0 or more, "
                 f"not {options.tau}, {options.channels} and {options.cells}."
             )
+        if options.parameters not in ("standard", "ntk"):
+            raise UserError(f"NASI takes 'standard' or 'ntk' for 'parameters', not {options.parameters!r}.")
         mu, nu0 = paper(space)
         self.mu = mu if options.mu == "paper" else number("mu", options.mu)
         self.nu0 = nu0 if options.nu0 == "paper" else number("nu0", options.nu0)
@@ -296,6 +330,7 @@ class Nasi:
         self.device = torch.device(device)
         self.relaxed = relax(space, batch.num_classes, batch.input_shape, options.channels, options.cells)
         self.barred = bar(self.relaxed, without)
+        self.factors = ntk_factors(self.relaxed) if options.parameters == "ntk" else {}
         self.theta = draw(self.relaxed.plan.weights, Origin(options.init, seed), self.device)
         numbers: State = {"nu": self.nu, "nu0": self.nu0, "mu": self.mu}
         self.settings = settings_of("nasi", space, batch, seed, **asdict(options) | numbers)
@@ -324,13 +359,14 @@ class Nasi:
 
     def measured(self, t: int) -> tuple[float, Tensor]:
         """S of the network of step t and its gradient in alpha, which depend on neither nu nor mu."""
-        return slope(self.relaxed, self.theta, self._logits("sample", t), *self._data(t), tau=self.tau)
+        given = self._logits("sample", t), *self._data(t)
+        return slope(self.relaxed, self.theta, *given, tau=self.tau, factors=self.factors)
 
     def of_mean(self, i: int) -> float:
         """S of the i-th network of equation (40), counted from 1."""
         x, y = self._data(i)
         weights = sample(self.relaxed, self._logits("mean", i), x)
-        return float(trace_norm(self.relaxed, self.theta, weights, x, y))
+        return float(trace_norm(self.relaxed, self.theta, weights, x, y, self.factors))
 
     def _logits(self, purpose: str, t: int) -> list[Tensor]:
         """alpha_0 = 0 with Gumbel noise, for each choice; minus infinity for options that are left out."""
