@@ -20,7 +20,6 @@ import math
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -157,12 +156,15 @@ def scored(
             proxy: np.array([by[texts[i]].value if texts[i] in by else math.nan for i in kept])
             for proxy, by in known.items()
         }
-        with suppress(UserError):
-            lacking = [parse(one) for one in COUNTED if one not in own or np.isnan(own[one]).any()]
+        lacking = [parse(one) for one in COUNTED if one not in own or np.isnan(own[one]).any()]
+        try:
             if lacking and len(kept):
                 found = Task(space, lacking, batch_for(space, size=1)).score([archs[i] for i in kept])
                 own |= {proxy.name: np.array([one[proxy.name].value for one, _ in found]) for proxy in lacking}
-            rows, scores = list(kept), own
+        except UserError:  # such as models of timm where it is not installed: what is stored remains
+            if kept is not rows or len(rows) < LEAST:
+                continue
+        rows, scores = list(kept), own
     if not rows:
         raise UserError(f"no network of {path.name} has stored scores or can be counted")
     return space, rows, [archs[i] for i in rows], scores
@@ -205,7 +207,7 @@ Maker = Callable[[Any, int, Pool], Any]
 
 def makers(table: Table) -> dict[str, Maker]:
     """Returns by name how to make each search that this table has the scores for."""
-    made = {name: _maker(table, method, options) for name, (method, options) in METHODS.items()}
+    made = {name: maker_of(table, method, options) for name, (method, options) in METHODS.items()}
     for text in ALONE:
         there = [proxy.text in table.covering for proxy in parse_objective(text).proxies]
         if all(there):
@@ -215,7 +217,7 @@ def makers(table: Table) -> dict[str, Maker]:
     return {name: maker for name, maker in made.items() if maker is not None}
 
 
-def _maker(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
+def maker_of(table: Table, method: str, options: dict[str, Any]) -> Maker | None:
     search: Any = searches[method]
     if not isinstance(search, Pooling):
         return lambda space, seed, pool: made_with(options, search, space, seed)

@@ -12,8 +12,9 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from epochzero.errors import UserError
 from epochzero.registry import spaces
-from tests.test_bench_scripts import script
+from tests.test_bench_scripts import ROOT, script
 
 NB201 = spaces["nb201"]
 COLUMNS = ("cifar10_test", "cifar10_val_12ep")
@@ -77,6 +78,33 @@ def test_a_regret_by_hand(folder: Path) -> None:
 def layers(arch: tuple[str, ...]) -> int:
     """Three stages of five cells; a stem, two residual blocks with three convolutions each, and a linear layer."""
     return 15 * sum("conv" in op for op in arch) + 1 + 6 + 1
+
+
+def test_what_cannot_be_counted_keeps_its_stored_scores(folder: Path) -> None:
+    """Such as models of timm where it is not installed."""
+    module = script("guided")
+    module.POOL = 100  # type: ignore[attr-defined]
+    stored = module.read_stored([folder / "scores"])
+    with patch.object(module, "Task", side_effect=UserError("not installed")):
+        table = module.read(module.TABLES[0], folder, stored)
+    assert len(table.archs) == 30 and table.scores.keys() == {"naswot", "dextr"}
+
+
+def test_constants_without_a_space(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    module = script("guided_constants")
+    with patch.object(module.bench, "POOL", 30):
+        table = module.bench.read(module.bench.TABLES[0], folder, module.read_stored([folder / "scores"]))
+    before = [getattr(module.guided, name) for name in module.NAMES]
+    with patch.object(module, "MOST", 20):
+        table = module.fewer(table)
+        found = module.shares([table], 2, 4)
+    assert len(table.archs) == 20 and found.keys() == module.VARIANTS.keys()
+    assert all(0 <= share < 3 for by in found.values() for share in by.values())
+    assert [getattr(module.guided, name) for name in module.NAMES] == before
+    shares = {module.DEFAULT: {"a": 0.2, "b": 0.9, "c": 0.3}, "OWN x 2": {"a": 0.5, "b": 0.1, "c": 0.5}}
+    assert module.left_out(shares) == {"a": "OWN x 2", "b": module.DEFAULT, "c": "OWN x 2"}
+    assert "| **left out** | 0.50 | 0.90 | 0.50 | 0.63 |" in module.page(shares, "command")
 
 
 def test_the_evidence(folder: Path) -> None:
