@@ -20,6 +20,7 @@ SHOWS = {
     "rank_published.py": r"^\[\{'place': 1|^Models of timm: need the package timm",
     "regression.py": r"3 x 64 .* ± .*\d \| needs class labels, which the targets of the loss huber_loss",
     "slim.py": r"^18 versions, such as depth=2, 0=4, .*parameters.accuracy 1.00, .* and, trained on, \d\.\d\d",
+    "text_classifier.py": r"4 x 32 .*\d parameters .*\d FLOPs .* ms  \d.* ± ",
     "segmentation.py": r"^width=\d, levels=\d \d",
 }
 """patterns of their output"""
@@ -34,6 +35,8 @@ def test_every_example_is_run() -> None:
 def test_example(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if name == "text_classifier.py":
+        pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "model", raising=False)

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+import epochzero as ez
 from epochzero.engine import parse
 from epochzero.engine.space_networks import batch_for, budgeted
 from epochzero.errors import UserError
@@ -309,3 +311,20 @@ def test_exports_are_silent_with_and_without_a_private_function_of_torch(
     with quietly():
         vars(torch._C).get("_jit_onnx_log", list)("a graph")
     assert not said and vars(torch._C).get("_jit_onnx_log") == (said.append if there else None)
+
+
+def test_a_module_of_several_inputs_is_timed_by_torch() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(9, 4), nn.Linear(4, 2)
+
+        def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+            logits: Tensor = self.head((self.words(ids) * mask[..., None]).mean(1))
+            return logits
+
+    rows = {"ids": torch.randint(9, (8, 5)), "mask": torch.ones(8, 5)}
+    (row,) = ez.rank({"net": Masked()}, rows, torch.arange(8) % 2, proxy="params", seeds=1, latency="torch")
+    assert isinstance(row.latency, Timing) and 0 < row.latency.low <= row.latency.median <= row.latency.high
+    with pytest.raises(UserError, match="ONNX is made of networks with one input of real numbers"):
+        ez.rank({"net": Masked()}, rows, torch.arange(8) % 2, proxy="params", seeds=1, latency="onnxruntime")

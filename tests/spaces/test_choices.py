@@ -148,3 +148,16 @@ def test_a_plug_in(tmp_path: Path) -> None:
     with plugins_forgotten():
         found = epochzero("score", "--space", "mine", "--arch", "width=8, depth=2", "--proxy", "snip", *asked).json
         assert found["scores"]["snip"]["status"] == "ok"
+
+
+def test_images_that_no_network_takes_are_refused_before_the_search() -> None:
+    def halving(depth: int, num_classes: int) -> nn.Module:
+        layers = (nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.MaxPool2d(2)) for _ in range(depth))
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, num_classes))
+
+    common: dict[str, Any] = {"proxy": "params", "budget": 2, "batch_size": 4}
+    with pytest.raises(UserError, match=r"images of 3x4x4 \(.*too small\)\. The smallest that work are 3x8x8\."):
+        ez.search(ez.choices(halving, depth=[4, 3]), input_shape=(3, 4, 4), **common)
+    assert ez.search(ez.choices(halving, depth=[3, 2]), input_shape=(3, 4, 4), **common).best is not None
+    never = ez.choices(lambda depth: nn.Linear(7, depth), depth=[1, 2])
+    assert ez.search(never, input_shape=(3, 4, 4), **{**common, "proxy": "snip"}).best is None  # the scores say why

@@ -73,7 +73,7 @@ def test_the_order_is_the_proxys() -> None:
     lower = ez.rank({"small": net(2), "large": net(9)}, proxy="plain", batch_size=8)
     values = [row.value for row in lower]
     assert values == sorted(values) and [row.merit for row in lower] == [-value for value in values]
-    several = ez.rank({"small": net(2), "large": net(9)}, proxy=["params", "flops"], batch_size=8, seeds=2)
+    several = ez.rank({"small": net(2), "large": net(9)}, proxy="params, flops", batch_size=8, seeds=2)
     assert several.text == "rank(params,flops)" and several.best.name == "large" and several.agreement is None
 
 

@@ -43,7 +43,7 @@ class SearchOptions:
     proxy: Annotated[
         str,
         Option(
-            help="Score to search by: auto, one of `epochzero list proxies`, several by rank(dextr,zico), or "
+            help="Score to search by: auto, one of `epochzero list proxies`, several by rank, dextr,zico, or "
             "table:COLUMN of the --table."
         ),
     ] = DEFAULT

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from random import Random
 from typing import Any, Unpack
 
 import torch
@@ -27,6 +28,9 @@ from epochzero.plan.init import generator
 from epochzero.spaces.base import AnySpace, GivesPlans, Measured, ModuleSpace, fitting_arguments, native_of
 from epochzero.spaces.budget import Budget, BudgetedSpace, Size, Sizing
 from epochzero.types import Footprint, Origin
+
+TRIED, SIDES = 4, (8, 16, 32, 64, 128, 256, 512)
+"""networks and sizes of images that are tried where the first network does not take the images"""
 
 
 def batch_for(space: AnySpace, source: str | Path = "pink", **asked: Unpack[data_.Sampling]) -> Batch:
@@ -117,6 +121,48 @@ def network_of(
         return _Redrawn(module, batch, origin, output, device)
     except BuildError as error:
         return Unbuilt(str(error))
+
+
+def check_input_size(space: AnySpace, batch: Batch) -> None:
+    """UserError if no network of a space of modules runs on such images, with the smallest size on which one does.
+
+    A few networks are tried, for their shapes alone.
+    """
+    if isinstance(space, GivesPlans) or len(batch.input_shape) != 3 or batch.layout is not None:
+        return
+    archs = [space.smallest()]
+    why = _why_not(space, archs[0], batch)
+    if not why:
+        return
+    rng = Random(0)
+    archs += [space.sample(rng) for _ in range(TRIED - 1)]
+    channels, *sides = batch.input_shape
+
+    def works(side: int) -> bool:
+        images = data_.white((channels, side, side), batch.num_classes, 1, 1, 0)
+        return any(not _why_not(space, arch, images) for arch in archs)
+
+    if any(not _why_not(space, arch, batch) for arch in archs[1:]):
+        return
+    fails, fits = max(sides), next((side for side in SIDES if side > max(sides) and works(side)), None)
+    if fits is None:  # for another reason, which the scores say
+        return
+    while fits - fails > 1:
+        middle = (fits + fails) // 2
+        fails, fits = (fails, middle) if works(middle) else (middle, fits)
+    raise UserError(
+        f"No network of {space.name} that was tried runs on images of {shape_text(batch.input_shape)} ({why}). The "
+        f"smallest that work are {channels}x{fits}x{fits}."
+    )
+
+
+def _why_not(space: ModuleSpace, arch: Any, batch: Batch) -> str:
+    """The reason why a network cannot be built or run; empty if it can."""
+    try:
+        _ = ModuleNetwork(built(space, arch, batch, 0), batch, 0, getattr(space, "output", None)).flops
+    except (BuildError, PassFailedError) as error:
+        return str(error)
+    return ""
 
 
 def size_of(space: AnySpace, arch: Any, batch: Batch) -> Measured:

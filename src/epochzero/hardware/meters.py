@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -52,19 +52,24 @@ class TorchMeter:
     threads: int | None = None
     instant: bool = field(default=False, init=False)
     runtime: str = field(default="torch", init=False)
+    exports: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise UserError(f"Latency is measured for batches of at least 1 sample, not {self.size}.")
-        if self.task.batch.layout is not None and not takes_ids(self.task.space):
-            raise UserError("Latency is measured for networks with one input of real numbers: use a latency table.")
+        self.packed = self.task.batch.layout is not None and not takes_ids(self.task.space)
+        if self.packed and self.exports:
+            raise UserError("ONNX is made of networks with one input of real numbers: use --latency torch, or a table.")
         usable(self.task.device)
         self.threads = self.threads or torch.get_num_threads()
         machine: Any = manifest({})["machine"]
         on_gpu = torch.device(self.task.device).type == "cuda"
         self.hardware = torch.cuda.get_device_name(self.task.device) if on_gpu else machine["cpu"] or "an unknown CPU"
         drawn = torch.Generator().manual_seed(0)
-        self.x = torch.randn(self.size, *self.task.batch.input_shape, generator=drawn).to(self.task.device)  # [B, ...]
+        x = torch.randn(self.size, *self.task.batch.input_shape, generator=drawn)  # [B, ...]
+        if self.packed:  # ids have to be those of words
+            x = self.task.batch.part(0)[0][:1].repeat(self.size, 1)
+        self.x = x.to(self.task.device)
 
     @property
     def name(self) -> str:
@@ -96,12 +101,15 @@ class TorchMeter:
             raise UnmeasurableError(f"{self.runtime} cannot run it ({type(error).__name__}: {said})") from error
 
     def _timed(self, module: nn.Module) -> Timing:
-        module, x = module.to(self.task.device), self.x
-        return _timing(lambda: module(x), _on_gpu if x.is_cuda else _on_cpu)
+        module, x, layout = module.to(self.task.device), self.x, self.task.batch.layout
+        args, named = layout.unpack(x) if self.packed and layout is not None else ((x,), {})
+        return _timing(lambda: module(*args, **named), _on_gpu if x.is_cuda else _on_cpu)
 
 
 class OnnxMeter(TorchMeter):
     """Times what ONNX Runtime makes of the module."""
+
+    exports = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,6 +151,7 @@ class OnnxMeter(TorchMeter):
 class CommandMeter(TorchMeter):
     """Has a program run the exported network, on another device for example."""
 
+    exports = True
     command: str = ""
 
     def __post_init__(self) -> None:

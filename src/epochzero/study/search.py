@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochzero.callbacks import Callback, Told, telling
+from epochzero.engine.proxy import split_list
 from epochzero.errors import UserError
 from epochzero.executors.local import LOCAL, Local
 from epochzero.objectives.auto import DEFAULT
@@ -216,9 +217,13 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     if settings.among is not None:
         sources.append(Listed(TableSource.read(settings.among, space)))
     sources += [source for source in (accuracies, feedback) if source is not None]
+    from epochzero.engine.space_networks import check_input_size
+
     batch = _batch(settings, space, settings.parts or (PARTS_INSIDE if inside else PARTS))
     if isinstance(space, GivenSpace):
         space.identify(batch, settings.seed)
+    elif not any(source.candidates for source in sources):
+        check_input_size(space, batch)
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources), settings.ahead)
     limit = None
@@ -294,7 +299,7 @@ def _objective(proxy: Any, goals: Goals | None) -> tuple[Objective, Feedback | N
 
 def combined_text(proxy: str | Sequence[str]) -> str:
     """The text of one score, or of several combined by rank."""
-    if isinstance(proxy, str):
-        return proxy
-    names = list(proxy)
+    names = split_list(proxy) if isinstance(proxy, str) else list(proxy)
+    if not names:
+        return ""
     return names[0] if len(names) == 1 else f"rank({','.join(names)})"

@@ -98,3 +98,29 @@ def test_a_recommender_of_clicks() -> None:
     assert {name: score.why for name, score in found.items() if not score.ok} == {}
     expected = ez.score(two, "snip", data=(dense, ids), y=y)["snip"]
     assert found["snip"].value == pytest.approx(expected.value, rel=1e-4), "a weight of 0 adds nothing"
+
+
+def test_a_module_that_adds_hooks_in_its_first_run() -> None:
+    """As models of transformers do, which record what their layers return."""
+
+    class Recording(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()), nn.Linear(4, CLASSES)
+            self.installed = False
+            self.seen: list[Tensor] = []
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not self.installed:
+                self.body.register_forward_hook(lambda part, given, output: self.seen.append(output))
+                self.installed = True
+            self.seen.clear()
+            self.body(x)
+            (only,) = self.seen
+            logits: Tensor = self.head(only.mean((2, 3)))
+            return logits
+
+    module = Recording()
+    scores = ez.score(module, ["snip", "naswot"], data=IMAGES)
+    assert scores["snip"].ok and scores["naswot"].ok
+    assert not module.installed and not module.body._forward_hooks

@@ -318,9 +318,13 @@ def _computing(module: nn.Module) -> str:
 
 @contextmanager
 def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
-    """Sets the module to the mode of the pass and seeds randomness; restores everything afterwards."""
+    """Sets the module to the mode of the pass and seeds randomness; restores everything afterwards.
+
+    Hooks too: models of transformers add some in their first run, and note in an attribute that they have them.
+    """
     parts = list(module.modules())
     before = [dict(vars(part)) for part in parts]
+    hooks = [(kept, kept.copy()) for own in before for name, kept in own.items() if name.startswith("_forward_")]
     with seeded(seed):
         try:
             for part in parts:
@@ -330,6 +334,9 @@ def _borrowed(module: nn.Module, norm: Norm, seed: int) -> Iterator[None]:
             for part, attributes in zip(parts, before, strict=True):
                 vars(part).clear()
                 vars(part).update(attributes)
+            for kept, content in hooks:
+                kept.clear()
+                kept.update(content)
 
 
 @contextmanager
