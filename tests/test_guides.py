@@ -55,13 +55,12 @@ def here(command: str) -> str:
 
 def test_every_command_runs(folder: Path, monkeypatch: pytest.MonkeyPatch, fresh: Fresh) -> None:
     monkeypatch.chdir(folder)
-    checks, *lines = commands_of("your-own-space.md")
+    *few, checks, listing, scoring, planned, built = commands_of("your-own-space.md")
     module = checks.removeprefix("python -m ").split()
     assert checks != " ".join(module) and "2 passed" in fresh.module(*module).out
     with plugins_forgotten():
-        printed = [here(line) for line in lines]
-    assert len(printed) == 4
-    listed, scored, by_plan, by_module = printed
+        assert [here(line).partition("=")[0] for line in few] == ["width", "width"]
+        listed, scored, by_plan, by_module = map(here, (listing, scoring, planned, built))
     assert "wavy_towers" in listed and "Towers: three" in listed
     assert "params  1,982 " in scored and "failed" not in scored
     assert re.match(r"\d+-\d+-\d+\n", by_plan) and re.match(r"\d+-\d+-\d+\n", by_module)
