@@ -113,6 +113,7 @@ def test_a_dataset_is_drawn_from_by_the_seed() -> None:
     assert first.id == again.id != other.id
     assert "32 samples of a Dataset of 40, drawn with seed 0" in first.about
     assert batch_of(TensorDataset(X), size=8).part(0)[1] is None
+    assert torch.equal(batch_of((X, Y.tolist())).part(0)[1], batch_of((X, Y)).part(0)[1])  # type: ignore[arg-type]
     assert (batch_of(Squares()).size, batch_of(Squares(), classes=9).num_classes) == (40, 9)  # 64 where there are more
     with pytest.raises(DataError, match="The Dataset has 40 samples, fewer than one batch of 64"):
         batch_of(Squares(), size=64)

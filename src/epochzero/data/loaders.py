@@ -260,7 +260,15 @@ def _is_inputs(given: object) -> bool:
 def _is_pair(given: object) -> bool:
     """True for inputs with labels."""
     pair = isinstance(given, (tuple, list)) and len(given) == 2
-    return pair and _is_inputs(given[0]) and (given[1] is None or _is_array(given[1]))  # type: ignore[index]
+    if not pair or not _is_inputs(given[0]):  # type: ignore[index]
+        return False
+    labels = given[1]  # type: ignore[index]
+    return labels is None or _is_array(labels) or _is_numbers(labels)
+
+
+def _is_numbers(given: object) -> bool:
+    """True for a list of plain numbers, such as labels."""
+    return isinstance(given, list) and bool(given) and all(isinstance(one, (bool, int, float)) for one in given)
 
 
 def _one_batch(given: Any, where: str) -> tuple[Inputs, Tensor | None]:
