@@ -9,7 +9,9 @@ proxies see the same four batches, so ZiCo is the first term of SiGeo, and the d
     sigeo - zico          =  l2 log FR - l3 loss          called `rest`; l2, l3 = 1, 0 before and 50, 1 after training
     zico + rest / 50      =  SiGeo with l1, l2, l3 = 1, 1, 1/50 after training
 
-sd is the standard deviation over networks: which of two terms with weights decides the order of their sum.
+Where a store has the terms apart (`warm-up --apart`), their rows, and that of the sum of the logarithms of the ranks of
+ZiCo and of minus the mean loss, are printed too. sd is the standard deviation over networks: which of two terms with
+weights decides the order of their sum.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from epochzero.errors import DataError, UserError
 from epochzero.proxies.sigeo import lambdas
@@ -34,15 +37,18 @@ from epochzero.store import ScoreRow, Store
 from epochzero.tables import AccuracyTable
 from epochzero.types import Status
 from epochzero_papers.sigeo.table3 import LEVELS, SigeoTable3
-from epochzero_papers.sigeo.warm_up import WARM, ZERO_SHOT, ZICO
+from epochzero_papers.sigeo.warm_up import PARTS, WARM, ZERO_SHOT, ZICO
 
 TARGETS = ("cifar10_test", "cifar100_test", "imagenet16_test")
 PRINTED = slice(1, 4)
 """where these stand in the paper's table"""
-NAMES = {ZICO: "zico", ZERO_SHOT: "sigeo", WARM: "sigeo"}
+NAMES = {ZICO: "zico", ZERO_SHOT: "sigeo", WARM: "sigeo"} | dict(
+    zip(PARTS, ("log FR", "-loss, last", "-loss"), strict=True)
+)
 BENT = lambdas("warm_vision")[1]
 """the weight of the Fisher-Rao norm after training"""
 LIGHTER = f"zico + rest / {BENT:g}"
+RANKS = "rank(zico,-loss)"
 Floats = NDArray[np.float64]
 Scores = dict[tuple[str, int], Floats]
 """by proxy and steps, in the order of the networks that have every score"""
@@ -111,6 +117,9 @@ def with_parts(scores: Scores) -> Scores:
         rest = found["rest", steps] = scores["sigeo", steps] - scores["zico", steps]
         if steps:
             found[LIGHTER, steps] = scores["zico", steps] + rest / BENT
+        if ("-loss", steps) in scores:
+            ranked = (np.log(rankdata(scores[name, steps])) for name in ("zico", "-loss"))
+            found[RANKS, steps] = np.sum(list(ranked), axis=0)
     return found
 
 
@@ -143,6 +152,7 @@ def differences(scores: Scores, truths: Sequence[Floats]) -> Iterator[list[str]]
     pairs = [((name, steps), (name, first)) for name in ("sigeo", "zico") for steps in later]
     pairs += [(("sigeo", steps), ("zico", steps)) for steps in (first, *later)]
     pairs += [((LIGHTER, steps), ("zico", steps)) for steps in later]
+    pairs += [((RANKS, steps), ("zico", steps)) for steps in (first, *later) if (RANKS, steps) in scores]
     for one, other in pairs:
         gaps = [paired_difference(scores[one], scores[other], y) for y in truths]
         yield [f"{one[0]}, {one[1]} - {other[0]}, {other[1]}", *map(interval, gaps)]

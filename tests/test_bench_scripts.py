@@ -224,6 +224,32 @@ def test_warm_up_tables(warm_up: ModuleType, tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out == printed, "an export says the same as its store"
 
 
+def test_terms_that_are_stored_apart_are_printed(
+    warm_up: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zico, loss = [1.0, 2.0, 3.0, 5.0, 4.0], [-2.0, -1.0, -3.0, -1.5, -0.5]
+    with Store.open(tmp_path / "apart.db") as store:
+        rows = [
+            Evaluated(
+                place,
+                ARCHS[place],
+                {"zico(batches=4)": (Score(one), 0.1), "sigeo(weights=warm_vision)": (Score(one + other), 0.1)}
+                | {name: (Score(other), 0.1) for name in warm_up.PARTS},
+            )
+            for place, (one, other) in enumerate(zip(zico, loss, strict=True))
+        ]
+        run = store.begin_run("warm-up", {}, {})
+        run.record(Setting("nb201", "cifar10-1+78", "default:0, 78 steps"), rows)
+    columns: dict[str, list[object]] = {"arch_str": list(ARCHS)}
+    columns |= {target: list(TRUTH) for target in warm_up.TARGETS}
+    warm_up.main([str(tmp_path / "apart.db"), "--table", str(write(tmp_path / "table.csv", columns))])
+    printed = capsys.readouterr().out
+    ranks = np.log(np.argsort(np.argsort(zico)) + 1) + np.log(np.argsort(np.argsort(loss)) + 1)
+    (line,) = (line for line in printed.splitlines() if line.startswith("| rank(zico,-loss) | 78 |"))
+    assert float(line.split(" | ")[3].split()[0]) == pytest.approx(spearmanr(ranks, TRUTH[:5]).statistic, abs=5e-4)
+    assert "| log FR | 78 |" in printed and "| rank(zico,-loss), 78 - zico, 78 |" in printed
+
+
 def test_other_scores_are_refused(warm_up: ModuleType, tmp_path: Path) -> None:
     other = write(tmp_path / "other.csv", {"arch": [], "proxy": []})
     with pytest.raises(DataError, match="is not an export of a store"):
