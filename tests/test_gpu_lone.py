@@ -14,9 +14,9 @@ import torch
 
 from epochzero import data
 from epochzero.engine import parse_list, score_network, score_population
-from epochzero.engine import score as scoring
 from epochzero.engine.network import Network
 from epochzero.engine.passes import Need
+from epochzero.engine.population import scoring
 from epochzero.engine.population.grouping import PopulationMode
 from epochzero.engine.space_networks import network_of
 from epochzero.evaluate.speed import mbconv

@@ -45,10 +45,11 @@ def trust_in_search(result: Result) -> str:
     if result.front is not None:
         first = result.goals.goals[0]
         objective = first.auto or Objective((first.proxy,))
-    history = result.history
     known = trust_in(objective, task.space.name, result.facts)
-    slow = len(history) > COUNTED and FLOPS not in history[0].scores
-    if slow or len(history) < 2 or result.front is not None or objective.text == FLOPS:
+    if result.evaluated < 2 or result.front is not None or objective.text == FLOPS:
+        return known
+    history = result.history
+    if len(history) > COUNTED and FLOPS not in history[0].scores:
         return known
     flops = [one.scores[FLOPS] if FLOPS in one.scores else _flops(task, one.arch) for one in history]
     return f"{known} {chosen_by_flops([one.text for one in history], result.merits, flops)}".strip()

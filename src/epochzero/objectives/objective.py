@@ -108,10 +108,11 @@ class Objective:
 
     def percentile(self, scores: Mapping[str, Score]) -> Score:
         """Returns one network's value among the reference networks, or why it has none."""
-        (merit,) = self.merits([scores])
-        if merit is None or self.reference is None:
+        row = np.array(self.row(scores))
+        value = np.nan if self.reference is None else self.reference.percentile(row)
+        if self.reference is None or np.isnan(value):
             return Score.degenerate(self.why_not(scores))
-        return Score(merit, why=self.reference.meaning(np.array(self.row(scores))))
+        return Score(value, why=self.reference.meaning(row))
 
     def row(self, scores: Mapping[str, Score]) -> list[float]:
         """Returns one network's merit by each proxy, nan without a score."""

@@ -12,13 +12,13 @@ import torch
 
 from epochzero import data
 from epochzero.engine import PlanNetwork, score_population
-from epochzero.engine import score as scoring
 from epochzero.engine.device import usable
 from epochzero.engine.failure import KernelError, device_failed, out_of_memory
 from epochzero.engine.gpu import arena
-from epochzero.engine.population import population
+from epochzero.engine.population import population, scoring
 from epochzero.engine.population.grouping import MemoryBudget
 from epochzero.engine.population.joint_run import run_together
+from epochzero.engine.single import score as single
 from epochzero.errors import MachineError, UserError
 from epochzero.types import Score
 from tests.engine.gpu.plain_kernels import PLAIN
@@ -104,7 +104,7 @@ def test_a_gpu_that_fails_ends_the_run_and_is_no_score(monkeypatch: pytest.Monke
     def lost(*_: Any) -> Any:
         raise RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later")
 
-    monkeypatch.setattr(scoring, "run_pass", lost)
+    monkeypatch.setattr(single, "run_pass", lost)
     with pytest.raises(MachineError, match=r"^The GPU failed \(CUDA error: unspecified launch failure\)\. What"):
         scored(2, "never")
 

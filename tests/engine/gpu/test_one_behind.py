@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from epochzero import data
-from epochzero.engine import PlanNetwork, parse, score_population
-from epochzero.engine import score as scoring
+from epochzero.engine import PlanNetwork, parse, pending, score_population
 from epochzero.engine.gpu.block_run import BlockRun
 from epochzero.engine.gpu.routine_run import RoutineRun
 from epochzero.engine.passes import Pass
-from epochzero.engine.population import population
+from epochzero.engine.population import population, scoring
 from epochzero.engine.population.columns import ResultColumns, Rows
 from epochzero.engine.population.grouping import MemoryBudget
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.population import Population
 from epochzero.engine.population.tape import Tape
+from epochzero.engine.single import score as single
 from epochzero.engine.single.run import run_pass
 from epochzero.registry import spaces
 from epochzero.types import Score
@@ -52,7 +52,7 @@ def notes(fours: None, monkeypatch: pytest.MonkeyPatch) -> list[Note]:
     """The steps in their order, with their populations."""
     noted: list[Note] = []
     names: dict[int, str] = {}
-    together, computed, prepared = scoring._together, scoring._computed, scoring._prepared
+    together, computed, prepared = scoring._together, pending._computed, scoring._prepared
 
     def prepare(networks: Any, lockstep: Any) -> Any:
         name = f"{len(names)}"
@@ -74,7 +74,7 @@ def notes(fours: None, monkeypatch: pytest.MonkeyPatch) -> list[Note]:
 
     monkeypatch.setattr(scoring, "_prepared", prepare)
     monkeypatch.setattr(scoring, "_together", launch)
-    monkeypatch.setattr(scoring, "_computed", compute)
+    monkeypatch.setattr(pending, "_computed", compute)
     return noted
 
 
@@ -149,7 +149,7 @@ def test_a_lone_network_runs_when_the_population_before_it_has_gone(
         return found
 
     monkeypatch.setattr(scoring, "run_together", together)
-    monkeypatch.setattr(scoring, "run_pass", out_of_memory(run_pass, lambda *_: bool(under_way)))
+    monkeypatch.setattr(single, "run_pass", out_of_memory(run_pass, lambda *_: bool(under_way)))
     assert_alike(scored(5), alone[:5])
 
 
@@ -191,7 +191,7 @@ def test_a_proxy_without_room_beside_the_next_pass_waits(
         left[0] -= proxy.name == "zico"
         return proxy.name == "zico" and left[0] >= 0
 
-    monkeypatch.setattr(scoring, "_computed", out_of_memory(scoring._computed, full))
+    monkeypatch.setattr(pending, "_computed", out_of_memory(pending._computed, full))
     assert_alike(scored(8), alone)
     assert sum(what.startswith("launch") for what, _ in notes) == launches
 
@@ -242,6 +242,6 @@ def test_garbage_is_looked_for_where_networks_run_alone(monkeypatch: pytest.Monk
         seen.append(gc.isenabled())
         return run_pass(*given)
 
-    monkeypatch.setattr(scoring, "run_pass", looking)
+    monkeypatch.setattr(single, "run_pass", looking)
     scored(2, "never")
     assert seen and all(seen)

@@ -15,13 +15,14 @@ from torch import Tensor
 from epochzero import data
 from epochzero.data import Batch
 from epochzero.engine import PlanNetwork, Proxy, parse, score_population
-from epochzero.engine import score as scoring
 from epochzero.engine.failure import PassFailedError
 from epochzero.engine.passes import Item, Need, Pass, Summed
+from epochzero.engine.population import scoring
 from epochzero.engine.population.joint_run import run_together
 from epochzero.engine.population.merge import merge, mergeable
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_together
+from epochzero.engine.single import score as single
 from epochzero.engine.single.run import run_pass
 from epochzero.errors import MachineError
 from epochzero.plan import Builder, Plan, execute
@@ -143,6 +144,7 @@ def test_no_network_runs_alone_for_zen_trainability_or_swap(monkeypatch: pytest.
         raise AssertionError("run alone")
 
     monkeypatch.setattr(scoring, "run_pass", refuse)
+    monkeypatch.setattr(single, "run_pass", refuse)
     batch = data.load("pink", input_shape=SHAPE, num_classes=3, size=4)
     asked = [parse(FEW.get(name, name)) for name in ("zen", "az_trainability", "az_expressivity", "swap", "swap_reg")]
     assert all(score.ok for own in scored(some_plans("nb201", 3), asked, batch, "always") for score in own.values())
@@ -341,5 +343,6 @@ def test_a_device_too_small_for_one_network_says_so(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(scoring, "run_together", full)
     monkeypatch.setattr(scoring, "run_pass", full)
+    monkeypatch.setattr(single, "run_pass", full)
     with pytest.raises(MachineError, match="Out of memory on one network with"):
         scored(some_plans("nb201", 3), [parse("synflow")], data.load("pink", input_shape=SHAPE, size=2), "always")

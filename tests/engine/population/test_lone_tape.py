@@ -11,8 +11,8 @@ import torch
 
 from epochzero import data
 from epochzero.engine import PlanNetwork, parse_list
-from epochzero.engine import score as scoring
 from epochzero.engine.network import Network
+from epochzero.engine.population import scoring
 from epochzero.engine.population.cost import suits_tape
 from epochzero.engine.population.population import Population
 from epochzero.engine.score import score_population
