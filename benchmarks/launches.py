@@ -27,11 +27,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from epochzero import data
-from epochzero.engine import Proxy, score
+from epochzero.engine import Proxy
 from epochzero.engine.gpu import arena, fused
 from epochzero.engine.gpu.arena import Moments, Source, Window
 from epochzero.engine.gpu.routine import blocks_with_routines
 from epochzero.engine.population import grouped_kernels, grouping, population, reductions
+from epochzero.engine.population import scoring as population_scoring
+from epochzero.engine.population.scoring import Prepared, _prepared, score_prepared
 from epochzero.engine.space_networks import network_of
 from epochzero.objectives.bundles import groups
 from epochzero.registry import spaces
@@ -164,10 +166,10 @@ def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, floa
         found = [network_of(space, space.sample(rng), batch, Origin(), "cpu") for _ in range(networks)]
         start = time.process_time()
         (group,) = grouping.in_groups(found, needs, batch, "always", grouping.MemoryBudget())
-        prepared = score._prepared(group, "always")
+        prepared = _prepared(group, "always")
         middle = time.process_time()
         if seed:
-            score._score(prepared, members, batch, 0, "always")
+            score_prepared(prepared, members, batch, 0, "always")
             merging.append(1e3 * (middle - start))
             scoring.append(1e3 * (time.process_time() - middle))
         else:
@@ -175,16 +177,16 @@ def measured(members: list[Proxy], networks: int, rounds: int) -> dict[str, floa
     return {"launches": counted, "merging": round(min(merging), 1), "scoring": round(min(scoring), 1)}
 
 
-def launched(prepared: score.Prepared, members: list[Proxy], batch: data.Batch) -> int:
+def launched(prepared: Prepared, members: list[Proxy], batch: data.Batch) -> int:
     """In the passes; what proxies make of it, network by network on the CPU, is not counted."""
-    counter, run = Launches(), score._together
+    counter, run = Launches(), population_scoring._together
 
     def counting(*given: Any) -> Any:
         with counter:
             return run(*given)
 
-    with mock.patch.object(score, "_together", counting):
-        score._score(prepared, members, batch, 0, "always")
+    with mock.patch.object(population_scoring, "_together", counting):
+        score_prepared(prepared, members, batch, 0, "always")
     return counter.count
 
 
