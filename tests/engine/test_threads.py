@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,12 +33,14 @@ def two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("two")
 @pytest.mark.parametrize("faster", [1, 2])
-def test_the_faster_number_is_kept_and_torch_is_left_alone(faster: int) -> None:
+def test_the_faster_number_is_kept_and_torch_is_left_alone(faster: int, monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[tuple[int, int]] = []
+    seconds = [0.0]
+    monkeypatch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: seconds[0]))
 
     def score(few: Batch) -> None:
         timed.append((torch.get_num_threads(), few.part(0)[0].shape[0]))
-        time.sleep(0 if torch.get_num_threads() == faster else 0.02)
+        seconds[0] += 0.01 if torch.get_num_threads() == faster else 0.02
 
     for _ in range(2):
         with threads.fastest_threads(BATCH, score):
