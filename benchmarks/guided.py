@@ -403,10 +403,11 @@ def main() -> None:
     found = {}
     for table in tables:
         rows = measured(table, given.methods and given.methods.split(","), given.seeds, given.evaluations)
-        found[table.entry.name] = rows
+        if rows:
+            found[table.entry.name] = rows
         for row in rows:
             print(f"{table.entry.name:22} {row.method:16} {figure(row.estimate, 3)}", flush=True)
-    written = page(found, tables)
+    written = page(found, [table for table in tables if table.entry.name in found])
     print(written)
     if given.markdown is not None:
         command = f"python benchmarks/guided.py {shlex.join(sys.argv[1:])}"

@@ -22,6 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import guided as bench
+from epochzero.errors import UserError
 from epochzero.evaluate.leaderboard.stored import read_stored
 from epochzero.study.methods import guided
 
@@ -67,7 +68,11 @@ def shares(tables: Sequence[bench.Table], seeds: int, evaluations: int) -> dict[
     """Returns the share of random's regret by variant and space, the mean over its tables."""
     found: dict[str, dict[str, list[float]]] = {name: {} for name in VARIANTS}
     for table in tables:
-        by_chance = regret(table, "random", {}, seeds, evaluations)
+        try:
+            by_chance = regret(table, "random", {}, seeds, evaluations)
+        except UserError as error:
+            print(f"{table.entry.name}: {error}", file=sys.stderr)
+            continue
         for name in VARIANTS:
             with changed(name) as options:
                 share = regret(table, "guided", options, seeds, evaluations) / by_chance
