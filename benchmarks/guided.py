@@ -328,7 +328,8 @@ scores yet, `guided` has counts of parameters, FLOPs, layers, depth, width and a
 more are missing; of `auto`, its counts with FLOPs for the rest. A neighbour of a network is often not in a table of few
 networks; local search and REA then draw another one.
 
-Only the evidence leaves a space out. The constants of `guided`, its first two steps and its list of proxies were chosen
+Only the evidence leaves a space out; [constants chosen without the space](guided-constants.md) do about as well. The
+constants of `guided`, its first two steps and its list of proxies were chosen
 on these same tables, among some 200 variants, so that its own figures are optimistic. Seeds draw overlapping parts of
 one table: intervals do not cover other tables, and there are many comparisons, without correction.
 
