@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from epochzero.engine import foreach
 from epochzero.errors import DataError, MachineError, UserError
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrBatch, CtrTable, Part
-from epochzero.recommend.training.early_stopping import RETRY, EarlyStopping, base_loss, copied
+from epochzero.recommend.training.early_stopping import RETRY, EarlyStopping, base_loss
 from epochzero.recommend.training.interrupt import between_steps
 from epochzero.recommend.training.metrics import Metrics, log_loss, measure
 from epochzero.recommend.training.optimizers import MOMENTS, descend, new_moments
@@ -276,14 +277,13 @@ class _Run:
 
     def swept(self, progress: Progress) -> float:
         """The factor of the highest rate with the lowest log loss on the validation rows after a few steps."""
-        start, found = copied(self.model), dict[float, float]()
+        found = dict[float, float]()
         for factor in SWEPT:
-            run = _Run(self.model, self.table, self.settings, self.parts, self.stop, self.seed)
+            run = _Run(deepcopy(self.model), self.table, self.settings, self.parts, self.stop, self.seed)
             run.rate, most = factor, min(SWEEP_STEPS, -(-self.each // self.settings.checks))
             for step in run.steps(most):
                 progress(step, most, f"rate {factor * self.settings.highest:.2g}")
-            found[factor] = val_loss(self.model, self.table)
-            self.model.load_state_dict(start)
+            found[factor] = val_loss(run.model, self.table)
         return min(found, key=lambda factor: found[factor])
 
     @property
