@@ -34,7 +34,7 @@ from epochzero.recommend.training.baselines import BASELINES, baseline
 from epochzero.recommend.training.metrics import Metrics
 from epochzero.recommend.training.settings import Settings
 from epochzero.recommend.training.start import start
-from epochzero.recommend.training.trainer import Trained, evaluate, train
+from epochzero.recommend.training.trainer import Trained, evaluate, rows_in, train
 from epochzero.recommend.training.trees import trees
 from epochzero.study.task import Task
 from epochzero.types import Origin, Score
@@ -137,7 +137,13 @@ class TrainingSource:
         """A model designed by hand, trained in the same way; trees in their own."""
         begun = time.perf_counter()
         if name == TREES:
-            return Baseline(name, 0, None, time.perf_counter() - begun, trees(self.table, seed=self.seed))
+            return Baseline(
+                name,
+                0,
+                None,
+                time.perf_counter() - begun,
+                trees(self.table, seed=self.seed, rows=rows_in(self.share, self.table.size("train"))),
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             model = baseline(name, self.table.num_dense, self.table.rows, self.space.form.standardised)

@@ -23,12 +23,14 @@ MOST, WAIT = 1000, 20
 """the most trees, and how many without progress end a training"""
 
 
-def trees(table: CtrTable, parts: Sequence[Part] = ("val", "test"), seed: int = 0) -> dict[Part, Metrics]:
-    """The metrics on the rows of the parts."""
+def trees(
+    table: CtrTable, parts: Sequence[Part] = ("val", "test"), seed: int = 0, rows: int | None = None
+) -> dict[Part, Metrics]:
+    """The metrics on the rows of the parts, after training on the first `rows` rows."""
     needed("sklearn", "Gradient-boosted trees", "trees")
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    (x, y), (x_val, y_val) = _columns(table, "train"), _columns(table, "val")
+    (x, y), (x_val, y_val) = _columns(table, "train", rows), _columns(table, "val")
     found: list[tuple[float, Any]] = []
     for rate in RATES:
         model = HistGradientBoostingClassifier(
@@ -36,11 +38,11 @@ def trees(table: CtrTable, parts: Sequence[Part] = ("val", "test"), seed: int = 
         ).fit(x, y, X_val=x_val, y_val=y_val)
         found.append((measure(model.decision_function(x_val), y_val).log_loss, model))
     _, best = min(found, key=lambda one: one[0])
-    return {part: measure(best.decision_function((rows := _columns(table, part))[0]), rows[1]) for part in parts}
+    return {part: measure(best.decision_function((held := _columns(table, part))[0]), held[1]) for part in parts}
 
 
-def _columns(table: CtrTable, part: Part) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+def _columns(table: CtrTable, part: Part, rows: int | None = None) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
     """The inputs [N, D + F] and labels [N] of a part."""
-    batches = list(table.batches(part, size=1 << 16))
+    batches = list(table.batches(part, size=1 << 16, stop=rows))
     x = np.concatenate([np.concatenate([b.dense.numpy(), b.ids.numpy().astype(np.float32)], 1) for b in batches])
     return x, np.concatenate([b.label.numpy().astype(np.uint8) for b in batches])
