@@ -1,6 +1,7 @@
 # make search   find a network on a fresh machine
 # make test     lint, types and tests
-# make fuzz     damaged files of every kind, 24,000 of each, and a million odd texts of architectures: an hour
+# make fuzz     damaged files of every kind, 24,000 of each, a million odd texts of architectures, and
+#               texts of proxies and options: hours on a busy machine
 # make bench    ratios within one run; speed and memory one by one, in lockstep and in processes; the suite of two spaces;
 #               the default executor beside its alternatives; what lockstep costs the host of a GPU; what executors cost
 #               beside scoring; a table of 423,624 rows; what searches cost beyond scoring; CTR tables: rows a second,
