@@ -114,7 +114,7 @@ def test_an_architecture_or_a_module_and_not_both() -> None:
         (("--max-flops", "nan"), "--max-flops takes a number such as"),
         (("--max-params", "73k"), "No nb201 network has at most 73,000 parameters: the smallest has 73,306."),
         (("--max-flops", "1M"), "at most 1,000,000 multiply-accumulates: the smallest has 7,783,040."),
-        (("--proxy", "params,flops"), "'params,flops' is not a proxy"),
+        (("--proxy", "params,flosp"), "No proxy is called 'flosp'. Did you mean 'flops'?"),
         (("--option", "population"), "--option takes key=value, not 'population'"),
         (("--option", "=5"), "--option takes key=value, not '=5'"),
         (("--option", "population=many"), "takes int for 'population' (default 50), not 'many'"),

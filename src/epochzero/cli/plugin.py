@@ -37,8 +37,11 @@ def load_plugins(references: Iterable[str] | None) -> None:
 
 
 def space_name(text: str | None) -> str | None:
-    """Returns the name of a space that --space gives; that of file.py:NAME is loaded."""
-    if text is None or not is_reference(text):
+    """Returns the name of a space that --space gives; that of file.py:NAME is loaded.
+
+    A file that is missing is no space by any name, as the command says when it looks for it.
+    """
+    if text is None or not is_reference(text) or not Path(text.rpartition(":")[0]).is_file():
         return text
     load_plugins([text])
     named.append(text)
