@@ -138,7 +138,6 @@ def test_several_sources(folder: Path, tmp_path: Path) -> None:
 
 SPACE = """
 import epochzero as ez
-from nets import make
 from torch import nn
 
 
