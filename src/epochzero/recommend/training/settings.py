@@ -1,9 +1,4 @@
-"""The settings of a training, and the two recipes.
-
-    tuned       AdamW on shuffled rows, early stopping on the validation rows, the best state of the weights
-    published   NASRec's: one pass in the order of the file, Adagrad, a rate that rises and falls
-
-`tuned` was chosen on four tables and three laws, each judged by what was best on the others (docs/results).
+"""The settings of a training, by default NASRec's; recipes.py has the recipes.
 
 NASRec: spaces/nasrec.py
 """
@@ -42,8 +37,6 @@ class Settings:
     embedding_decay: float = 0.0
     embedding_scale: float = 0.0
     """standard deviation of initial embeddings; 0: as published, which depends on the table's size"""
-    rare: float = 0.0
-    """in training, a value with n rows is hidden with probability rare / (rare + n)"""
     shuffle: bool = False
     patience: int = 0
     """checks on the validation rows without progress before the rate falls, or training stops; 0: no early stopping"""
@@ -63,9 +56,9 @@ class Settings:
             )
         if not all(math.isfinite(x) and x > 0 for x in (self.highest, self.lowest, self.eps, self.clip)):
             raise UserError("Rates, eps and clip have to be finite numbers above 0.")
-        others = self.weight_decay, self.embedding_decay, self.embedding_scale, self.rare, self.patience, self.falls
+        others = self.weight_decay, self.embedding_decay, self.embedding_scale, self.patience, self.falls
         if not all(math.isfinite(x) and x >= 0 for x in others):
-            raise UserError("Decays, embedding_scale, rare, patience and falls have to be finite and at least 0.")
+            raise UserError("Decays, embedding_scale, patience and falls have to be finite and at least 0.")
 
     def rate(self, step: int, steps: int) -> float:
         """The learning rate at a step, counted from 0; with early stopping, `steps` are those of an epoch."""
