@@ -52,6 +52,16 @@ def test_the_papers_numbers() -> None:
     assert (hnas.epochs, hnas.batch_size, hnas.learning_rate, hnas.end_rate) == (10, 576, 0.1, 0.005)
     assert darts.dropped(0) == 0 and darts.dropped(300) == pytest.approx(0.1)
     assert RECIPES["nb301"].dropped(0) == RECIPES["nb301"].dropped(99) == 0.2
+    nesbs = RECIPES["nesbs"]
+    assert [nesbs.dropped(epoch) for epoch in (0, 300, 600)] == pytest.approx([0.2, 0.1, 0])
+    cifar100, imagenet, topology = (RECIPES[name] for name in ("hnas_cifar100", "hnas_imagenet", "topology"))
+    assert (cifar100.learning_rate, cifar100.end_rate, cifar100.auxiliary) == (0.035, 0.001, 0.6)
+    assert cifar100.dropped(300) == pytest.approx(0.15)
+    assert (imagenet.rate(5 * 4 - 1, 4), imagenet.rate(250 * 4, 4)) == (0.7, 0)
+    assert imagenet.rate(127 * 4 + 2, 4) == pytest.approx(0.35), "a cosine is halfway in the middle"
+    assert (topology.batch_size, topology.cutout, topology.auxiliary, topology.drop_path) == (80, 0, 0, 0)
+    with pytest.raises(UserError, match="steady or falls"):
+        Recipe(drop_path=0.2, drop_path_steady=True, drop_path_falls=True)
 
 
 @pytest.mark.parametrize(

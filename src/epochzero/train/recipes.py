@@ -10,7 +10,9 @@ end e, with t from 0 to 1 over the steps that are left:
 B.4) gives them; `nb201` is that of Dong, Yang (ICLR 2020, arXiv:2001.00326); `nb301` that of Zela et al. (ICLR 2022,
 arXiv:2008.09777); `zen` is what SiGeo (section on experiment 3) and ZenNAS (ICCV 2021, arXiv:2102.01063) train their
 residual networks with; `hnas` is the short one whose result HNAS (NeurIPS 2022) learns from, with the weight decay of
-DARTS. `default` is our own, as are the weight and the temperature of a teacher.
+DARTS. `topology`, `nesbs`, `hnas_cifar100` and `hnas_imagenet` are those of chapters 4 (without regularisation), 5 and
+7 of Shu's thesis, with what it leaves open as in `darts` and `imagenet_mobile`. `default` is our own, as are the weight
+and the temperature of a teacher.
 
 Settings that the papers do not print are from their public code:
 
@@ -78,6 +80,8 @@ class Recipe:
     """probability that a path into a sum is dropped, in the last epoch"""
     drop_path_steady: bool = False
     """use that probability in all epochs; otherwise it rises linearly from 0"""
+    drop_path_falls: bool = False
+    """use that probability in the first epoch; it falls linearly to 0"""
     distil: float = 0.9
     """weight of a teacher's loss; the labels' loss has 1 - distil"""
     temperature: float = 4.0
@@ -110,6 +114,8 @@ class Recipe:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise UserError(f"A recipe's {name} is {least:g} to {most:g}, not {value:g}.")
+        if self.drop_path_steady and self.drop_path_falls:
+            raise UserError("A recipe's drop_path is steady or falls, not both.")
         if self.nesterov and not self.momentum:
             raise UserError("A recipe with nesterov needs a momentum above 0.")
 
@@ -124,39 +130,47 @@ class Recipe:
 
     def dropped(self, epoch: int) -> float:
         """The probability of dropping a path in an epoch, counted from 0."""
-        return self.drop_path if self.drop_path_steady else self.drop_path * epoch / self.epochs
+        if self.drop_path_steady:
+            return self.drop_path
+        return self.drop_path * (self.epochs - epoch if self.drop_path_falls else epoch) / self.epochs
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
+DARTS = Recipe(
+    epochs=600,
+    batch_size=96,
+    learning_rate=0.025,
+    weight_decay=3e-4,
+    clip=5,
+    cutout=16,
+    auxiliary=0.4,
+    drop_path=0.2,
+)
+IMAGENET_MOBILE = Recipe(
+    epochs=250,
+    batch_size=1024,
+    learning_rate=0.5,
+    warm_up=5,
+    schedule="linear",
+    weight_decay=3e-5,
+    clip=5,
+    label_smoothing=0.1,
+    pad=0,
+    zoom=0.08,
+    jitter=0.4,
+    hue=0.2,
+    auxiliary=0.4,
+)
 RECIPES = {
     "default": Recipe(warm_up=1, nesterov=True),
-    "darts": Recipe(
-        epochs=600,
-        batch_size=96,
-        learning_rate=0.025,
-        weight_decay=3e-4,
-        clip=5,
-        cutout=16,
-        auxiliary=0.4,
-        drop_path=0.2,
-    ),
-    "imagenet_mobile": Recipe(
-        epochs=250,
-        batch_size=1024,
-        learning_rate=0.5,
-        warm_up=5,
-        schedule="linear",
-        weight_decay=3e-5,
-        clip=5,
-        label_smoothing=0.1,
-        pad=0,
-        zoom=0.08,
-        jitter=0.4,
-        hue=0.2,
-        auxiliary=0.4,
-    ),
+    "darts": DARTS,
+    "imagenet_mobile": IMAGENET_MOBILE,
+    "topology": replace(DARTS, batch_size=80, cutout=0, auxiliary=0, drop_path=0),
+    "nesbs": replace(DARTS, drop_path_falls=True),
+    "hnas_cifar100": replace(DARTS, learning_rate=0.035, end_rate=0.001, auxiliary=0.6, drop_path=0.3),
+    "hnas_imagenet": replace(IMAGENET_MOBILE, learning_rate=0.7, schedule="cosine"),
     "nb201": Recipe(epochs=200, batch_size=256, nesterov=True),
     "nb301": Recipe(
         epochs=100,
