@@ -96,6 +96,15 @@ def test_tables_without_enough_rows(tmp_path: Path) -> None:
         encode(write(tmp_path / "a.csv", lines, header=f"{HEADER},part"), replace(SMALL, split="part"), tmp_path / "t")
 
 
+def test_without_validation_rows_a_tenth_of_the_training_rows_validates(tmp_path: Path) -> None:
+    lines = [f"{line(row)},{'train' if row < 40 else 'test'}" for row in range(50)]
+    table = encode(
+        write(tmp_path / "a.csv", lines, header=f"{HEADER},part"), replace(SMALL, split="part"), tmp_path / "t"
+    )
+    assert [table.size(part) for part in ("train", "val", "test")] == [36, 4, 10]
+    assert 1 <= table.clicks("val") <= 3  # of each label its share: a third of the rows are clicks
+
+
 def test_schemas_that_do_not_fit(small: Path, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"'criteo' does not fit .*: it has 40 columns, and the lines of the file have 7"

@@ -110,6 +110,9 @@ def _split(writer: Writer, schema: Schema, path: Path, seed: int) -> NDArray[np.
         part[:] = parts(writer.mapped("label", schema), seed)
     elif not (part == PARTS.index("train")).any():
         raise DataError(f"No row of {path} says train in the column '{schema.split}': there is nothing to learn.")
+    elif not (part == PARTS.index("val")).any():
+        learned, val = np.flatnonzero(part == PARTS.index("train")), PARTS.index("val")
+        part[learned[parts(writer.mapped("label", schema)[learned], seed) == val]] = val
     return part
 
 

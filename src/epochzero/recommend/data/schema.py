@@ -12,7 +12,7 @@
 | columns | the names of all columns in order, for a file without a header |
 | separator | one character; by default a tab if the first line has one, else comma or semicolon |
 | missing | texts for a missing value, besides the empty one |
-| split | a column of train, val (valid, validation, dev) or test; by default rows are split 8/1/1 |
+| split | a column of train, val (valid, validation, dev) or test, by default 8/1/1; without val, a tenth of train |
 | transform, fill, encoding, rows, min_count | defaults for all columns |
 
 A dense value x becomes log(1 + max(x, 0)) (transform `log`) or stays (`none`); `fill` replaces a missing one first.
