@@ -63,4 +63,13 @@ def test_the_report_of_a_ranking_says_what_the_ranking_says(tmp_path: Path) -> N
     bare = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 4, 10))
     given = {"a": bare, "b": nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 4, 10))}
     ranking = ez.rank(given, proxy="flops", data=torch.ones(4, 3, 4, 4), seeds=1, store=tmp_path / "ranks.db")
-    assert "not all have norms" in ranking.trust and ranking.trust == trust(opened(tmp_path / "ranks.db"))
+    found = opened(tmp_path / "ranks.db")
+    assert "not all have norms" in ranking.trust and ranking.trust == trust(found)
+    assert dict(zip(found.head["archs"], found.columns["step"], strict=True)) == {"a": 0, "b": 1}
+    assert found.head["lacking"] == 0
+
+
+def test_a_network_lacks_a_score_if_it_lacks_the_one_that_ranks(tmp_path: Path) -> None:
+    given = {"a": nn.Sequential(nn.Flatten(), nn.Linear(48, 10)), "b": nn.Sequential(nn.Flatten(), nn.ReLU())}
+    ez.rank(given, proxy="l2_norm", data=torch.ones(4, 3, 4, 4), seeds=2, store=tmp_path / "ranks.db")
+    assert opened(tmp_path / "ranks.db").head["lacking"] == 1

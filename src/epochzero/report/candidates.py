@@ -20,7 +20,7 @@ from epochzero.errors import UserError
 from epochzero.objectives.objective import FEEDBACK, TABLE
 from epochzero.report.reading import Reader, Row
 from epochzero.stats.bootstrap import Floats
-from epochzero.store import Run
+from epochzero.store import JSON, Run
 from epochzero.tables.columns import described
 
 Kind = Literal["score", "cost", "truth"]
@@ -32,6 +32,8 @@ COSTS = {"params": "", "flops": "", "latency": "ms"}
 """costs and their units; less is better"""
 DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")
 """the suffix of a batch's name: the seed and a hash of the content"""
+HASH = re.compile(r" [0-9a-f]{12}$")
+"""the suffix of the name of a module that a user gave"""
 ON = "@"
 """between the name of a proxy and the data it was scored on"""
 TRAINING, WARM_UP = "training from scratch", "warm-up"
@@ -117,7 +119,20 @@ def candidates_of(reader: Reader, run: Run) -> Candidates:
             candidates.around[WARM_UP] = candidates.around.get(WARM_UP, 0.0) + took
     if trained:
         candidates.around[TRAINING] = sum(trained.values())
+    if run.kind == "rank":
+        _as_given(candidates, run.settings.get("networks"))
     return candidates
+
+
+def _as_given(candidates: Candidates, named: JSON) -> None:
+    """Names and numbers the networks of a ranking as they were given: in the store both have hashes."""
+    plain = [HASH.sub("", arch) for arch in candidates.archs]
+    place = {name: at for at, name in enumerate(named)} if isinstance(named, list) else {}
+    order = sorted(range(len(plain)), key=lambda at: place.get(plain[at], len(place)))
+    for step, at in enumerate(order):
+        candidates.steps[at] = step
+    if len(set(plain)) == len(plain):
+        candidates.archs = plain
 
 
 def _gathered(rows: Iterable[Row]) -> Candidates:

@@ -11,19 +11,20 @@ function differenceSection(content) {
   const select = (id, label, value) => choice(id, label, named.map((i) => [String(i), title(i)]), String(value), (text) => { chosen[id] = Number(text); render(); });
   const image = drawingOf(content);
   const card = (i, label) => el("div", { class: "card network" }, el("div", { class: "figure-head" }, el("h3", {}, label), el("span", { class: "value" }, by ? `${by.label} ${withUnit(by, by.values[i])}` : "")),
-    el("p", { class: "arch-text" }, content.archs[i]), image(i) ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of network ${label}` }, image(i))) : el("p", { class: "hint" }, "It is not drawn here: only the front, the best and the first so far are."));
-  const [a, b] = [one, other].map((i) => readChoices(content.archs[i]));
+    el("p", { class: "arch-text" }, content.archs[i]), image(i) ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of network ${label}` }, image(i))) : el("p", { class: "hint" }, "Not drawn: the report holds drawings of the front, the best networks and the first ones."));
+  const drawn = content.drawings.length > 0; // modules have neither drawings nor choices
+  const [a, b] = [one, other].map((i) => (drawn ? readChoices(content.archs[i]) : []));
   const changed = Array.from({ length: Math.max(a.length, b.length) }, (_, k) => [a[k] ?? b[k], a[k], b[k]]).filter(([, left, right]) => left?.[1] !== right?.[1] || left?.[0] !== right?.[0]);
   const same = Math.max(a.length, b.length) - changed.length;
   const row = (name, left, right, change) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "cell" }, left), el("td", { class: "cell" }, right), el("td", { class: "number" }, change));
   const values = content.columns.filter((column) => !Number.isNaN(column.values[one]) && !Number.isNaN(column.values[other]))
     .map((column) => row(column.label, withUnit(column, column.values[one]), withUnit(column, column.values[other]), relative(column.values[one], column.values[other])));
   return section("difference", "Two networks compared", "", el("div", { class: "selects" }, select("one", "A", one), select("other", "B", other)),
-    el("div", { class: "networks" }, card(one, "A"), card(other, "B")),
+    drawn ? el("div", { class: "networks" }, card(one, "A"), card(other, "B")) : "",
     el("div", { class: "card" }, scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Differences" }, el("table", { class: "plain named", "data-changed": changed.length },
-      el("caption", { class: "unseen" }, "Choices and values that differ"), el("thead", {}, el("tr", {}, ["", "A", "B", "B - A"].map((head, k) => el("th", { scope: "col", class: k === 3 ? "number" : "" }, head)))),
+      el("caption", { class: "unseen" }, "Choices and values that differ"), el("thead", {}, el("tr", {}, ["", ...(drawn ? ["A", "B"] : [content.archs[one], content.archs[other]]), "B - A"].map((head, k) => el("th", { scope: "col", class: k === 3 ? "number" : "" }, head)))),
       el("tbody", {}, changed.map(([[name], left, right]) => row(name, left ? readable(left[1]) : "–", right ? readable(right[1]) : "–", "")), values)))),
-      el("p", { class: "hint" }, changed.length ? `${plural(changed.length, "choice")} differ${changed.length === 1 ? "s" : ""}, ${same} ${same === 1 ? "is" : "are"} the same.` : "Their choices are the same.")));
+      !drawn ? "" : el("p", { class: "hint" }, changed.length ? `${plural(changed.length, "choice")} differ${changed.length === 1 ? "s" : ""}, ${same} ${same === 1 ? "is" : "are"} the same.` : "Their choices are the same.")));
 }
 
 function relative(a, b) {
@@ -41,7 +42,7 @@ function comparisonSection(content) {
   if (compared.length < 2) return null;
   const [first] = compared;
   const drawn = compared.filter((run) => run.by === first.by && run.steps.length);
-  const heads = ["Run", "Method", "Seed", "Evaluations", `Best ${first.label}`, "Met at", "Parameters", "FLOPs", "Seconds", "Network"];
+  const heads = ["Run", "Method", "Seed", "Evaluations", `Best ${first.label}`, "Found at", "Parameters", "FLOPs", "Seconds", "Network"];
   const rows = compared.map((run) => [run.name, run.method ?? "–", run.seed ?? "–", number(run.evaluated), run.by === first.by ? number(run.value) : `${number(run.value)} (${run.label})`, number(run.met), short_(run.params), short_(run.flops), run.seconds === null ? "–" : run.seconds.toPrecision(3), run.arch]);
   const table = sortable("compared", el("table", { class: "plain sticky", "data-runs": compared.length }, el("caption", { class: "unseen" }, "Runs side by side"),
     el("thead", {}, el("tr", {}, heads.map((head, k) => el("th", { scope: "col", class: k > 2 && k < 9 ? "number" : "" }, head)))),

@@ -135,6 +135,7 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
         "budget": run.settings.get("budget") if judgement.searched else run.settings.get("sample"),
         "archs": candidates.archs,
         "whys": whys,
+        "lacking": _lacking(candidates, judgement),
         "why": [numbers[why] for why in candidates.whys] if any(whys) else [],
         "columns": [
             {
@@ -208,7 +209,7 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
         return ["No network has been evaluated yet." if run.state == "unfinished" else "This run evaluated no network."]
     said = []
     reasons = Counter(why for why in candidates.whys if why)
-    lacking = sum(reasons.values())
+    lacking = _lacking(candidates, judgement)
     if not judgement.order:
         said.append(f"None of the {len(candidates):,} networks has a score.")
     elif lacking:
@@ -220,6 +221,13 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
     if unknown and judgement.order:
         said.append(f"The score of the search, {run.settings['proxy']}, is unknown: load its plug-in with --plugin.")
     return said
+
+
+def _lacking(candidates: Candidates, judgement: Judgement) -> int:
+    """How many networks lack a score of the search or ranking, or any score of another run."""
+    wanted = [candidates.columns[name].values for name in judgement.curves]
+    missing = [np.isnan(values) for values in wanted] or [np.array(list(map(bool, candidates.whys)))]
+    return int(np.any(missing, axis=0).sum())
 
 
 def _trust(run: Run, candidates: Candidates, judgement: Judgement, networks: Networks) -> str:

@@ -55,7 +55,7 @@ function rankingFigure(content) {
   return el("figure", { class: "card", id: "figure-ranking" }, el("div", { class: "figure-head" }, el("h3", {}, `Ranked by ${by.label}`)),
     scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Ranking" }, sortable("ranking", el("table", { class: "forest", "data-rows": order.length },
       el("thead", {}, el("tr", {}, heads.map((head, k) => el("th", { scope: "col", class: k === 2 ? "wide" : k ? "number" : "" }, head)))),
-      el("tbody", {}, order.map((i) => el("tr", {}, el("th", { scope: "row", title: content.archs[i] }, content.archs[i].replace(/ [0-9a-f]{12}$/, "")), el("td", { class: "number" }, number(by.values[i])),
+      el("tbody", {}, order.map((i) => el("tr", {}, el("th", { scope: "row", title: content.archs[i] }, content.archs[i]), el("td", { class: "number" }, number(by.values[i])),
         el("td", { class: "wide" }, intervalBar({ value: by.values[i], low: by.values[i] - draws.spreads[i], high: by.values[i] + draws.spreads[i], paper: null }, at, false), el("span", { class: "quiet" }, `± ${draws.spreads[i].toPrecision(2)}`)),
         el("td", { class: "number" }, String(draws.groups[i] ?? "–")), flops ? el("td", { class: "number" }, short(flops.values[i])) : ""))))))),
     el("figcaption", {}, `Dots: the mean over ${draws.count} draws of weights and data; bars: one standard deviation. Networks of a group do not differ significantly from its first (Tukey's test at 5 %${draws.least === null ? "" : `, least difference ${draws.least.toPrecision(2)}`}).`));

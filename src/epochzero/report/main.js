@@ -8,7 +8,6 @@ addEventListener("pointerdown", (event) => { if (!event.target.closest(".chart")
 for (const scrolls of ["wheel", "touchmove"]) addEventListener(scrolls, () => tip.hide(), { passive: true });
 
 function tiles(content) {
-  const lacking = content.why.filter((number) => content.whys[number]).length;
   const told = Object.values({ ...(content.time.clock ?? content.time.scoring), ...content.time.around }).reduce((sum, one) => sum + one, 0);
   const again = content.evaluated !== content.networks && content.searched ? ` in ${plural(content.evaluated, "evaluation")}` : content.budget && content.state === "unfinished" ? ` of ${number(content.budget)}` : "";
   const found = [
@@ -16,7 +15,7 @@ function tiles(content) {
     content.front.length ? `${number(content.front.length)} on the front` : "",
     content.method ? `${content.method}` : "",
     told ? seconds(told) : "",
-    lacking ? `${number(lacking)} without a score` : "",
+    content.lacking ? `${number(content.lacking)} without a score` : "",
   ];
   return found.filter(Boolean).join(" · ");
 }
@@ -56,7 +55,7 @@ function render(content = shownContent) {
   contents(parts);
   main.replaceChildren(head(content, pick), ...parts,
     el("footer", { class: "quiet" }, content.statements.length && content.notes.length ? [el("h2", {}, "Notes"), notesOf(content)] : "",
-      `Made by EpochZero ${content.version}. This file asks for nothing and sends nothing.`));
+      `Made by EpochZero ${content.version}. This file loads nothing and sends nothing.`));
   main.querySelectorAll("details").forEach((one) => { one.open = open.has(one.querySelector("summary").textContent.replace(/\d[\d,]*/g, "")); });
   document.title = `${content.title} · EpochZero`;
   table.box.scrollTop = kept.top;
@@ -133,7 +132,7 @@ async function follow() {
         tell(finished ? "" : "Live", quiet < 10 && !finished, !finished && shownContent?.networks ? `last score ${quiet < 120 ? `${quiet} s` : seconds(quiet)} ago` : "");
       }
     } catch {
-      tell("The report's server is gone; this is what it said last.");
+      tell("The report's server has stopped; this is its last answer.");
     }
     await new Promise((go) => setTimeout(go, Math.max(PAUSE, 4 * (performance.now() - begun))));
   }

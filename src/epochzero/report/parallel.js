@@ -193,7 +193,7 @@ function choicesSection(content, table) {
     const tell = () => { count.textContent = brushes.size ? `${plural(Number(parallel.node.dataset.shown), "network")} within the ranges.` : ""; clear.hidden = !brushes.size; };
     const clear = el("button", { type: "button", class: "button small", hidden: true, click: () => { brushes.clear(); parallel.draw(); parallel.changed(); } }, "Clear the ranges");
     const parallel = new Parallel(content, weighed, () => { tell(); table.ranges = brushes.size ? withinBrushes(parallel.axes) : null; table.refresh(); });
-    const caption = `Of the variance of the percentile by ${weighed.column.label}, what each choice alone explains, and the mean percentile of the networks with each option; 50 is the middle.${content.searched ? " They are the networks that the search evaluated, which favour what it liked: no random sample of the space." : ""}`;
+    const caption = `Explains: the share of the variance of ${weighed.column.label}'s percentiles that the choice explains by itself. Cells: the mean percentile of the networks with that option; 50 is the middle.${content.searched ? " A search does not draw networks evenly: these figures hold for the networks that it evaluated, not for the space." : ""}`;
     place.replaceChildren(
       el("figure", { class: "card", id: "figure-parallel" }, el("div", { class: "figure-head" }, el("h3", {}, "Choices, scores and costs"), clear), scrolling(parallel.node), count,
         el("figcaption", {}, `The strongest choices by what they explain, then scores and costs. The thick line is the first network${content.networks > LINES ? `; of the others, ${LINES.toLocaleString("en-US")} at most are drawn` : ""}.`)),

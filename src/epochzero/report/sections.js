@@ -130,7 +130,7 @@ function costSection(content, pick) {
     if (!places.length) return "";
     const line = paretoFront(places, x.values, false, y.values, y.higher);
     const several = content.front.length ? ` Rings: the ${plural(content.front.length, "network")} that no other beats in all goals of the search.` : content.members.length ? " Rings: the members." : content.best.length ? " Ring: the first network." : "";
-    const caption = `${plural(places.length, "network")}; ${line.length} of them on the line, each better than all of lower ${x.label}.${several}`;
+    const caption = `${plural(places.length, "network")}, ${line.length} of them on the line: better than every network with ${x.name === "latency" ? "a lower" : "fewer"} ${x.label}.${several}`;
     const marked = content.front.length ? content.front : content.members.length ? content.members : content.best.slice(0, 1);
     const chart = new Chart({ x: axis(x), y: axis(y), places, line, marked, tell: teller(content), draw: drawingOf(content), pick }, `${y.label} against ${x.label}. ${caption}`);
     return figure(`cost-${x.name}`, `${y.label} against ${x.label}`, chart, caption, pairs(content, [x, y]));
@@ -200,11 +200,11 @@ function agreementSection(content) {
     made.style.setProperty("--strength", `${Math.round(Math.abs(value ?? 0) * 62)}%`);
     return made;
   };
-  return section("agreement", "Do the scores agree?", "Spearman's rank correlation of each two columns over the networks that have both. Scores are turned so that higher is better; parameters, FLOPs and latency are as they are.",
+  return section("agreement", "Do the scores agree?", "Spearman's rank correlation of each pair of columns over the networks that have both. Scores are turned so that higher is better; parameters, FLOPs and latency are as they are.",
     el("div", { class: "card" }, el("div", { class: "figure-head" }, el("h3", {}, "Rank agreement"),
       csvButton("agreement", "rank agreement", () => [["", ...agreement.names], ...agreement.names.map((name, r) => [name, ...agreement.values[r].map((v) => v ?? NaN)])])),
     scrolling(el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Rank agreement" }, el("table", { class: "heat", "data-cells": labels.length ** 2 },
-      el("caption", { class: "unseen" }, "Spearman's rank correlation of each two columns"),
+      el("caption", { class: "unseen" }, "Spearman's rank correlation of each pair of columns"),
       el("thead", {}, el("tr", {}, el("td"), labels.map((label) => el("th", { scope: "col" }, el("span", {}, label))))),
       el("tbody", {}, labels.map((label, r) => el("tr", {}, el("th", { scope: "row" }, label), agreement.values[r].map((value, c) => cell(value, r, c))))))))));
 }

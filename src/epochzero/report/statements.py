@@ -7,7 +7,6 @@ A network is one that the statement is about and that the page offers to show.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,8 +21,6 @@ from epochzero.store import Run
 COSTS = ("latency", "flops", "params")
 """the costs that a cheaper network is sought by, the first that is known"""
 HALF = 0.5
-HASH = re.compile(r" [0-9a-f]{12}$")
-"""after the name of a module that a user gave"""
 LETTERS = {"G": 1e9, "M": 1e6, "k": 1e3}
 
 
@@ -52,7 +49,7 @@ def said(column: Column, value: float) -> str:
 
 
 def _found(candidates: Candidates, judgement: Judgement) -> dict[str, Any]:
-    """The best network's value, its distance to the next, and the evaluation that met it."""
+    """The best network's value, its distance to the next, and the evaluation that found it."""
     column = candidates.columns.get(judgement.by)
     ranked = [] if column is None else [at for at in judgement.order if not np.isnan(column.values[at])]
     if column is None or not ranked:
@@ -68,10 +65,10 @@ def _found(candidates: Candidates, judgement: Judgement) -> dict[str, Any]:
         text += f", {said(column, float(merits[best]) - max(behind))} ahead of the {'next' if level else 'runner-up'}"
     text += "."
     if judgement.draws:
-        also = [HASH.sub("", candidates.archs[at]) for at in judgement.draws.first if at != best]
+        also = [candidates.archs[at] for at in judgement.draws.first if at != best]
         text += f" Not significantly different from it: {', '.join(also)}." if also else ""
         return _statement("First", text)
-    return _statement("Found", f"{text} Met at evaluation {candidates.steps[best] + 1:,} of {candidates.evaluated:,}.")
+    return _statement("Found", f"{text} At evaluation {candidates.steps[best] + 1:,} of {candidates.evaluated:,}.")
 
 
 def _costly(candidates: Candidates, judgement: Judgement, best: int) -> Column | None:
@@ -92,13 +89,13 @@ def _cheaper(candidates: Candidates, judgement: Judgement) -> dict[str, Any]:
     if place is None:
         least = said(cost, float(np.nanmin(costs[ranked])))
         return _statement(
-            "Cost", f"It has {whole} {name}. None with half as many was evaluated; the fewest are {least}."
+            "Cost", f"It has {whole} {name}. No network with half as many was evaluated; the fewest are {least}."
         )
     at = ranked[place]
     text = (
-        f"With half of its {name} or less, the best has {label(column.name)} {said(column, float(column.values[at]))} "
-        f"instead of {said(column, float(column.values[best]))}: number {place + 1:,} of {len(ranked):,}, "
-        f"{said(cost, float(costs[at]))} instead of {whole}."
+        f"The best network with at most half its {name} ({said(cost, float(costs[at]))} instead of {whole}) has "
+        f"{label(column.name)} {said(column, float(column.values[at]))} instead of "
+        f"{said(column, float(column.values[best]))}: number {place + 1:,} of {len(ranked):,}."
     )
     return _statement("Cost", text, at)
 
