@@ -87,7 +87,7 @@ def bench_speed(
     threads: Threads = None,
     plugin: Plugins = None,
 ) -> None:
-    """Milliseconds and memory a network: one by one, in lockstep and in processes.
+    """Time and memory of scoring a network: one at a time, in lockstep and in processes.
 
     epochzero bench-speed --device cuda --only "one batch,dextr,synflow" --out speed.json
 

@@ -28,7 +28,7 @@ ABOUT = {
     "predict": "Predict the class of every image in a folder, by a trained network or an exported product.",
     "bench": "Rank correlation of proxies with known accuracies, with 95 % intervals.",
     "leaderboard": "Rank correlations of all stored scores with accuracies, on many tables: mean, worst and rank.",
-    "bench-speed": "Milliseconds and memory a network: one by one, in lockstep and in processes.",
+    "bench-speed": "Time and memory of scoring a network: one at a time, in lockstep and in processes.",
     "reproduce": "Measure a table or figure of a paper again, and compare it with the paper's, with 95 % intervals.",
     "report": "Make one HTML file of a run: what it found, how it went, how far to trust it. It opens offline.",
     "store": "Show the runs in a result store, export its scores, add those of another, copy it, or salvage it.",

@@ -22,7 +22,7 @@ def store(
         list[Path] | None,
         Option("--add", help="Add the scores of such a file, or of all in a folder. May be repeated."),
     ] = None,
-    last: Annotated[int, Option(min=0, help="Show so many of the latest runs; 0: all.")] = LAST,
+    last: Annotated[int, Option(min=0, help="How many of the latest runs to show; 0: all.")] = LAST,
     backup: Annotated[Path | None, Option(help="Copy the store to this file, also while a run writes to it.")] = None,
     saved: Annotated[
         Path | None, Option("--salvage", help="Save what can be read of a damaged store to this new file.")

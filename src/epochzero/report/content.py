@@ -182,7 +182,8 @@ def _title(run: Run) -> str:
         return f"Reproduction of {settings['experiment']}"
     if "method" in settings:
         goals = [label(goal.lstrip("+-")) for goal in split_list(proxy)]
-        wanted = f"the best {proxy} score" if len(goals) == 1 else f"trade-offs of {' and '.join(goals)}"
+        several = f"trade-offs of {', '.join(goals[:-1])} and {goals[-1]}"
+        wanted = f"the best {proxy} score" if len(goals) == 1 else several
         return f"Search of {space} for {wanted}"
     if "targets" in settings:
         return f"Benchmark of scores on {space}"
