@@ -12,7 +12,7 @@ function differenceSection(content) {
   const image = drawingOf(content);
   const card = (i, label) => el("div", { class: "card network" }, el("div", { class: "figure-head" }, el("h3", {}, label), el("span", { class: "value" }, by ? `${by.label} ${withUnit(by, by.values[i])}` : "")),
     el("p", { class: "arch-text" }, content.archs[i]), image(i) ? scrolling(el("div", { class: "drawing", tabindex: 0, role: "group", "aria-label": `Drawing of network ${label}` }, image(i))) : el("p", { class: "hint" }, "Not drawn: the report holds drawings of the front, the best networks and the first ones."));
-  const drawn = content.drawings.length > 0; // modules have neither drawings nor choices
+  const drawn = content.kind !== "rank" || content.drawings.some((one) => one.svg); // modules have neither drawings nor choices
   const [a, b] = [one, other].map((i) => (drawn ? readChoices(content.archs[i]) : []));
   const changed = Array.from({ length: Math.max(a.length, b.length) }, (_, k) => [a[k] ?? b[k], a[k], b[k]]).filter(([, left, right]) => left?.[1] !== right?.[1] || left?.[0] !== right?.[0]);
   const same = Math.max(a.length, b.length) - changed.length;
