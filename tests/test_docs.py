@@ -152,11 +152,17 @@ def check_mention(text: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=called)
-def test_every_command_is_one_that_there_is(page: Path) -> None:
+def test_every_command_is_one_that_there_is(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for _, code in BLOCK.findall(text):  # an option such as --space FILE.py:NAME reads a file of the page
+        if named := FILE.match(code):
+            with Path(named[1]).open("a", encoding="utf-8") as file:
+                file.write(code[named.end() :])
     for line in whole_commands(text):
         try:
-            check_mention(line) if "..." in line.split() else check_command(line)
+            with plugins_forgotten():
+                check_mention(line) if "..." in line.split() else check_command(line)
         except Exception as error:
             raise AssertionError(f"{line}: {error}") from error
     for mention in mentioned_commands(text):
