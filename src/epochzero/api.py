@@ -378,9 +378,8 @@ def _batch(
         how: dict[str, Any] = {"size": batch_size, "classes": classes, "targets": not needs_labels(loss)}
         return with_loss(batch_of(data, y, seed=seed, **how), loss)
     named: dict[str, Any] = {"input_shape": input_shape, "num_classes": classes, "image_size": image_size}
-    size = 64 if batch_size is None else batch_size
     load = data_.load if space is None else partial(batch_for, space)
-    return with_loss(load(data, size=size, seed=file_seed, skip_unreadable=skips(unreadable), **named), loss)
+    return with_loss(load(data, size=batch_size, seed=file_seed, skip_unreadable=skips(unreadable), **named), loss)
 
 
 def _check_given(data: Data, y: Any, image_size: int | None, input_shape: Shape | None) -> None:

@@ -75,13 +75,7 @@ class Result(result.Result):
 
     def report(self, path: str | Path = "report.html", *, table: str | Path | None = None) -> Path:
         """Writes one HTML file about the run, which opens offline; the search needs a store on disk."""
-        from epochzero import report
-
-        if self.store is None:
-            raise UserError("A report is made from a store on disk: search with store='run.db'.")
-        subject = report.Subject(Path(self.store), None if table is None else Path(table), [], self.run)
-        report.write(subject, Path(path))
-        return Path(path)
+        return reported(self.store, self.run, Path(path), table)
 
 
 class Ranking(ranking.Ranking):
@@ -136,6 +130,10 @@ class Ranking(ranking.Ranking):
         space, arch = self.sources[row.name]
         return exported(replace(self.task, space=space), arch, Path(folder), **how)
 
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Writes one HTML file about the ranking, which opens offline; the ranking needs a store on disk."""
+        return reported(self.store, self.run, Path(path))
+
 
 class Study(ask_tell.Study):
     __doc__ = ask_tell.Study.__doc__
@@ -144,6 +142,16 @@ class Study(ask_tell.Study):
     if TYPE_CHECKING:
 
         def result(self) -> Result: ...
+
+
+def reported(store: str | None, run: str, path: Path, table: str | Path | None = None) -> Path:
+    """Writes the report of a run that a store on disk keeps."""
+    from epochzero import report
+
+    if store is None:
+        raise UserError("A report is made from a store on disk: call it again with store='run.db'.")
+    report.write(report.Subject(Path(store), None if table is None else Path(table), [], run), path)
+    return path
 
 
 def side_of(task: Task | None) -> int:

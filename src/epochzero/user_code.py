@@ -37,10 +37,16 @@ def is_reference(text: object) -> bool:
     return isinstance(text, str) and text.rpartition(":")[0].endswith(".py")
 
 
+def is_named(text: str) -> bool:
+    """True for a text `file:name` that may name an object."""
+    file, _, name = text.rpartition(":")
+    return bool(file) and name.isidentifier()
+
+
 def named_in(reference: str, option: str = "--module") -> Any:
     """The object that `file.py:name` names."""
     file, _, name = reference.rpartition(":")
-    if not file or not name.isidentifier():
+    if not is_named(reference):
         raise UserError(f"{option} takes file.py:factory, not {reference!r}.")
     return member_of(run_file(file), file, name)
 

@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert ran.code == 0, ran.err
     assert f"epochzero report {made}/run.db --out report.html\n" in ran.err
-    assert f"epochzero train --from {made}/run.db --data FILE.npz --out trained\n" in ran.err
+    assert f"epochzero train --from {made}/run.db --data {made}/data.npz --out trained\n" in ran.err
     return made
 
 

@@ -128,7 +128,8 @@ def test_fewer_samples_than_asked_for(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has 2 parts of 16 samples, and part 3 is needed"):
         batch.part(2)
     with pytest.raises(DataError, match="has 40 samples, fewer than one batch of 64: use --batch-size 40 or less"):
-        load(path)
+        load(path, size=64)
+    assert (load(path).size, load(path).parts) == (40, 1)
 
 
 GOOD = pixels(8, 4, 4)

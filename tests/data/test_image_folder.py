@@ -74,8 +74,9 @@ def test_a_folder_is_a_batch(tmp_path: Path) -> None:
     assert load(tmp_path / "photos", size=4).input_shape == (3, 32, 32)
     assert load(tmp_path / "photos", size=4, image_size=8, seed=1).id == batch.id
     assert load(tmp_path / "photos", size=4, image_size=8, seed=2).id != batch.id
+    assert (load(tmp_path / "photos").size, load(tmp_path / "photos").parts) == (12, 1)  # 64 where there are more
     with pytest.raises(DataError, match="12 samples, fewer than one batch of 64: use --batch-size 12 or less"):
-        load(tmp_path / "photos")
+        load(tmp_path / "photos", size=64)
     for source in ("pink", __file__):
         with pytest.raises(UserError, match="no image files to scale"):
             load(source, image_size=8)

@@ -338,7 +338,7 @@ def test_a_damaged_last_checkpoint_is_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Say what to export: give --arch, --store, or --weights of `epochzero train`."),
+        ((), "Say what to export: give --from, --arch, --store, or --weights of `epochzero train`."),
         (("--arch", "|conv~0|"), "'|conv~0|'"),
         (("--arch", CHEAP, "--space", "nb21"), "No space is called 'nb21'. Did you mean 'nb201'?"),
         (("--store", "nowhere.db"), "There is no store 'nowhere.db'."),

@@ -16,7 +16,9 @@ import epochzero as ez
 from epochzero.errors import UserError
 from epochzero.objectives.auto import NEWEST
 from epochzero.store import Store
+from epochzero.study.winners import Winner, winners
 from tests.command import CHEAP, CUT, epochzero, refusal
+from tests.photos import photos
 
 X, Y = torch.randn(96, 3, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 4
 MIXED = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|skip_connect~0|none~1|nor_conv_3x3~2|"
@@ -227,6 +229,30 @@ def test_command(files: Path) -> None:
     assert found["says"][-1].startswith("snip ")
     shown = epochzero("rank", "nets.py:small", "nets.py:large", "nets.py:bad", *common, "--latency", "torch")
     assert shown.code == 0 and "nets.py:large" in shown.out and "nets.py:bad  failed: " in shown.out
+
+
+def test_the_chain_of_a_ranking(files: Path) -> None:
+    photos(files / "photos")
+    common = ("--image-size", "8", "--proxy", "snip", "--store", "r.db", "--json")
+    found = epochzero("rank", "nets.py:small", "nets.py:large", "--data", "photos", *common).json
+    assert "6 of the 6 training samples" in found["data"]
+    best = found["networks"][0]["name"]
+    assert winners("r.db", 2)[0] == Winner("", best)
+    refused = epochzero("rank", "nets.py:both", "--data", "photos", *common)
+    assert refused.code == 0
+    with pytest.raises(UserError, match=r"networks without a file of their own, such as 'nets.py:both (one|two)'"):
+        winners("r.db")
+
+
+def test_the_report_of_a_ranking(tmp_path: Path) -> None:
+    nets = {"a": net(4), "b": net(8)}
+    ranking = ez.rank(nets, (X, Y), proxy="snip", store=tmp_path / "r.db")
+    page = ranking.report(tmp_path / "r.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    with pytest.raises(UserError, match="from a store on disk: call it again with store="):
+        ez.rank(nets, (X, Y), proxy="snip").report(tmp_path / "none.html")
+    space = ez.rank([CHEAP, CUT], space="nb201", proxy="flops", store=tmp_path / "s.db")
+    assert winners(tmp_path / "s.db", 2) == [Winner("nb201", row.name) for row in space]
 
 
 def test_command_without_any_score_ends_with_1(files: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
+from epochzero.data.batch import USUAL_SIZE
 from epochzero.data.packed import Inputs
 from epochzero.engine.loss import needs_labels, with_loss
 from epochzero.errors import UserError
@@ -48,11 +49,11 @@ def load_module(reference: str, seed: int, batch: Callable[[], Batch]) -> Given:
     return module, inputs, y
 
 
-def batch_of(inputs: Inputs, y: Tensor | None, size: int, classes: int | None, loss: str | None = None) -> Batch:
+def batch_of(inputs: Inputs, y: Tensor | None, size: int | None, classes: int | None, loss: str | None = None) -> Batch:
     """Up to four batches of that size; a single smaller one where there are fewer samples."""
     tensors = inputs.values() if isinstance(inputs, Mapping) else (inputs,) if isinstance(inputs, Tensor) else inputs
     count = min((len(x) for x in tensors if isinstance(x, Tensor) and x.dim()), default=0)
-    size = max(1, min(size, count))
+    size = max(1, min(size or USUAL_SIZE, count))
     parts, targets = max(1, min(PARTS, count // size)), not needs_labels(loss)
     batch = data_.from_tensors(inputs, y, num_classes=classes, parts=parts, size=size, targets=targets)
     return with_loss(batch, loss)

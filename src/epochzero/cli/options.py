@@ -55,8 +55,8 @@ From = Annotated[
     list[str] | None,
     Option(
         "--from",
-        help="Networks of a search: its store or winner.json; or your module, file.py:factory. May be repeated where "
-        "several networks are meant.",
+        help="Networks of a search or ranking: its store or winner.json; or your module, file.py:factory. May be "
+        "repeated where several networks are meant.",
     ),
 ]
 Top = Annotated[int, Option("--top", min=1, max=100, help="How many of the best of each --from.")]
@@ -147,7 +147,15 @@ class BatchOptions:
     input_shape: InputShape = None
     image_size: ImageSize = None
     unreadable: Unreadable = "stop"
-    batch_size: BatchSize = 64
+    batch_size: Annotated[
+        int | None,
+        Option(
+            "--batch-size",
+            min=1,
+            max=10**6,
+            help="Samples in one batch; default: 64, or all of a file or folder that holds fewer.",
+        ),
+    ] = None
     classes: Classes = None
 
 

@@ -24,7 +24,7 @@ SHOWN = 3
 """columns of accuracies that are printed; all are written"""
 
 
-def end_front(result: Result, folder: Path | None, store: Path | None, json: bool) -> None:
+def end_front(result: Result, folder: Path | None, store: Path | None, json: bool, data: str) -> None:
     """Prints the front and writes it, with latencies and known accuracies if there are any."""
     latency = latency_source(result.task, result.limit)
     report = front_report(result, latency, result.accuracies)
@@ -37,7 +37,7 @@ def end_front(result: Result, folder: Path | None, store: Path | None, json: boo
         show_front(result, report)
         say_time(result, report["trust"])
         say_places("front", store, folder, files)
-        say_next(result, store)
+        say_next(result, store, data)
 
 
 def front_report(result: Result, latency: Latency | None, table: TableSource | None) -> dict[str, Any]:

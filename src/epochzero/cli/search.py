@@ -206,7 +206,7 @@ def search(
             result = prepared.run(store, update, keep_interrupted=True, callbacks=output.log or ())
         if result.best is None:
             raise no_score(result, None if limits.pool else scoring.table)
-        end_search(result, store, scoring.winner_scores, folder, output)
+        end_search(result, store, scoring.winner_scores, folder, output, data.data)
     if result.stopped == INTERRUPTED:
         raise typer.Exit(130)
 

@@ -39,6 +39,7 @@ from epochzero.store import Store
 from epochzero.study.result import INTERRUPTED, Result, nothing_found
 from epochzero.study.sources import UNHELD, TableSource
 from epochzero.study.task import Task
+from epochzero.study.winners import train_command
 from epochzero.tables.columns import described
 from epochzero.types import WIDTH, Score
 
@@ -162,12 +163,12 @@ def course_json(result: Result) -> dict[str, Any]:
     }
 
 
-def end_search(result: Result, store: Store, which: str, folder: Path | None, output: Any) -> None:
-    """Prints the winner with its scores, or the front, and writes the files; `output` has the options."""
+def end_search(result: Result, store: Store, which: str, folder: Path | None, output: Any, data: str) -> None:
+    """Prints the winner with its scores, or the front, and writes the files; `output` and `data` are the options."""
     if result.front is not None:
         from epochzero.cli.pareto import end_front
 
-        end_front(result, folder, output.store, output.json)
+        end_front(result, folder, output.store, output.json, data)
         return
     asked = winner_proxies(result, "none" if result.stopped == INTERRUPTED else which)
     if len(asked) > len(result.objective.proxies):
@@ -197,7 +198,7 @@ def end_search(result: Result, store: Store, which: str, folder: Path | None, ou
     say_places("winner", output.store, folder, files)
     if folder is not None and "model.py" not in files:
         err.print(f"        {result.task.space.name} gives modules: no drawing, no printed code")
-    say_next(result, output.store, more=which == "none" and not _from_a_pool(result))
+    say_next(result, output.store, data, more=which == "none" and not _from_a_pool(result))
 
 
 def show(result: Result, report: dict[str, Any], scores: Table) -> None:
@@ -272,13 +273,13 @@ def say_places(what: str, store: Path | None, folder: Path | None, files: Iterab
         err.print(f"{what:7} {folder}/{', '.join(files)}", soft_wrap=True)
 
 
-def say_next(result: Result, store: Path | None, more: bool = False) -> None:
-    """The commands that follow a finished search; `more`: the winner has further scores."""
+def say_next(result: Result, store: Path | None, data: str, more: bool = False) -> None:
+    """The commands that follow a finished search on these data; `more`: the winner has further scores."""
     if result.stopped == INTERRUPTED:
         return
     name = shlex.quote(str(store))
     commands = [f"epochzero report {name} --out report.html"] if store else ["the same with --store run.db keeps it"]
-    commands += [f"epochzero train --from {name} --data FILE.npz --out trained"] if store else []
+    commands += [train_command(store, data, result.task.batch.input_shape)] if store else []
     commands += ["the same with --winner-scores all scores the winner by every quick proxy"] if more else []
     for place, command in enumerate(commands):
         err.print(f"{'' if place else 'next':7} {command}", soft_wrap=True, no_wrap=True)

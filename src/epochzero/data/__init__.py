@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from epochzero.data import cifar, npz
-from epochzero.data.batch import DEFAULT_CLASSES, Batch, check_request
+from epochzero.data.batch import DEFAULT_CLASSES, USUAL_SIZE, Batch, check_request
 from epochzero.data.image_folder import SIDE, draw_images, is_image_folder
 from epochzero.data.noise import pink, white
 from epochzero.data.samples import draw, reading
@@ -37,7 +37,7 @@ class Sampling(TypedDict, total=False):
 
     input_shape: Shape | None
     num_classes: int | None
-    size: int
+    size: int | None
     parts: int
     seed: int
     image_size: int | None
@@ -49,7 +49,7 @@ def load(
     *,
     input_shape: Shape | None = None,
     num_classes: int | None = None,
-    size: int = 64,
+    size: int | None = None,
     parts: int = 4,
     seed: int = 0,
     image_size: int | None = None,
@@ -58,22 +58,24 @@ def load(
     """Returns a batch of noise ("pink" or "white"), or of samples from an `.npz` file, CIFAR or a folder of images.
 
     For noise, `input_shape` defaults to 3x32x32 and `num_classes` to 10; for files, both default to their content.
-    `seed` draws the noise, or selects the samples of the files. Image files become squares of `image_size` pixels, by
+    Parts have `size` samples: by default 64, or all of a file that holds fewer. `seed` draws the noise, or selects the
+    samples of the files. Image files become squares of `image_size` pixels, by
     default those of the `input_shape`, or 32.
     """
     check_request(num_classes, size, parts, seed)
+    usual = USUAL_SIZE if size is None else size
     if image_size is not None and (source in NOISE or Path(source).is_file()):
         raise UserError(f"{source} has no image files to scale: leave the image size out.")
     if source in NOISE:
         shape = (3, 32, 32) if input_shape is None else input_shape
-        return NOISE[str(source)](shape, num_classes or DEFAULT_CLASSES, size, parts, seed)
+        return NOISE[str(source)](shape, num_classes or DEFAULT_CLASSES, usual, parts, seed)
     path = Path(source)
     with reading(path, "data", f"give {ACCEPTED}"):
         folder, file = path.is_dir(), path.is_file()
         pictures = folder and is_image_folder(path)
     if pictures:
         side = image_size or (SIDE if input_shape is None else input_shape[-1])
-        samples = draw_images(path, parts * size, seed, side=side, skip=skip_unreadable)
+        samples = draw_images(path, parts * usual, seed, side=side, skip=skip_unreadable)
     elif folder or (file and path.name.lower().endswith(ARCHIVES)):
         samples = cifar.read(path)
     elif file and path.suffix.lower() == ".npz":
@@ -91,7 +93,7 @@ def load(
         samples,
         input_shape=None if input_shape is None else tuple(input_shape),
         num_classes=num_classes,
-        size=size,
+        size=min(usual, len(samples.x)) if size is None else size,
         parts=parts,
         seed=seed,
     )

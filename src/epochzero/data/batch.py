@@ -24,6 +24,8 @@ DEFAULT_CLASSES = 10
 
 USUAL_PARTS = 4
 """number of parts that proxies which compare batches read"""
+USUAL_SIZE = 64
+"""samples in a part, if neither the user nor a loader says, and as far as there are so many"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +75,7 @@ class Batch:
         return f"cut the tensors with data.from_tensors(x, y, size={min(self.given // parts, 64)}, parts={parts})"
 
 
-def check_request(num_classes: int | None, size: int, parts: int, seed: int) -> None:
+def check_request(num_classes: int | None, size: int | None, parts: int, seed: int) -> None:
     """Raises UserError for numbers that no source of data could serve."""
     for what, value, least in (
         ("number of classes", num_classes, 1),

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
-from epochzero.data.batch import USUAL_PARTS, Batch, shape_text
+from epochzero.data.batch import USUAL_PARTS, USUAL_SIZE, Batch, shape_text
 from epochzero.data.image_folder import in_colour
 from epochzero.data.npz import CHANNELS
 from epochzero.data.packed import Inputs, pack
@@ -30,8 +30,6 @@ from epochzero.errors import DataError, UserError
 
 LABELS = ("labels", "label", "targets", "target", "y")
 """names of the labels in a dictionary"""
-SIZE = 64
-"""samples in a batch, if neither the user nor the loader says"""
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ def batches_of(
         how: dict[str, Any] = {"size": size, "parts": parts, "targets": targets, "classes": classes}
         return [batch_of(data, y, seed=seed, **how) for seed in seeds]
     given = given_samples(data, y, size, parts * len(seeds), seeds[0]).of_classes(classes)
-    size = min(size or given.size or SIZE, len(given)) if given.size is None else size or given.size
+    size = min(size or given.size or USUAL_SIZE, len(given)) if given.size is None else size or given.size
     each = parts * size
     if given.size is not None and len(given) >= each * len(seeds):
         chosen = [torch.arange(i * each, (i + 1) * each) for i in range(len(seeds))]
@@ -145,12 +143,12 @@ def given_samples(data: Any, y: Any, size: int | None, parts: int, seed: int) ->
     if y is not None:
         return Given(_inputs(data, "The data"), _labels(y))
     if is_dataset(data):
-        return _from_dataset(data, size or max(1, min(SIZE, len(data))), parts, seed)
+        return _from_dataset(data, size or max(1, min(USUAL_SIZE, len(data))), parts, seed)
     if _is_inputs(data) or _is_pair(data):
         return Given(*_one_batch(data, "The data"))
     with seeded(seed):
         if isinstance(data, IterableDataset):
-            data = torch.utils.data.DataLoader(data, batch_size=size or SIZE, collate_fn=_collated)
+            data = torch.utils.data.DataLoader(data, batch_size=size or USUAL_SIZE, collate_fn=_collated)
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes)):
             raise DataError(
                 f"Data cannot be {_kind(data)}: give tensors or arrays, a pair of inputs and labels, a dictionary of "

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from epochzero import data as data_
 from epochzero.data import Batch
-from epochzero.data.batch import shape_text
+from epochzero.data.batch import USUAL_SIZE, shape_text
 from epochzero.data.noise import ids
 from epochzero.data.seeding import seeded
 from epochzero.engine import Network, PlanNetwork
@@ -48,7 +48,7 @@ def batch_for(space: AnySpace, source: str | Path = "pink", **asked: Unpack[data
     if noise and takes_ids(space) and (row := asked.get("input_shape")) and (words := asked.get("num_classes")):
         if len(row) > 1:
             raise UserError(f"{space.name} takes rows of ids, such as 128, not {shape_text(row)}.")
-        counts = {"size": asked.get("size", 64), "parts": asked.get("parts", 4), "seed": asked.get("seed", 0)}
+        counts = {"size": asked.get("size") or USUAL_SIZE, "parts": asked.get("parts", 4), "seed": asked.get("seed", 0)}
         return suited(space, ids(str(source), row[0], words, **counts))
     return data_.load(source, **asked)
 

@@ -45,7 +45,7 @@ class BenchSettings:
     input_shape: str | None = None
     image_size: int | None = None
     unreadable: str = "stop"
-    batch_size: int = 64
+    batch_size: int | None = None
     classes: int | None = None
     seed: int = 0
     seeds: str | None = None

@@ -98,7 +98,7 @@ def _opened(path: Path) -> Store:
 def _winner(space: str | None, path: Path | None, store: Store | None) -> tuple[str, str]:
     """Space and architecture of the best network of the store's last search."""
     if path is None or store is None:
-        raise UserError("Say what to export: give --arch, --store, or --weights of `epochzero train`.")
+        raise UserError("Say what to export: give --from, --arch, --store, or --weights of `epochzero train`.")
     searched, best = best_of(path, store)
     if space not in (None, searched):
         raise UserError(f"The store's last search was in {searched}, not in {space}: leave --space out.")

@@ -13,8 +13,8 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from epochzero.report.runs import row, siblings, summary
 from epochzero.report.statements import statements
 from epochzero.store import Run
 from epochzero.study.facts import INSPECTED, Facts, facts_of_plans
+from epochzero.study.winners import train_command
 
 EXACT = 10**6
 """largest count of numbers that are kept in double precision"""
@@ -89,9 +90,8 @@ class Subject:
         head["layers"] = [] if named is None else networks.layers(*named)
         head["code"] = networks.code(*named) if named and judgement.searched else ""
         trains = head["code"] and run.kind == "search" and run.state == "finished" and not networks.features
-        head["train"] = (
-            f"epochzero train --from {quote(str(self.store))} --data FILE.npz --out trained" if trains else ""
-        )
+        data, sizes = _option(run, "--data"), networks.fits.get("input_shape", ())
+        head["train"] = train_command(self.store, data, sizes) if trains else ""
         head["fits"] = _fits(networks)
         return packed(head, candidates)
 
@@ -172,6 +172,15 @@ def _head(reader: Reader, run: Run, candidates: Candidates, judgement: Judgement
         "manifest": {"settings": run.settings} | manifest,
         "runs": [{"id": one.id, "kind": one.kind, "state": one.state, "title": _title(one)} for one in reader.runs],
     }
+
+
+def _option(run: Run, name: str) -> str | None:
+    """What the command of a run gave for an option."""
+    words = run.manifest.get("argv")
+    given = [str(word) for word in words] if isinstance(words, list) else []
+    apart = [after for word, after in pairwise(given) if word == name]
+    joined = [word.partition("=")[2] for word in given if word.startswith(f"{name}=")]
+    return next(iter(apart or joined), None)
 
 
 def _title(run: Run) -> str:

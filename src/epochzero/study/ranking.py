@@ -24,6 +24,7 @@ from epochzero.objectives.objective import Objective
 from epochzero.spaces.base import AnySpace, GivesPlans
 from epochzero.stats.groups import grouped, least_difference
 from epochzero.store import JSON, Evaluated, Run, Store, manifest
+from epochzero.store.database import MEMORY
 from epochzero.study.clock import Clock
 from epochzero.study.facts import INSPECTED, Facts, facts_of
 from epochzero.study.given import Entry, Given, identity_of
@@ -87,6 +88,8 @@ class Ranking(Sequence[Ranked], Framed):
         self.sources: dict[str, tuple[AnySpace, Any]] = {}
         """space and architecture of each network, if they were not those of an iterator"""
         self.run = ""
+        self.store: str | None = None
+        """its path, if it is on disk"""
         self._sort()
 
     def _sort(self) -> None:
@@ -243,6 +246,7 @@ def ranked(
     meters: dict[str, Latency] = {}
     names: dict[str, None] = {}
     structures: list[Structure] = []
+    origins: dict[str, list[JSON]] = {}
     keep_weights = 0
     for space, some in _chunks(entries):
         names[space.name] = None
@@ -251,6 +255,8 @@ def ranked(
         archs = [arch for _, arch in built]
         own = zip(*(replace(task, space=space).evaluate(archs, store, steps, 0)[0] for task in tasks), strict=True)
         rows += [row for row, _ in sized]
+        for row, arch in built:
+            origins[row.name] = [space.name, arch.name if isinstance(arch, Given) else row.arch]
         scores += [list(next(own)) if row.status == "ok" else [] for row, _ in sized]
         keep_weights += sum(isinstance(arch, Given) and arch.is_module for _, arch in built)
         if latency is not None:
@@ -280,9 +286,10 @@ def ranked(
     ranking.remarks += compared.given_way([[None if math.isnan(x) else x for x in row] for row in every])
     ranking.task = first
     ranking.sources = {name: (space, arch) for name, space, arch in listed or ()}
-    ranking.run = run.id
+    ranking.run, ranking.store = run.id, None if store.path == MEMORY else store.path
     best, facts = ranking[0].name if ranking.scored else None, ranking.facts
     summary: dict[str, Any] = {"best": best, "evaluated": len(rows), "remarks": ranking.remarks}
+    summary["order"] = [origins[row.name] for row in ranking.scored]
     run.finish(summary | {"space": ranking.space, "facts": facts and asdict(facts)})
     return ranking
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from epochzero.spaces.base import AnySpace
     from epochzero.store import Store
 
-BATCH_SIZE = 64
 PARTS, PARTS_INSIDE = 4, 100
 """batches of data; a search inside one network uses them in turn"""
 UNLIMITED = 10**9
@@ -249,7 +248,7 @@ def _batch(settings: SearchSettings, space: AnySpace, parts: int) -> Batch:
             data,
             input_shape=settings.input_shape,
             num_classes=settings.classes,
-            size=settings.batch_size or BATCH_SIZE,
+            size=settings.batch_size,
             parts=parts,
             seed=settings.data_seed,
             image_size=settings.image_size,

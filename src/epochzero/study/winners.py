@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from epochzero.errors import StoreError, UserError
@@ -14,7 +15,7 @@ from epochzero.spaces.base import AnySpace
 from epochzero.store import Run, Store
 from epochzero.study.given import Given, GivenNetworks
 from epochzero.types import Score
-from epochzero.user_code import is_reference, named_in
+from epochzero.user_code import is_named, is_reference, named_in
 
 
 class Winner(NamedTuple):
@@ -25,7 +26,7 @@ class Winner(NamedTuple):
 
 
 def winners(source: str | Path, top: int = 1) -> list[Winner]:
-    """Returns the best networks, the best first: of a store's last finished search, or as winner.json lists them."""
+    """Returns the best networks, the best first: of a store's last search or ranking, or as winner.json lists them."""
     if is_reference(source):
         if top > 1:
             raise UserError(f"'{source}' is one module: leave --top out.")
@@ -62,6 +63,23 @@ def only_winner(sources: Sequence[str | Path]) -> Winner:
     return winners(sources[0])[0]
 
 
+def train_command(store: str | Path, data: str | None = None, shape: Sequence[int] = ()) -> str:
+    """The command that trains the winner on the images of the search; a search on noise leaves them open."""
+    from epochzero.data import NOISE, is_image_folder
+    from epochzero.data.image_folder import SIDE
+
+    images = "FILE.npz" if data is None or data in NOISE else _quoted(data)
+    scaled = data is not None and len(shape) == 3 and shape[-1] != SIDE and is_image_folder(Path(data).expanduser())
+    size = f" --image-size {shape[-1]}" if scaled else ""
+    return f"epochzero train --from {_quoted(str(store))} --data {images}{size} --out trained"
+
+
+def _quoted(path: str) -> str:
+    """A path for a shell, which still finds the home folder."""
+    home, rest = ("~/", path[2:]) if path.startswith("~/") else ("", path)
+    return home + quote(rest)
+
+
 def _of_json(path: Path) -> list[Winner]:
     try:
         told: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -73,15 +91,32 @@ def _of_json(path: Path) -> list[Winner]:
 
 def _of_store(path: Path) -> list[Winner]:
     with Store.open(path) as store:
-        finished = [run for run in store.runs() if run.kind == "search" and run.result and run.result.get("best")]
+        kinds = ("search", "rank")
+        finished = [run for run in store.runs() if run.kind in kinds and run.result and run.result.get("best")]
         if not finished:
-            raise StoreError(f"The store '{path}' holds no finished search with a winner: finish one.")
+            raise StoreError(f"The store '{path}' holds no finished search or ranking with a winner: finish one.")
         run = finished[-1]
         assert run.result is not None
+        if run.kind == "rank":
+            return _of_ranking(path, run.result)
         space, best = str(run.settings["space"]), str(run.result["best"])
         front: Any = run.result.get("front")
         archs = front or list(dict.fromkeys([best, *_by_merit(run)]))
     return [Winner(space, arch) for arch in archs]
+
+
+def _of_ranking(path: Path, result: Mapping[str, Any]) -> list[Winner]:
+    """The networks of a ranking in its order; UserError where one cannot be made again from its name."""
+    if "order" not in result:
+        raise StoreError(f"The ranking in '{path}' is of an older version: rank once more with the same command.")
+    of_user = GivenNetworks.name
+    gone = [arch for space, arch in result["order"] if space == of_user and not is_named(arch)]
+    if gone:
+        raise UserError(
+            f"The ranking in '{path}' has networks without a file of their own, such as '{gone[0]}': name the one to "
+            "take, file.py:factory, or use the ranking in Python, which can train and export."
+        )
+    return [Winner("" if space == of_user else space, arch) for space, arch in result["order"]]
 
 
 def _by_merit(run: Run) -> list[str]:
