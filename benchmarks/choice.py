@@ -1,4 +1,4 @@
-"""What the choice of `auto` is worth on a space that it has not seen: the same choice, made without each space.
+"""The worth of the choice of `auto` on a space that it has not seen: the same choice, made without each space.
 
     python benchmarks/choice.py ../shared/data --markdown docs/choice.md
 
@@ -8,7 +8,8 @@ expressivity (how rich the features are) and trainability (how signals and gradi
 mean + worst Spearman correlation wins, or that with the largest mean (*by mean*). Members are combined as in `auto:3`:
 size / 3 counts by its value, the others by their ranks from 0 to 1. Or, with equal weights, as in `auto:2` by their
 agreement (mean rank less its standard error), or as in `auto:1` by the sum of normal scores. FLOPs take the place of a
-score that does not apply to a table. Beside it, by agreement: the same with any three sizes to choose from, *any 4*
+score that does not apply to a table. For comparison, by agreement: the same with any three sizes to choose from,
+*any 4*
 scores of which no two correlate by more than .9 in the mean, and one score. All sets have at most 3 forward passes.
 While choosing, a network that lacks a score is the worst, and one repeat counts; figures are means over all repeats.
 
@@ -117,7 +118,7 @@ class Variant(NamedTuple):
 BY_VALUE = "by value, "
 NAMED = f"{BY_VALUE}3"
 NAMES = {"normal_rank": ", normal scores", "agreement": ", agreement", NAMED: ""}
-"""what the forms add to the name of a variant"""
+"""words that the forms add to the name of a variant"""
 UNITS = ("1", "1.5", "2", "2.5", "4", "5")
 """sizes that count as much as the way from the last place to the first, beside that of NAMED"""
 UNIT_LEFT_OUT = "members of all, size / the best elsewhere"

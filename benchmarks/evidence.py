@@ -7,7 +7,7 @@
 `list` writes jobs in the order of their value: each is one network, one seed of weights and noise, and one list of
 proxies (FIRST, then the expensive SECOND). Networks are drawn at random, those with stored scores first; what is stored
 is no job. `score` hands the jobs to workers, which append the rows of each network as soon as they exist, and ends
-after so many seconds: what was written before stays. The file has the format of `epochzero store --to`, and the same
+after that many seconds: what was written before stays. The file has the format of `epochzero store --to`, and the same
 command resumes it. `pack` adds its rows to a compressed file, with rows of older recipes left out.
 `score` needs torch and numpy alone.
 """

@@ -1,4 +1,4 @@
-"""What the constants of the search `guided` are worth on a space that they were not chosen on.
+"""The worth of the constants of the search `guided` on a space that they were not chosen on.
 
     python benchmarks/guided_constants.py ../shared/data --without nb201 --markdown docs/guided-constants.md
 

@@ -194,7 +194,7 @@ def left_over(session: int) -> list[str]:
 
 
 def content(folder: Path, same: Sequence[str]) -> dict[str, object]:
-    """What is in the folder: names, stores without times, and files that have to be the same."""
+    """The content of the folder: names, stores without times, and files that have to be the same."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -228,7 +228,7 @@ class Counts(NamedTuple):
 
 
 def killed(job: Job, place: Path, files: Path, kills: int, rng: Random) -> Counts:
-    """Kills a job until it was killed so many times; whenever it ends, it begins anew."""
+    """Kills a job until it was killed that often; whenever it ends, it begins anew."""
     arguments = [part.replace("FILES", str(files)) for part in job.arguments]
     calm = place / "calm"
     calm.mkdir()

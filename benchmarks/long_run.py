@@ -32,7 +32,7 @@ IMAGES = data.pink((3, 8, 8), size=4)
 
 
 class Held(NamedTuple):
-    """What this process holds."""
+    """Memory, handles and files of this process."""
 
     networks: int
     megabytes: float

@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="1,2,4,8,64,256,1000,4000", help="separated by commas")
     parser.add_argument("--each", type=float, default=0.75, help="milliseconds of this process for a chunk")
-    parser.add_argument("--scale", type=float, default=1.0, help="networks that take so many times as long")
+    parser.add_argument("--scale", type=float, default=1.0, help="networks that take this many times as long")
     parser.add_argument("--slow", type=float, default=0.0, help="share of workers that are ten times as slow")
     parser.add_argument("--networks", type=int, default=200, help="to measure")
     parser.add_argument("--profile", action="store_true")

@@ -79,7 +79,7 @@ def asked(line: Line) -> float | None:
 
 
 def summary(found: list[Line]) -> str:
-    """What the table says, in a sentence or two."""
+    """A sentence or two about the table."""
     first = next(bundle for bundle in BUNDLES if any(line.bundle == bundle and line.ms for line in found))
     own = [line for line in found if line.bundle == first and line.ms]
     best = {line.space: min(line.ms.values()) for line in own}

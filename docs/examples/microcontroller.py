@@ -6,7 +6,7 @@ limits = {"max_weight_bytes": "64k", "max_activation_bytes": "48k", "byte_width"
 found = ez.search("nats_sss", "rank(naswot,synflow)", budget=8, seed=1, batch_size=8, **limits)
 print(found.winner.text)
 
-# What any runtime has to hold to classify one image: the weights, and the values alive at the worst moment.
+# The memory that any runtime needs to classify one image: the weights, and the values alive at the worst moment.
 memory = found.task.memory(found.winner.arch).facts(width=1)
 print(f"{memory['weight_bytes']:,} bytes of weights, {memory['activation_bytes']:,} of activations")
 assert memory["weight_bytes"] <= 64_000 and memory["activation_bytes"] <= 48_000

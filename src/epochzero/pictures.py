@@ -24,7 +24,7 @@ INK, QUIET, LINE = "#1c2733", "#56626f", "#d5dbe3"
 """text, ticks and edges, grid"""
 BLUE, ORANGE, GREEN, VIOLET, RED, TEAL = "#2f6db3", "#c8641d", "#1f8f5f", "#7d55c7", "#c2405f", "#18889b"
 PALE = "#b8c4d6"
-"""what is not in the foreground"""
+"""everything in the background"""
 DARK = {
     **{INK: "#e7ecf3", QUIET: "#a0adbe", LINE: "#2f3946", PALE: "#4c5a6d"},
     **{BLUE: "#6ea8ea", ORANGE: "#ee9350", GREEN: "#4cc791", VIOLET: "#b093f0", RED: "#ef7f98", TEAL: "#4dbfd1"},

@@ -118,7 +118,7 @@ def scalars(folder: Path, name: str) -> list[tuple[int, float]]:
 
 
 def test_tensorboard_reads_back_what_was_logged(tmp_path: Path) -> None:
-    for losses in ([1.0, 0.5, 0.3333], [1.0, 0.5, 0.25]):  # the second time resumed, and told from the first on
+    for losses in ([1.0, 0.5, 0.3333], [1.0, 0.5, 0.25]):  # the second time resumed, and different from the first on
         with telling([f"tensorboard:{tmp_path}"], "train", {"epochs": 3}) as told:
             for epoch, loss in enumerate(losses, 1):
                 told.log(epoch, {"loss": loss, "name": "no number", "test_loss": math.nan})

@@ -167,7 +167,7 @@ def test_on_a_gpu_rows_come_by_phases_and_one_that_fails_has_a_reason(monkeypatc
 
 
 def nothing(job: Job) -> Any:
-    """What the process of the next test does: it answers, fails, hangs or dies, as the job's space says."""
+    """The process of the next test: it answers, fails, hangs or dies, as the job's space says."""
     if job.space == "fails":
         raise RuntimeError("no kernel\nat all")
     if job.space == "hangs":

@@ -1,4 +1,4 @@
-"""How batches are cut for many workers."""
+"""Batches are cut for many workers."""
 
 from __future__ import annotations
 

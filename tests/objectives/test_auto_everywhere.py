@@ -1,6 +1,6 @@
 """`auto` itself in every space and on every kind of module: each network has a finite value, or the reason why not.
 
-A set is compared by every version, and each of its networks alone has its percentile. Beside them, sets that say
+A set is compared by every version, and each of its networks alone has its percentile. Also tested: sets that say
 nothing: one network, equal ones, networks that fail, feedback that is constant or no number, a table of two rows.
 """
 

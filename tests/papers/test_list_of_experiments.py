@@ -189,7 +189,10 @@ def test_about_shows_protocol_data_and_figures(tmp_path: Path) -> None:
 
 
 def test_a_name_is_needed() -> None:
-    assert refusal("reproduce") == "Name what to reproduce, such as dextr-table1; epochzero reproduce --list shows all."
+    assert (
+        refusal("reproduce")
+        == "Name what to reproduce, such as dextr-table1, or --all; epochzero reproduce --list shows all."
+    )
 
 
 def test_every_recipe_is_one_or_the_other() -> None:

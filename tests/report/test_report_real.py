@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from epochzero.recommend.data.table import open_table
 from epochzero.recommend.spaces.nasrec import Nasrec
 from epochzero.registry import spaces
 from epochzero.report import Subject, write
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("shallow_nb201")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, shallow_nb201: None) -> Callable[[str], Path]:
-    """The store of a kind of run, with its report beside it; each is made once."""
+    """The store of a kind of run, with its report; each is made once."""
 
     @cache
     def make(name: str) -> Path:
@@ -98,11 +99,16 @@ def test_a_recommender_is_drawn_for_its_own_table(made: Callable[[str], Path]) -
     found = content_of(store)
     told = json.loads((store.parent / "result.json").read_text(encoding="utf-8"))
     place = {arch: at for at, arch in enumerate(found.head["archs"])}
-    for one in told["candidates"]:
-        at = place[one["arch"]]
-        assert (found.columns["params"][at], found.columns["flops"][at]) == (one["params"], one["flops"])
     space = spaces["nasrec_small"]
     assert isinstance(space, Nasrec)
+    table = open_table(store.parent / "table")
+    scored = space.on(table.num_dense, table.rows)  # with layer norms, as in the supernet
+    chosen = [one["arch"] for one in told["candidates"] if one["arch"] in place]  # the others are random ones
+    assert chosen
+    for arch in chosen:
+        at, plan = place[arch], scored.plan(scored.parse(arch))
+        sizes = plan.params - scored.embedding_params, plan.flops
+        assert (found.columns["params"][at], found.columns["flops"][at]) == sizes
     first = found.head["drawings"][0]
     assert ">3, 5 " in first["svg"], "dense and categorical features"
     assert set(found.head["time"]["around"]) == {"warm-up", "training from scratch"}

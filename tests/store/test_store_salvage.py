@@ -1,4 +1,4 @@
-"""What is left of a store: salvage, the check after a kill, copies while it is written, permissions."""
+"""The remains of a store: salvage, the check after a kill, copies while it is written, permissions."""
 
 from __future__ import annotations
 

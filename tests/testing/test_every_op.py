@@ -23,6 +23,7 @@ from epochzero.plan.ops.embedding import Embedding, Ids
 from epochzero.plan.ops.linear import GroupedLinear, Linear
 from epochzero.plan.ops.mixture import Mixture, Scaled, Selected, WeightedSum
 from epochzero.plan.ops.norm import BatchNorm, LayerNorm
+from epochzero.plan.ops.numeric import Piecewise, RowOfEach, Standardised, Total
 from epochzero.plan.ops.pool import AvgPool, GlobalAvgPool, MaxPool, TokenMean, Window
 from epochzero.plan.ops.recommender import AsRows, FactorMachine, FaintNorm, Padded, PairProducts, Turned
 from epochzero.plan.ops.token import ClassToken, PositionEmbedding, ToTokens
@@ -146,6 +147,10 @@ PUBLISHED: dict[type[Op], st.SearchStrategy[Ops]] = {
     FactorMachine: of(FactorMachine, rows()),
     AsRows: st.builds(lambda n, e: (AsRows(n), ((n * e,),)), few, few),
     Padded: of(Padded, st.tuples(few), zeros=few),
+    Standardised: of(Standardised, st.tuples(few)),
+    Piecewise: of(Piecewise, st.tuples(few), intervals=few),
+    RowOfEach: of(RowOfEach, rows(), width=few),
+    Total: of(Total, rows()),
     Embedding: st.builds(lambda counts, width: (Embedding(counts, width), ((len(counts),),)), counts, few),
 }
 """every op of ours with any settings, on inputs of any shape"""

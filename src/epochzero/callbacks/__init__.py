@@ -66,7 +66,7 @@ class Told:
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self._callbacks = callbacks
         self.summary: dict[str, Any] = {}
-        """what the end is told"""
+        """facts that `end` receives"""
 
     def __bool__(self) -> bool:
         return bool(self._callbacks)

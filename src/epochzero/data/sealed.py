@@ -46,7 +46,7 @@ def put(path: Path, content: bytes | memoryview, what: str, consoled: str = "") 
 
 
 VIEWS = 100
-"""how often the content of a file may occur in what it holds, by views and repeated texts"""
+"""limit on how often the content of a file may occur in what it holds, by views and repeated texts"""
 
 
 def read(path: Path) -> State:

@@ -26,7 +26,7 @@ MOST = 2**28
 
 
 class Postponed:
-    """What layers left to be computed at the end."""
+    """Values that layers leave to be computed at the end."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, list[tuple[Any, Tensor]]] = {}

@@ -75,7 +75,7 @@ MOST_ROUNDS = 8
 
 
 def rounds_of(networks: int, workers: int, seconds: float, cost: float) -> int:
-    """The number of chunks for each worker of a batch, where a chunk costs the parent so many seconds.
+    """The number of chunks for each worker of a batch, where a chunk costs the parent that many seconds.
 
     Many balance well. But workers that all take `seconds` a network ask the parent for a chunk the more often, the more
     of them there are.

@@ -44,9 +44,9 @@ QUEUED = 2
 PATIENCE = 5.0
 """seconds that the head of a cluster has for a sign of life"""
 LOOK = 2.0
-"""seconds of waiting after which the cluster is looked at: is the head there, is a worker slow"""
+"""seconds of waiting between two checks of the cluster: is the head there, is a worker slow"""
 SLOW_FACTOR, SLOW_SECONDS = 3.0, 10.0
-"""a chunk that takes so many times as long as most, and this long, is also given to another worker"""
+"""a chunk that takes this many times as long as most, and this long, is also given to another worker"""
 COPIES = 2
 """times that a slow chunk is given to another worker"""
 QUIET = {

@@ -85,7 +85,7 @@ def export_ensemble(
 
 
 def prepared(ensemble: Ensemble) -> Preprocessing:
-    """What is done with images before the members see them."""
+    """The preparation of images before the members see them."""
     data = ensemble.facts.get("data", {}) | ensemble.pixels._asdict()
     return Preprocessing.of(data, ensemble.input_shape, ensemble.num_classes, logits=False)
 

@@ -40,7 +40,7 @@ Run = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Given:
-    """What a file is made of."""
+    """The sources of a file."""
 
     network: nn.Module
     example: Tensor

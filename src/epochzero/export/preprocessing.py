@@ -1,4 +1,4 @@
-"""What is done with an image before a network sees it, as a training records it."""
+"""The preparation of an image for a network, as a training records it."""
 
 from __future__ import annotations
 

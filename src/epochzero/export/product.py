@@ -45,7 +45,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a product has besides code, weights and card."""
+    """The parts of a product besides code, weights and card."""
 
     onnx: bool = True
     also: Sequence[str] = ()

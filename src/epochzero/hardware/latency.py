@@ -146,7 +146,7 @@ class LatencyLimit(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As a run is told from others."""
+        """The settings that tell runs apart."""
         if not self.unit:
             return {"max_energy": self.milliseconds, "energy": self.latency.name}
         own = {"max_latency_ms": self.milliseconds, "latency": self.latency.name}

@@ -38,7 +38,7 @@ FORMS: dict[str, Callable[[Floats], Floats]] = {
     "agreement": np.vectorize(NormalDist().cdf, otypes=[float]),
     "shares": np.vectorize(NormalDist().cdf, otypes=[float]),
 }
-"""what z contributes to a merit, by the version's method"""
+"""the contribution of z to a merit, by the version's method"""
 END = 10
 """the slope beyond an end is that of the tenth of the networks next to it"""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -25,6 +26,7 @@ from epochzero.objectives.objective import Objective, parse_objectives, single
 from epochzero.progress import Progress, silent
 from epochzero.recommend.data.table import CtrTable
 from epochzero.recommend.jobs import Clicks, Job, job_of
+from epochzero.recommend.spaces.nasrec_network import Form
 from epochzero.recommend.sub_one_shot import PARTS, objective_of
 from epochzero.recommend.supernet.fitness import in_parts
 from epochzero.recommend.supernet.weights import NASRECS
@@ -102,7 +104,8 @@ def _job(
 ) -> Iterator[Job]:
     """The table and the space, in a temporary folder if the table has to be read first."""
     with TemporaryDirectory(prefix="epochzero-clicks-") as folder:
-        yield job_of(Clicks(str(data), schema, bad_lines, Path(folder)), options, progress, space)
+        job = job_of(Clicks(str(data), schema, bad_lines, Path(folder)), options, progress, space)
+        yield replace(job, space=job.space.formed(Form()))  # as a search scores them
 
 
 def _task(job: Job, objective: Objective, seed: int, device: str) -> Task:

@@ -27,7 +27,7 @@ Kind = Literal["score", "cost", "truth"]
 RECIPE = re.compile(r"#\d+$")
 """the suffix in the store of a proxy whose formula has changed"""
 NAMES = {"params": "parameters", "flops": "FLOPs"}
-"""what people call some columns"""
+"""common names of some columns"""
 COSTS = {"params": "", "flops": "", "latency": "ms"}
 """costs and their units; less is better"""
 DRAWN = re.compile(r"(-s\d+)?-[0-9a-f]{8,16}$")

@@ -234,7 +234,7 @@ def _warnings(run: Run, candidates: Candidates, judgement: Judgement) -> list[st
 
 
 def _lacking(candidates: Candidates, judgement: Judgement) -> int:
-    """How many networks lack a score of the search or ranking, or any score of another run."""
+    """The number of networks that lack a score of the search or ranking, or any score of another run."""
     wanted = [candidates.columns[name].values for name in judgement.curves]
     missing = [np.isnan(values) for values in wanted] or [np.array(list(map(bool, candidates.whys)))]
     return int(np.any(missing, axis=0).sum())

@@ -155,7 +155,7 @@ def corners(candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]
 
 
 def _of_figures(run: Run, candidates: Candidates, judgement: Judgement) -> list[dict[str, Any]]:
-    """What a benchmark or a reproduction found."""
+    """The findings of a benchmark or a reproduction."""
     figures = [one for one in figures_of(run) if one["value"] is not None and one["low"] is not None]
     papers = [one for one in figures if one["paper"] is not None]
     if papers:

@@ -24,7 +24,7 @@ MOST = 1000
 
 
 def check_ahead(method: str, ahead: int) -> None:
-    """UserError for a number that is no number of batches, or a search that has to know the scores of all others."""
+    """UserError for an invalid number of batches, or a search that has to know the scores of all others."""
     if not 0 <= ahead <= MOST:
         raise UserError(f"--ahead takes a number of batches from 0 to {MOST:,}, not {ahead}.")
     if ahead and not getattr(searches[method], "overlaps", False):

@@ -300,7 +300,7 @@ def _begin(result: Result, seed: int, options: Mapping[str, Any], store: Store) 
 
 
 def _about(result: Result, options: Mapping[str, Any]) -> dict[str, JSON]:
-    """What the manifest says of a search beside its settings."""
+    """The manifest's facts about a search, besides its settings."""
     space, proxies = result.task.space, result.objective.proxies
     about: dict[str, JSON] = {
         "executor": result.task.executor.about(),

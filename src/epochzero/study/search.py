@@ -221,10 +221,10 @@ def prepare(settings: SearchSettings, executor: Executor = LOCAL) -> PreparedSea
     batch = _batch(settings, space, settings.parts or (PARTS_INSIDE if inside else PARTS))
     if isinstance(space, GivenSpace):
         space.identify(batch, settings.seed)
-    elif not any(source.candidates for source in sources):
-        check_input_size(space, batch)
     origin = Origin(settings.init, settings.seed)
     task = Task(space, objective.proxies, batch, origin, settings.device, executor, tuple(sources), settings.ahead)
+    if not isinstance(space, GivenSpace) and not any(source.candidates for source in sources):
+        check_input_size(space, batch)
     limit = None
     measured = (settings.max_latency_ms, settings.min_throughput, settings.max_energy)
     if LATENCY in task.proxies or any(one is not None for one in measured):

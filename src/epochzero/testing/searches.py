@@ -30,7 +30,7 @@ def _check(name: str, space_name: str, ahead: int) -> None:
 
 
 def _history(name: str, space_name: str, seed: int, ahead: int) -> list[Any]:
-    """What is asked for, each batch before the merits of the `ahead` batches before it are told."""
+    """The architectures that are asked for, each batch before the merits of the `ahead` batches before it are told."""
     space = spaces[space_name]
     search = _made(name, space, seed)
     assert hasattr(search, "batch"), f"{name} lacks the attribute `batch`: how many networks it asks for at a time"

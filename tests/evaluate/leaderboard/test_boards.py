@@ -182,7 +182,7 @@ def test_tables_that_cannot_be_used(
 def test_files_that_hold_no_scores(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(UserError, match="has no file of scores"):
         read_stored([folder])
-    with pytest.raises(UserError, match="There is no file of scores"):
+    with pytest.raises(UserError, match="does not exist"):
         read_stored([tmp_path / "absent.csv"])
     with pytest.raises(DataError, match="neither the columns of `epochzero store --to` nor the settings of a sweep"):
         read_stored([accuracies(tmp_path / "table.csv", "alpha")])

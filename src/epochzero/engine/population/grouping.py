@@ -158,7 +158,7 @@ def _routines(network: Network) -> Routines:
 
 
 class Estimate(NamedTuple):
-    """How a network runs on a GPU."""
+    """The way a network runs on a GPU."""
 
     alone: bool
     """true if it is faster one by one than in populations"""

@@ -36,7 +36,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What is compared, and how."""
+    """The scores that are compared, and the way."""
 
     scores: Sequence[Path]
     """files of scores, and folders of them"""

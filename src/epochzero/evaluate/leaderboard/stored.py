@@ -79,7 +79,9 @@ def read_stored(paths: Iterable[Path]) -> StoredScores:
         elif path.is_file() and path.name.lower().endswith(ENDINGS):
             files = [path]
         else:
-            raise UserError(f"There is no file of scores '{path}': its name should end in {', '.join(ENDINGS)}.")
+            raise UserError(
+                f"The file of scores '{path}' does not exist, or its name does not end in {', '.join(ENDINGS)}."
+            )
         for file in files:
             stored.files[file.name] = _add_export(stored, file) if is_export(file) else _add_sweep(stored, file)
     return stored
@@ -101,7 +103,7 @@ def _add_sweep(stored: StoredScores, path: Path) -> int:
     settings = _settings(path)
     if settings is None:
         raise DataError(
-            f"'{path}' is no file of scores: it has neither the columns of `epochzero store --to` nor the "
+            f"'{path}' is not a file of scores: it has neither the columns of `epochzero store --to` nor the "
             "settings of a sweep in a JSON file next to it."
         )
     table = AccuracyTable.read(path)

@@ -58,7 +58,7 @@ WIDE = "wide"
 
 
 class Form(NamedTuple):
-    """How architectures become networks; by default as in the supernet."""
+    """The way architectures become networks; by default as in the supernet."""
 
     norms: bool = True
     """true with layer norms; false with biases instead"""

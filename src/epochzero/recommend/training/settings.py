@@ -43,7 +43,7 @@ class Settings:
     checks: int = 2
     """in an epoch"""
     falls: int = 0
-    """how many times the rate falls to a fifth, from the best state on, before training stops"""
+    """number of times that the rate falls to a fifth, from the best state on, before training stops"""
     sweep: bool = False
     """true if the rate is the best of a third, one and three times `highest` after one check"""
 
