@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -312,9 +313,9 @@ def rank(
     usable(device)
     with strictly(strict):
         threads = its_threads(threads)
-    drawn = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not drawn:
-        raise UserError("A ranking needs at least one seed.")
+    drawn = list(range(seeds)) if isinstance(seeds, int) else [*seeds] if isinstance(seeds, Iterable) else []
+    if not drawn or not all(isinstance(seed, Integral) for seed in drawn):
+        raise UserError("A ranking needs at least one seed: give how many, or a list of whole numbers.")
     objective = parse_objective(combined_text(proxy))
     of_space = spaces[space] if isinstance(space, str) else space
     entries = entries_of(networks, of_space, output)
@@ -390,3 +391,7 @@ def _check_given(data: Data, y: Any, image_size: int | None, input_shape: Shape 
         raise UserError("An image size is for folders of image files: leave it out for other data.")
     if input_shape is not None and not isinstance(data, (str, Path)):
         raise UserError("An input shape is for noise: leave it out for data that have a shape.")
+    if not isinstance(input_shape, (Sequence, type(None))) or not all(
+        isinstance(n, Integral) for n in input_shape or ()
+    ):
+        raise UserError(f"An input shape is whole numbers such as (3, 224, 224), not {input_shape!r}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from epochzero.errors import UserError
+from epochzero.files import made_folder
 from epochzero.spaces.base import Space
 from epochzero.study import ask_tell, ranking, result
 from epochzero.types import Origin
@@ -60,7 +61,7 @@ class Result(result.Result):
         from epochzero.train.recipes import recipe_of
 
         task, how = self.task, recipe_of(recipe, changes)
-        images = load_images(Path(data), seed=task.origin.seed, side=side_of(task))
+        images = load_images(data, seed=task.origin.seed, side=side_of(task))
         place = None if folder is None else Path(folder)
         seed, device = task.origin.seed, task.device
         return train_architecture(task.space, self.winner.arch, images, how, place, callbacks, seed=seed, device=device)
@@ -112,7 +113,7 @@ class Ranking(ranking.Ranking):
         from epochzero.train.images import train_architecture
         from epochzero.train.recipes import recipe_of
 
-        images, how = load_images(Path(data), seed=seed, side=side_of(self.task)), recipe_of(recipe, changes)
+        images, how = load_images(data, seed=seed, side=side_of(self.task)), recipe_of(recipe, changes)
         trained = {}
         for place, row in enumerate(self.scored[:top], 1):
             if row.name not in self.sources:
@@ -192,7 +193,7 @@ def exported(
     classes = known.get("num_classes") or task.batch.num_classes
     shape = tuple(known.get("input_shape") or task.batch.input_shape)
     images = training_images(None if data is None else str(data), known)
-    folder.mkdir(parents=True, exist_ok=True)
+    made_folder(folder)
     space, origin = task.space, Origin(task.origin.scheme, task.origin.seed)
     if isinstance(space, Space):
         subject = Subject.of(space, arch, num_classes=classes, input_shape=shape, weights=given, origin=origin)

@@ -175,6 +175,13 @@ def test_peak_memory_of_a_chain_by_hand() -> None:
         ([], {}, "There is no network to rank"),
         ({"a": 3}, {}, "'a' is int: give a module, a function that makes one"),
         ({"a": net(2)}, {"seeds": 0}, "at least one seed"),
+        ({"a": net(2)}, {"seeds": "3"}, "give how many, or a list"),
+        ({"a": net(2)}, {"seeds": 2.5}, "give how many, or a list"),
+        ({"a": net(2)}, {"input_shape": "3,8,8"}, r"whole numbers such as \(3, 224, 224\), not '3,8,8'"),
+        ({"a": net(2)}, {"input_shape": 8}, "An input shape is whole numbers"),
+        ({"a": net(2)}, {"data": (X, Y[:5])}, "labels should be 96, one for each input, not 5"),
+        ({"a": net(2)}, {"data": X[:0]}, "hold no sample"),
+        ({"a": net(2)}, {"data": torch.tensor(3.0)}, "hold no sample"),
         (["nets.py:make"], {}, "There is no file 'nets.py'"),
         (["what"], {}, "'what' is str: give a module"),
         (["what"], {"space": "nb201"}, "what"),
@@ -251,6 +258,12 @@ def test_the_report_of_a_ranking(tmp_path: Path) -> None:
     assert page.startswith("<!DOCTYPE html>")
     with pytest.raises(UserError, match="from a store on disk: call it again with store="):
         ez.rank(nets, (X, Y), proxy="snip").report(tmp_path / "none.html")
+    with pytest.raises(UserError, match="has no network 'c'"):
+        ranking["c"]
+    with pytest.raises(UserError, match="reads images from files, not from tuple"):
+        ranking.train((X, Y))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="The batch size is '4'; it has to be a whole number"):
+        ez.rank(nets, proxy="snip", batch_size="4")  # type: ignore[arg-type]
     space = ez.rank([CHEAP, CUT], space="nb201", proxy="flops", store=tmp_path / "s.db")
     assert winners(tmp_path / "s.db", 2) == [Winner("nb201", row.name) for row in space]
 

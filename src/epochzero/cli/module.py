@@ -42,7 +42,9 @@ def load_module(reference: str, seed: int, batch: Callable[[], Batch]) -> Given:
     made = named
     module, *rest = made if isinstance(made, tuple) and 1 < len(made) <= 3 else (made,)
     if not isinstance(module, nn.Module):
-        raise UserError(f"'{reference}' gives {type(module).__name__}, not an nn.Module.")
+        raise UserError(
+            f"'{reference}' gives {type(module).__name__}, not an nn.Module; `epochzero rank` takes several."
+        )
     inputs, y = (*rest, None, None)[:2]
     if not isinstance(inputs, (Tensor, tuple, list, Mapping, type(None))) or not isinstance(y, (Tensor, type(None))):
         raise UserError(f"'{reference}' gives a module with {type(inputs).__name__}, not with tensors.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-from epochzero.cli.console import err, millions, out, print_json, progress_bar
+from epochzero.cli.console import counted, err, millions, out, print_json, progress_bar
 from epochzero.cli.image_training import ImageOptions, RunOptions, TrainingOptions
 from epochzero.cli.options import AsJson, ClickOptions, From, Log, SpaceName, Top, panel, spread
 from epochzero.cli.plugin import load_plugins
@@ -190,5 +190,5 @@ def _show(report: dict[str, Any]) -> None:
     out.print(f"test accuracy  {100 * last['test_accuracy']:.2f} %")
     out.print(f"test loss      {last['test_loss']:.4f}")
     speed = f"{last['images_per_second']:.0f} images per second"
-    err.print(f"\n{report['epochs']} epochs in {report['seconds']:.1f} s; {speed}")
+    err.print(f"\n{counted(report['epochs'], 'epoch')} in {report['seconds']:.1f} s; {speed}")
     err.print(f"training  {report['folder']}/{METRICS} and checkpoints", soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -83,6 +84,8 @@ def check_request(num_classes: int | None, size: int | None, parts: int, seed: i
         ("number of batches", parts, 1),
         ("data seed", seed, 0),
     ):
+        if value is not None and not isinstance(value, Integral):
+            raise UserError(f"The {what} is {value!r}; it has to be a whole number.")
         if value is not None and value < least:
             raise UserError(f"The {what} is {value}; it has to be at least {least}.")
 

@@ -141,11 +141,11 @@ def batches_of(
 def given_samples(data: Any, y: Any, size: int | None, parts: int, seed: int) -> Given:
     """The samples of tensors, or as many of a Dataset or loader as `parts` parts need."""
     if y is not None:
-        return Given(_inputs(data, "The data"), _labels(y))
+        return _whole(Given(_inputs(data, "The data"), _labels(y)))
     if is_dataset(data):
         return _from_dataset(data, size or max(1, min(USUAL_SIZE, len(data))), parts, seed)
     if _is_inputs(data) or _is_pair(data):
-        return Given(*_one_batch(data, "The data"))
+        return _whole(Given(*_one_batch(data, "The data")))
     with seeded(seed):
         if isinstance(data, IterableDataset):
             data = torch.utils.data.DataLoader(data, batch_size=size or USUAL_SIZE, collate_fn=_collated)
@@ -155,6 +155,16 @@ def given_samples(data: Any, y: Any, size: int | None, parts: int, seed: int) ->
                 "tensors, a Dataset, a DataLoader, or an iterable of batches."
             )
         return _from_loader(data, size, parts)
+
+
+def _whole(given: Given) -> Given:
+    """The same samples; DataError where there are none, or not a label for each."""
+    if any(not one.dim() for one in given.tensors) or not len(given):
+        raise DataError("The data hold no sample: give inputs of shape [samples, ...].")
+    if given.y is not None and (not given.y.dim() or len(given.y) != len(given)):
+        labels = len(given.y) if given.y.dim() else "one number"
+        raise DataError(f"The labels should be {len(given)}, one for each input, not {labels}.")
+    return given
 
 
 def is_dataset(data: Any) -> bool:

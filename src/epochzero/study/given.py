@@ -164,16 +164,16 @@ def _expanded(name: str, made: Any, space: AnySpace | None, given: GivenNetworks
         several = found() if inspect.isgeneratorfunction(found) else found
         if isinstance(several, (Mapping, list, tuple)) or inspect.isgenerator(several):
             pairs = several.items() if isinstance(several, Mapping) else map(_named, several)
-            yield from ((f"{name} {own}", given, _checked(f"{name} {own}", one)) for own, one in pairs)
+            yield from ((f"{name} {own}", given, given_network(f"{name} {own}", one)) for own, one in pairs)
         else:
-            yield name, given, _checked(name, found)
+            yield name, given, given_network(name, found)
     elif space is not None and not callable(made):
         yield name, space, space.parse(made) if isinstance(made, str) else made
     else:
-        yield name, given, _checked(name, made)
+        yield name, given, given_network(name, made)
 
 
-def _checked(name: str, made: Any) -> Given:
+def given_network(name: str, made: Any) -> Given:
     """A module or factory; UserError for anything else."""
     if not callable(made):
         raise UserError(

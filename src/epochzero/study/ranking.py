@@ -21,6 +21,7 @@ from epochzero.callbacks import Told
 from epochzero.errors import UserError
 from epochzero.frames import Framed, as_html
 from epochzero.objectives.objective import Objective
+from epochzero.registry import check_known
 from epochzero.spaces.base import AnySpace, GivesPlans
 from epochzero.stats.groups import grouped, least_difference
 from epochzero.store import JSON, Evaluated, Run, Store, manifest
@@ -111,12 +112,15 @@ class Ranking(Sequence[Ranked], Framed):
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, str):
-            return next(row for row in self.rows if row.name == place)
+            named = {row.name: row for row in reversed(self.rows)}
+            check_known(place, named, f"The ranking has no network '{place}'", "It has")
+            return named[place]
         return self.rows[place]
 
     def __repr__(self) -> str:
         best = self.rows[0].name if self.scored else "no score"
-        return f"<Ranking of {len(self)} networks by {self.text} in {self.draws} draws: {best}>"
+        many = "1 network" if len(self) == 1 else f"{len(self)} networks"
+        return f"<Ranking of {many} by {self.text} in {self.draws} draws: {best}>"
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ from epochzero.objectives.objective import parse_objective
 from epochzero.registry import spaces
 from epochzero.spaces.base import AnySpace
 from epochzero.store import Run, Store
-from epochzero.study.given import Given, GivenNetworks
+from epochzero.study.given import GivenNetworks, given_network
 from epochzero.types import Score
 from epochzero.user_code import is_named, is_reference, named_in
 
@@ -138,7 +138,7 @@ def _by_merit(run: Run) -> list[str]:
 def resolved(one: Winner) -> tuple[AnySpace, Any]:
     """Its space and architecture."""
     if not one.space:
-        return GivenNetworks(), Given(one.arch, named_in(one.arch, "--from"))
+        return GivenNetworks(), given_network(one.arch, named_in(one.arch, "--from"))
     if ":" in one.space and one.space not in spaces:
         raise UserError(f"The space {one.space!r} is not known here: name its file too, --plugin file.py:NAME.")
     space: AnySpace = spaces[one.space]

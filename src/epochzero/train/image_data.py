@@ -20,7 +20,7 @@ from epochzero.data import ARCHIVES, cifar, npz
 from epochzero.data.image_folder import SIDE, FolderReader, is_image_folder
 from epochzero.data.samples import Samples, channel_statistics
 from epochzero.data.sealed import digest
-from epochzero.errors import DataError
+from epochzero.errors import DataError, UserError
 from epochzero.types import Shape
 
 HELD_OUT = 0.1
@@ -74,6 +74,11 @@ def load_images(
 
     The seed draws the images to hold out, if any. Image files become squares of this side.
     """
+    if not isinstance(source, (str, Path)):
+        raise UserError(
+            f"A training reads images from files, not from {type(source).__name__}: keep arrays by "
+            "numpy.savez('images.npz', x_train=x, y_train=y) and give that file, or use your own loop."
+        )
     path = Path(source)
     reader = FolderReader(side, skip_unreadable)
     samples, test = _read(path, reader)
