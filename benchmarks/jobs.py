@@ -138,7 +138,9 @@ def limits(boards: dict[str, Board], folder: Path) -> list[str]:
 
 
 def fronts(boards: dict[str, Board], folder: Path) -> list[str]:
-    lines = [f"| device | {' | '.join(NAMES)} | random | auto - random | |", "|---" * (len(NAMES) + 4) + "|"]
+    others = ("random", "dextr", "flops")
+    against = " | | ".join(f"auto - {other}" for other in others)
+    lines = [f"| device | {' | '.join(NAMES)} | random | {against} | |", "|---" * (len(NAMES) + 8) + "|"]
     for space, columns in DEVICES.items():
         board = boards[space]
         for column in columns:
@@ -154,9 +156,11 @@ def fronts(boards: dict[str, Board], folder: Path) -> list[str]:
                     if name == "auto":
                         draws = [rng.sample(range(len(of)), len(chosen)) for _ in range(20)]
                 found["random"].append(mean(area(truth, fast, draw) for draw in draws))
-            ahead = [a - b for a, b in zip(found["auto"], found["random"], strict=True)]
             cells = [f"{mean(values):.3f}" for values in found.values()]
-            lines.append(f"| {space} {column} | {' | '.join(cells)} | {interval(ahead)} | {verdict(ahead)} |")
+            for other in others:
+                ahead = [a - b for a, b in zip(found["auto"], found[other], strict=True)]
+                cells += [interval(ahead), verdict(ahead)]
+            lines.append(f"| {space} {column} | {' | '.join(cells)} |")
     return lines
 
 

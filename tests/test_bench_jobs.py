@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 
-from tests.test_bench_scripts import script
+from tests.test_bench_scripts import ROOT, script
 
 JOBS = script("jobs")
 area, front, verdict = JOBS.area, JOBS.front, JOBS.verdict
@@ -33,6 +33,17 @@ def test_the_area_is_the_share_of_points_below() -> None:
     for i in chosen:
         below |= (points[:, 0] <= x[i]) & (points[:, 1] <= y[i])
     assert abs(area(accuracy, speed, chosen) - below.mean()) < 0.005
+
+
+def test_the_readme_counts_what_the_page_shows() -> None:
+    """On how many devices `auto` is ahead of chance, Dextr or FLOPs are as good, and FLOPs are better."""
+    rows = [line.strip("| ").split(" | ") for line in (ROOT / "docs" / "jobs.md").read_text().splitlines()]
+    devices = [(row[7], row[9], row[11]) for row in rows if len(row) == 12 and row[7] in ("ahead", "even", "behind")]
+    assert [chance for chance, _, _ in devices] == ["ahead"] * 12
+    better = sum("behind" in others for _, *others in devices)
+    assert (better, sum("even" in others and "behind" not in others for _, *others in devices)) == (2, 9)
+    said = " ".join((ROOT / "README.md").read_text().split())
+    assert "On nine of them Dextr or counting FLOPs is as good, on two counting FLOPs is better." in said
 
 
 def test_only_differences_beyond_their_interval_count() -> None:

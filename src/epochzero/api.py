@@ -114,6 +114,8 @@ def score(
     12730.0
     """
     usable(device)
+    if not isinstance(proxies, str) and not all(isinstance(one, str) for one in proxies):
+        raise UserError("The second argument of score names proxies, such as 'naswot,params': give data as data=...")
     named = proxies if isinstance(proxies, str) else ",".join(proxies)
     asked = single(parse_objectives(named))
     how: dict[str, Any] = {"input_shape": input_shape, "classes": classes, "unreadable": unreadable, "loss": loss}

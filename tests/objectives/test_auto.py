@@ -56,7 +56,8 @@ def slow(version: Version, rows: list[list[float | None]]) -> list[float | None]
 
     def applies(score: str) -> bool:
         there = [row[version.scores.index(score)] for row in rows if row[version.scores.index(score)] is not None]
-        return len(there) >= 0.9 * len(rows) and len(set(there)) > 1
+        scored = [row for row in rows if any(x is not None for x in row)]
+        return len(there) >= 0.9 * len(scored) and len(set(there)) > 1
 
     used = [(m, next((s for s in m.scores if applies(s)), m.scores[-1])) for m in version.members]
     places = [version.scores.index(score) for _, score in used]
@@ -111,6 +112,19 @@ def test_few_that_lack_a_member_are_failures_with_a_reason() -> None:
     found = objective.merits(scores)
     assert found[-1] is None and None not in found[:-1]
     assert objective.why_not(scores[-1]) == "az_expressivity: no az_expressivity"
+
+
+def test_broken_networks_take_no_member_from_the_others() -> None:
+    """One that has no score at all, not even FLOPs, does not make a member give way."""
+    objective = parse_objective("auto:3")
+    broken: list[float | None] = [None] * len(objective.proxies)
+    rows: list[list[float | None]] = [[float(k * i % 7) for k in range(1, 1 + len(broken))] for i in range(1, 5)]
+    assert objective.merits(scores_of([*rows, broken], objective)) == [
+        *objective.merits(scores_of(rows, objective)),
+        None,
+    ]
+    assert objective.given_way([*rows, broken]) == objective.given_way(rows) == []
+    assert objective.given_way([rows[0], broken]) == []
 
 
 @pytest.mark.parametrize(

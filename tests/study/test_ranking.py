@@ -58,6 +58,8 @@ def test_functions_modules_and_failures_in_one_table() -> None:
 
 
 def test_score_takes_one() -> None:
+    with pytest.raises(UserError, match="give data as data="):
+        ez.score(net(4)(4), [(torch.ones(4, 3, 8, 8), torch.zeros(4))])  # type: ignore[list-item]
     with pytest.raises(UserError, match=r"score takes one network: rank\(networks, data=...\) compares several"):
         ez.score([net(4)(4), net(8)(4)], "snip", data=(X, Y))
 
@@ -101,7 +103,7 @@ def test_members_that_give_way_are_named() -> None:
     """One convolution each: the depth is the same for all, and there are no blocks to pass gradients between."""
     alike = ez.rank({"a": net(4), "b": net(9)}, proxy="auto", batch_size=8, input_shape=(3, 8, 8), seeds=2)
     assert alike.remarks == [
-        f"auto:{NEWEST} counts flops in place of depth: all networks have the same.",
+        f"auto:{NEWEST} counts flops in place of depth: it is the same for all networks.",
         f"auto:{NEWEST} counts flops in place of az_trainability(samples=16): 100% of the networks lack it.",
     ]
     assert not ez.rank([CHEAP, MIXED], space="nb201", proxy="auto:1", batch_size=8, seeds=1).remarks

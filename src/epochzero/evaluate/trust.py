@@ -28,7 +28,7 @@ COUNTED = 300
 FAR = 10
 """ratio of sizes from which a network is much smaller or larger than the tested ones"""
 EQUAL = 0.05
-"""difference of median correlations up to which FLOPs are as good"""
+"""difference of median correlations up to which the score and FLOPs are equally good"""
 MOST = 2
 """warnings that are quoted"""
 WORDS = {
@@ -137,8 +137,8 @@ def _versus_flops(near: Sequence[Table], name: str) -> str:
     if name == FLOPS or not both:
         return ""
     by_flops = [table.known[FLOPS].spearman for table in both]
-    good = median(by_flops) >= median(table.known[name].spearman for table in both) - EQUAL
-    also = ": counting FLOPs is as good here" if good else ""
+    lead = median(by_flops) - median(table.known[name].spearman for table in both)
+    also = "" if lead < -EQUAL else f": counting FLOPs is {'better' if lead > EQUAL else 'as good'} here"
     return f", and counting FLOPs has {_middle(by_flops)}{also}"
 
 

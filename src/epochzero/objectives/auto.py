@@ -12,9 +12,9 @@ little, and the others decide; among networks that differ widely it decides. FLO
 that one member ranks first and another one last is worth less than one that all find good.
 
 `auto` is the newest version, and `auto:1` the first for ever: VERSIONS is extended, but what is in it never changes. A
-member that does not apply to a set of networks (fewer than nine in ten have it, or all have the same) gives way to the
-next of its alternatives, the same for all networks of the set. A network that lacks a chosen score has none, with the
-reason. The store keeps the members' scores only.
+member that does not apply to a set of networks (fewer than nine in ten of those with any score have it, or it is the
+same for all) gives way to the next of its alternatives, the same for all networks of the set. A network that lacks a
+chosen score has none, with the reason. The store keeps the members' scores only.
 
 A single network gets a percentile instead, from 0 to 100: among random networks of its space where their scores are
 known, else among networks of its size. A search that cannot use ranks that move (tpe, reinforce, pareto)

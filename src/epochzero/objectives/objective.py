@@ -98,10 +98,13 @@ class Objective:
             return said
         values, ranking = as_rows(rows), self.ranking()
         ranking.add(values)
+        values = values[~np.isnan(values).all(axis=1)]  # a network without any score says nothing about a member
+        if len(values) < 2:
+            return said
         for term, chosen in zip(ranking.terms, ranking.chosen, strict=True):
             first, other = (self.proxies[k].text for k in (term.columns[0], chosen))
             without = float(np.isnan(values[:, term.columns[0]]).mean())
-            why = f"{without:.0%} of the networks lack it" if without else "all networks have the same"
+            why = f"{without:.0%} of the networks lack it" if without else "it is the same for all networks"
             if first != other:
                 said.append(f"{self.text} counts {other} in place of {first}: {why}.")
         return said

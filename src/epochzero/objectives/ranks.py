@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 Merits = Sequence[Sequence[float | None]]
 """For each network, the merit (higher is better) of each score, None if missing."""
 NEARLY_ALL = 0.9
-"""share of the networks that an alternative has to have a score for"""
+"""share of the networks with any score that an alternative has to have a score for"""
 
 
 class Term(NamedTuple):
@@ -92,7 +92,7 @@ class Ranking:
     """A growing set of networks: each score is kept in ascending order, and new ones are merged, not sorted."""
 
     def __init__(self, method: str, scores: int, terms: Sequence[Term] | None = None) -> None:
-        self.method, self.networks = method, 0
+        self.method, self.networks, self.scored = method, 0, 0
         self.terms = [Term(1.0, (k,)) for k in range(scores)] if terms is None else terms
         self._ascending: list[Floats] = [np.empty(0) for _ in range(scores)]
         self._places = [np.empty(0, np.intp) for _ in range(scores)]
@@ -107,15 +107,16 @@ class Ranking:
             self._ascending[k] = _merged(self._ascending[k], column[order], at)
             self._places[k] = _merged(self._places[k], self.networks + order, at)
         self.networks += len(rows)
+        self.scored += int((~np.isnan(rows)).any(axis=1).sum())
 
     @property
     def chosen(self) -> list[int]:
         """The score of each term: the first that nearly all networks have and that differs among them, else the last.
 
-        All networks are compared by the same scores.
+        Networks without any score, such as broken ones, do not count. All others are compared by the same scores.
         """
         applies = [
-            len(of) >= NEARLY_ALL * self.networks and of[:1].tolist() != of[-1:].tolist() for of in self._ascending
+            len(of) >= NEARLY_ALL * self.scored and of[:1].tolist() != of[-1:].tolist() for of in self._ascending
         ]
         return [next((k for k in term.columns if applies[k]), term.columns[-1]) for term in self.terms]
 

@@ -12,7 +12,7 @@ Options:
 
 Beware: baselines. They see neither weights nor data; a proxy that does not beat them measures size.
 
-Beware (depth): on spaces of one depth all networks tie. A zero operation ends a path.
+Beware (depth): where the longest paths of all networks are equal, all tie. A zero operation ends a path.
 
 Beware (width): it ignores depth and wiring: networks of one width tie.
 
