@@ -52,7 +52,7 @@ def test_the_list_says_what_a_proxy_is_what_it_costs_and_how_good_it_is() -> Non
     assert wide["snip"]["spearman"] == short(sum(known) / len(known), 2) and wide["snip"]["tables"] == len(known)
     assert (wide["snip"]["passes"], wide["ntk_cond"]["passes"], wide["params"]["passes"]) == ("1+1", "1+B", "0+0")
     ours = [table.known[f"auto:{NEWEST}"].spearman for table in tables()]
-    told = f"auto:{NEWEST}, the default, has {short(sum(ours) / len(ours), 2)} on {len(ours)}"
+    told = f"auto:{NEWEST}, the score where none is named, has {short(sum(ours) / len(ours), 2)} on {len(ours)}"
     assert told in " ".join(epochzero("list", "proxies").out.split())
 
 
@@ -217,7 +217,7 @@ def test_help_teaches(command: str, options: list[str]) -> None:
         assert result.exit_code == 0
         assert f"epochzero {command} " in result.output.replace(f"Usage: epochzero {command} ", ""), "an example"
         assert all(option in result.output for option in options)
-        assert "<bool>" not in result.output and str(2**62)[:9] not in result.output
+        assert not any(odd in result.output for odd in ("<bool>", "list[", "range", "<=", str(2**62)[:9]))
 
 
 def test_help_of_the_whole_and_version() -> None:

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 from epochzero.errors import StoreError, UserError
 from epochzero.registry import spaces
 from epochzero.report import Subject, write
+from epochzero.report.agreement import FEW
 from epochzero.report.page import page
 from epochzero.report.reading import reading
 from epochzero.report.server import server
@@ -111,6 +112,13 @@ def test_scores_against_a_table(path: Path, tmp_path: Path) -> None:
     assert np.allclose(values, values.T) and np.allclose(np.diag(values), 1)
     both = values[names.index("dextr"), names.index("naswot")]
     assert both == pytest.approx(spearmanr(DEXTR, NASWOT).statistic)
+
+
+@pytest.mark.parametrize(("networks", "shown"), [(FEW - 1, False), (FEW, True)])
+def test_agreement_of_few_networks_is_left_out(path: Path, networks: int, shown: bool) -> None:
+    with Store.open(path) as store:
+        record(begin(store), ARCHS[:networks], {"dextr": DEXTR[:networks], "naswot": NASWOT[:networks]})
+    assert (opened(path).head["agreement"] is not None) == shown
 
 
 def test_a_combination_is_a_column_of_its_own(path: Path) -> None:

@@ -21,7 +21,7 @@ from epochzero.errors import UserError
 from epochzero.evaluate.cards import card as proxy_card
 from epochzero.evaluate.cards import card_of
 from epochzero.evaluate.evidence import tables
-from epochzero.objectives.auto import NAME
+from epochzero.objectives.auto import NAME, NEWEST, VERSIONS
 from epochzero.objectives.objective import parse_objective, parse_objectives
 from epochzero.registry import Registry, check_known, experiments, options_of, proxies, searches, spaces
 from epochzero.spaces.base import native_of
@@ -42,7 +42,7 @@ COLUMNS = {
 """columns of the tables; --json has all facts"""
 RIGHT = ("rho", "networks")
 LEGEND = """
-  rho: mean Spearman correlation with accuracies (on how many of our tables); counting flops is the one to beat.
+  rho: mean Spearman correlation with accuracies (on how many of our tables). A proxy should beat `flops`.
   passes: forward + backward (B: for each sample; L: between blocks; *: needs labels).
   Formula, options, weaknesses, papers and every measured correlation: epochzero list proxies --card NAME"""
 
@@ -87,9 +87,13 @@ def list_(
     out.print(table)
     if kind == "proxies":
         out.print(LEGEND, style="dim")
-        newest = parse_objective(NAME)
-        mean, count = _quality(newest.text)
-        out.print(f"  {newest.text}, the default, has {mean} on {count}. It combines some: {newest.about}", style="dim")
+        default = parse_objective(NAME).text
+        (mean, count), members = _quality(default), VERSIONS[NEWEST].members
+        out.print(
+            f"  {default}, the score where none is named, has {mean} on {count} tables. It joins "
+            f"{', '.join(member.scores[0] for member in members)}: epochzero list proxies --card {NAME}",
+            style="dim",
+        )
 
 
 def _show_cards(kind: str, asked: str, json: bool) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
@@ -37,6 +38,8 @@ ABOUT = {
 }
 """every command, with the first line of its help"""
 LARGEST = 2**62
+LISTED = re.compile(r"<list\[(\w+)\]>")
+"""the type of an option that may be repeated, of which the help says so in words"""
 PAPERS = ("reproduce", "analyze.convergence", "analyze.theorems")
 """commands of the distribution `epochzero-papers`, by the names of their entry points: verb, or verb.sub-command"""
 
@@ -48,22 +51,33 @@ class Named(TyperCommand):
         return loaded([str(self.name)]).commands[str(self.name)].make_context(info_name, args, parent, **extra)
 
 
-class FlagsWithoutType:
-    """Options whose help has no type where they are flags."""
+class PlainTypes:
+    """Options whose help has no type where they are flags, and else a short one, with bounds in words."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for one in params:
+            least, most = getattr(one, "min", None), getattr(one, "max", None)
             if getattr(one, "is_flag", False):
                 one.metavar = ""
+            elif one.param_type_name == "option" and one.metavar is None and hasattr(one, "display_type"):
+                one.metavar = LISTED.sub(r"<\1>", one.display_type(ctx)).replace(" range>", ">")
+                one._get_number_range_help_str = partial(_bounds, least, most)
         return params
 
 
-class Leaf(FlagsWithoutType, TyperCommand):
+def _bounds(least: float | None, most: float | None) -> str:
+    """The bounds of an option in words."""
+    if most is None:
+        return "" if least is None else f"at least {least:,}"
+    return f"at most {most:,}" if least is None else f"{least:,} to {most:,}"
+
+
+class Leaf(PlainTypes, TyperCommand):
     """A command of its own."""
 
 
-class Group(FlagsWithoutType, TyperGroup):
+class Group(PlainTypes, TyperGroup):
     """A command with commands in it."""
 
 

@@ -18,8 +18,8 @@ from epochzero.stats.bootstrap import Floats
 from epochzero.stats.correlation import rho_of
 
 RESAMPLES, NETWORKS, FEWEST = 1000, 5000, 100
-MOST = 24
-"""columns of the table of agreement"""
+MOST, FEW = 24, 8
+"""most columns of the table of agreement, and fewest networks"""
 
 
 def with_truth(candidates: Candidates) -> list[dict[str, Any]]:
@@ -46,7 +46,12 @@ def _judged(column: Column, truth: Column) -> dict[str, Any]:
 
 
 def with_each_other(candidates: Candidates) -> dict[str, Any] | None:
-    """Spearman's rho of scores, truths and costs with each other [columns][columns]; None with fewer than two."""
+    """Spearman's rho of scores, truths and costs with each other [columns][columns].
+
+    None with fewer than two columns, or of so few networks that it would be chance.
+    """
+    if len(candidates) < FEW:
+        return None
     columns = [column for column in candidates.of_kind("score", "truth", "cost") if _varies(column.values)][:MOST]
     if len(columns) < 2:
         return None

@@ -81,7 +81,7 @@ function foundSection(content) {
   const ordered = by ? `Ordered by ${by.label}, ${toward(by)}.` : "";
   const order = content.members.length ? "Members in the order in which they were chosen; the ensemble averages their predictions."
     : content.searched ? ordered
-    : by ? `${ordered} This run is no search: it chose none of them.`
+    : by ? `${ordered} They are the best of those that were measured: this run measured networks, and searched for none.`
     : "The first networks that it evaluated. This run is not a search, and does not rank its networks.";
   const about = `${order} Dashed lines carry nothing.`;
   const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front: best, knee and cheap end" : content.searched ? "Runners-up" : by ? "The best by the table" : "Some of its networks";
