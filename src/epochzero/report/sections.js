@@ -86,7 +86,7 @@ function foundSection(content) {
   const about = `${order} Dashed lines carry nothing.`;
   const title = content.members.length ? `The ensemble of ${content.members.length}` : content.front.length ? "The front: best, knee and cheap end" : content.searched ? "Runners-up" : by ? "The best by the table" : "Some of its networks";
   return section("found", title, about,
-    el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place)).slice(first)));
+    el("div", { class: "networks" }, content.drawings.map((one, place) => networkCard(content, one, place)).slice(first, content.kind === "bench" ? 3 : undefined)));
 }
 
 // ---- how the search went
