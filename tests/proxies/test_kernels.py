@@ -139,7 +139,10 @@ def test_samples_that_run_alone_are_forgotten() -> None:
 @pytest.mark.parametrize("name", ["ntk_trace", "knas", "grasp"])
 def test_labels_are_checked_where_samples_run_alone(name: str) -> None:
     found = score(linear_net([[1.0, 2.0], [0.5, 1.0]]), name, batch_of(([[1.0, 0.0], [0.0, 1.0]], [1, 2])))
-    assert (found.status, found.why) == ("failed", "the network has 2 outputs, and a label is 2")
+    assert (found.status, found.why) == (
+        "failed",
+        "the network has 2 outputs, and a label is 2: on noise say --classes 2",
+    )
 
 
 def test_only_a_batch_norm_in_training_mixes_samples() -> None:

@@ -100,4 +100,7 @@ def test_every_kind_of_read_has_a_value(proxy: str) -> None:
 @pytest.mark.parametrize("proxy", ["snip", "knas", "ntk_trace", "nasi_trace"])
 def test_a_third_label(proxy: str) -> None:
     found = score(one_logit(), proxy, batch_of((X, [0, 1, 2, 0, 1, 0])))
-    assert (found.status, found.why) == ("failed", "the network has 1 output, and a label is 2")
+    assert (found.status, found.why) == (
+        "failed",
+        "the network has 1 output, and a label is 2: on noise say --classes 2",
+    )

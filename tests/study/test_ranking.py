@@ -177,6 +177,9 @@ def test_peak_memory_of_a_chain_by_hand() -> None:
         ([], {}, "There is no network to rank"),
         ({"a": 3}, {}, "'a' is int: give a module, a function that makes one"),
         ({"a": net(2)}, {"seeds": 0}, "at least one seed"),
+        (None, {}, "A network cannot be NoneType: give a module"),
+        ({"a": net(2)}, {"proxy": None}, "A score is named by a text"),
+        ({"a": net(2)}, {"latency": 5}, "A latency source is named by a text"),
         ({"a": net(2)}, {"seeds": "3"}, "give how many, or a list"),
         ({"a": net(2)}, {"seeds": 2.5}, "give how many, or a list"),
         ({"a": net(2)}, {"input_shape": "3,8,8"}, r"whole numbers such as \(3, 224, 224\), not '3,8,8'"),
@@ -247,8 +250,10 @@ def test_the_chain_of_a_ranking(files: Path) -> None:
     assert "6 of the 6 training samples" in found["data"]
     best = found["networks"][0]["name"]
     assert winners("r.db", 2)[0] == Winner("", best)
-    refused = epochzero("rank", "nets.py:both", "--data", "photos", *common)
-    assert refused.code == 0
+    again = epochzero("rank", "nets.py:small", "nets.py:large", "--data", "photos", *common[:-1])
+    assert "next    epochzero train --from r.db --data photos --image-size 8 --out trained\n" in again.err
+    unnamed = epochzero("rank", "nets.py:both", "--data", "photos", *common[:-1])
+    assert unnamed.code == 0 and "next" not in unnamed.err
     with pytest.raises(UserError, match=r"networks without a file of their own, such as 'nets.py:both (one|two)'"):
         winners("r.db")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -25,10 +26,12 @@ from epochzero.cli.options import (
     spread,
 )
 from epochzero.cli.plugin import load_plugins, space_name
+from epochzero.errors import UserError
 from epochzero.hardware.timing import Timing
 from epochzero.objectives.auto import DEFAULT
 from epochzero.quantities import shape
 from epochzero.study.ranking import Ranked, Ranking
+from epochzero.study.winners import train_command, winners
 
 
 @panel("Networks")
@@ -81,6 +84,11 @@ def rank(
     with progress_bar("rank") as bar:
         ranking = ez.rank(networks, store=store or ":memory:", device=device, threads=threads, progress=bar, **options)
     print_ranking(ranking, json)
+    if store is not None and not json:
+        with suppress(UserError):  # of a network without a file of its own
+            winners(store)
+            command = train_command(store, samples.data, ranking.task.batch.input_shape if ranking.task else ())
+            err.print(f"next    {command}", soft_wrap=True, no_wrap=True)
 
 
 def print_ranking(ranking: Ranking, json: bool) -> None:
@@ -98,7 +106,8 @@ def _show(ranking: Ranking) -> None:
     timed = any(row.latency is not None for row in ranking)
     heads = ["", "params", "flops", "MiB", *(["ms"] if timed else []), "by flops", ranking.text, "±", "group"]
     rows = ((_cells(place, row, timed), row.name, "") for place, row in enumerate(ranking.scored, 1))
-    print_aligned([(heads, "", "dim"), *rows])
+    if ranking.scored:
+        print_aligned([(heads, "", "dim"), *rows])
     for row in ranking:
         if row.status != "ok":
             out.print(Text.assemble(f"{row.name}  ", (f"{row.status}: {row.why}", "yellow")))

@@ -90,9 +90,12 @@ def check_labels(shape: Sequence[int], y: Tensor) -> None:
     if len(shape) > 2:
         raise PassFailedError(f"the labels are one class for each sample, and the output is {list(shape)}: name a loss")
     outputs = shape[1]
-    if int(y.max()) >= max(outputs, 2):
+    classes = max(outputs, 2)
+    if int(y.max()) >= classes:
         noun = "output" if outputs == 1 else "outputs"
-        raise PassFailedError(f"the network has {outputs} {noun}, and a label is {int(y.max())}")
+        raise PassFailedError(
+            f"the network has {outputs} {noun}, and a label is {int(y.max())}: on noise say --classes {classes}"
+        )
 
 
 def label_loss(logits: Tensor, y: Tensor, reduction: Literal["none", "mean"] = "none") -> Tensor:

@@ -303,6 +303,8 @@ def latency_source(task: Task, limit: LatencyLimit | None) -> Latency | None:
 
 def meter_of(text: str, task: Task, size: int = 1, threads: int | None = None) -> Meter:
     """`torch`, `onnxruntime`, `table:FILE:COLUMN` or `command:PROGRAM {onnx}`."""
+    if not isinstance(text, str):
+        raise UserError(f"A latency source is named by a text such as 'torch', not {text!r}.")
     if text.startswith(TABLE):
         file, _, column = text.removeprefix(TABLE).rpartition(":")
         if not file or not column:

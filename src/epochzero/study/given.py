@@ -176,8 +176,10 @@ def _expanded(name: str, made: Any, space: AnySpace | None, given: GivenNetworks
 def given_network(name: str, made: Any) -> Given:
     """A module or factory; UserError for anything else."""
     if not callable(made):
+        kind = type(made).__name__
+        subject = f"'{name}' is {kind}" if name != kind else f"A network cannot be {kind}"
         raise UserError(
-            f"'{name}' is {type(made).__name__}: give a module, a function that makes one, timm:NAME, hf:NAME, "
+            f"{subject}: give a module, a function that makes one, timm:NAME, hf:NAME, "
             "file.py:factory, or an architecture with its space."
         )
     return Given(name, made)

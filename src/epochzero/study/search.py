@@ -298,6 +298,8 @@ def _objective(proxy: Any, goals: Goals | None) -> tuple[Objective, Feedback | N
 
 def combined_text(proxy: str | Sequence[str]) -> str:
     """The text of one score, or of several combined by rank."""
+    if not isinstance(proxy, (str, Sequence)):
+        raise UserError(f"A score is named by a text such as 'naswot', or by a list of them, not {proxy!r}.")
     names = split_list(proxy) if isinstance(proxy, str) else list(proxy)
     if not names:
         return ""
