@@ -22,7 +22,7 @@ VERDICTS = {
 }
 SEEDS, NETWORKS = 2, 20
 """the fewest that a verdict needs"""
-HEADS = ("claim", "verdict", "ours", "the paper's", "networks, seeds", "differences", "by")
+HEADS = ("claim", "verdict", "what we find")
 
 
 def claims() -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ def written(entries: list[dict[str, Any]]) -> str:
         "",
         f"A verdict rests on at least {SEEDS} seeds and {NETWORKS} networks; with fewer it reads *not tested*, "
         "whatever the figure says. Intervals are 95 %, ± is the standard deviation over seeds. *In part*: some of the "
-        "columns, protocols or sizes of the claim, as our figure says. Each figure is explained on the page behind it, "
-        "and `docs/claims.toml` holds this table.",
+        "columns, protocols or sizes of the claim, as our figure says. Each figure is explained on the page behind it. "
+        "The command measures it again, or says what that takes.",
     ]
     for work in dict.fromkeys(entry["work"] for entry in entries):
         lines += ["", f"## {work}", "", f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
@@ -51,10 +51,12 @@ def written(entries: list[dict[str, Any]]) -> str:
 
 
 def _row(entry: dict[str, Any]) -> str:
-    size = f"{entry['networks']:,}, {entry['seeds']}" if "networks" in entry else ""
-    link = f", [figures]({entry['page']})" if "page" in entry else ""
-    cells = (entry["says"], f"**{VERDICTS[entry['verdict']]}**", entry["ours"], entry["paper"], size, entry["differs"])
-    return f"| {' | '.join(cells)} | `{entry['command']}`{link} |"
+    says = f"{entry['says']}<br>The paper: {entry['paper']}" if entry["paper"] else entry["says"]
+    size = f"<br>{entry['networks']:,} networks, seeds: {entry['seeds']}" if "networks" in entry else ""
+    differs = f"<br>*What differs:* {entry['differs']}" if entry["differs"] else ""
+    link = f"[figures]({entry['page']}), " if "page" in entry else ""
+    found = f"{entry['ours']}{differs}<br>{link}`{entry['command']}`"
+    return f"| {says} | **{VERDICTS[entry['verdict']]}**{size} | {found} |"
 
 
 if __name__ == "__main__":
