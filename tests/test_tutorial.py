@@ -20,7 +20,11 @@ DIFFERS = re.compile(r"[─╌]| (higher|lower)\b|Counting FLOPs|left 0:00|perce
 
 def told(text: str) -> list[str]:
     """The lines that can be compared: without numbers, architectures and runs of spaces."""
-    lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if not DIFFERS.search(line))
+    lines = (
+        re.sub(r"\s+", " ", line).replace(" epoch ", " epochs ").strip()
+        for line in text.splitlines()
+        if not DIFFERS.search(line)
+    )
     return [re.sub(r"-?\d[\d.,:e-]*( [kM]\b)?", "#", re.sub(r"\|\S+\|", "NETWORK", line)) for line in lines if line]
 
 
