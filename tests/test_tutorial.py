@@ -13,7 +13,7 @@ from tests.command import epochzero
 from tests.test_guides import BLOCK, FILE
 
 PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
-SMALLER = {"--budget 60": "--budget 8", "--epochs 6": "--epochs 1"}
+SMALLER = {"--budget 60": "--budget 8", "--epochs 6": "--epochs 2"}
 DIFFERS = re.compile(r"[─╌]| (higher|lower)\b|Counting FLOPs|left 0:00|percentile among|batches of")
 """lines that depend on which network is found"""
 
