@@ -59,7 +59,7 @@ def member_of(source: ModuleType, file: str, name: str) -> Any:
             for key, value in vars(source).items()
             if callable(value) and getattr(value, "__module__", "") == source.__name__
         )
-        raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known)}.")
+        raise UserError(f"'{file}' has no '{name}'.{near_miss(name, known)} It has {', '.join(known) or 'none'}.")
     return getattr(source, name)
 
 
