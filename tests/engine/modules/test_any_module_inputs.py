@@ -98,7 +98,7 @@ def test_what_is_drawn_or_moved_leaves_ids_alone() -> None:
     [
         ({"a": torch.zeros(3, 2), "b": torch.zeros(4, 2)}, r"same number of samples, and have \[3, 4\]"),
         ({}, "has a dict in place of a tensor"),
-        ((torch.zeros(3, 2), torch.tensor(1.0), torch.zeros(3)), "should be a tensor"),
+        ((torch.zeros(3, 2), torch.tensor(1.0), torch.zeros(3)), r"give inputs of shape \[samples, ...\]"),
         (torch.full((2, 2), 2**25), "whole number beyond 16,777,216"),
         (torch.tensor([[1.0, float("nan")]]), "infinite or missing"),
     ],
